@@ -1,0 +1,3 @@
+"""Agents for Emacs that outlive Emacs: the daemon's package."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,145 @@
+"""The one error tree, drawn by who can recover.
+
+::
+
+    PyagentdError                what went wrong, and how to mend it
+    ├── UserError                the person who asked can mend it
+    │   ├── NotFound             no such session, branch, ask, run
+    │   ├── Ambiguous            a prefix or name fits several
+    │   ├── NotASession          the file or directory is no session
+    │   ├── PresetError          a preset is missing or malformed (file, line)
+    │   ├── ConfigError          the configuration is malformed (file, line)
+    │   ├── NoKey                a backend needs a key and none is known
+    │   ├── Busy                 the branch has a run in flight
+    │   └── BadRequest           arguments of an operation do not fit
+    ├── ProviderError            the model's server refused for good
+    │   └── TransientProviderError   ... or for now: the loop retries
+    ├── StoreError               the disk said no (path, cause)
+    ├── ToolError                becomes an error envelope for the model
+    └── WireError                the peer broke the protocol
+        └── Unreachable          no daemon answers
+
+``code`` travels over the wire as a symbol and in ``--json`` output; it is stable.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PyagentdError(Exception):
+    """Base of every error this package raises on purpose.
+
+    Args:
+        message: One sentence that names what is wrong (file, line, value).
+        mend: One sentence that says what to do about it, or "".
+    """
+
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, message: str, *, mend: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.mend = mend
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.mend}" if self.mend else self.message
+
+
+class UserError(PyagentdError):
+    """The person who asked can mend it."""
+
+    code = "user-error"
+
+
+class NotFound(UserError):
+    """No such session, branch, agent, ask or run."""
+
+    code = "not-found"
+
+
+class Ambiguous(UserError):
+    """A prefix or a name fits more than one thing; the message lists them."""
+
+    code = "ambiguous"
+
+
+class NotASession(UserError):
+    """The file or directory is no session of ours."""
+
+    code = "not-a-session"
+
+
+class PresetError(UserError):
+    """A preset is unknown, malformed or incomplete."""
+
+    code = "preset-error"
+
+
+class ConfigError(UserError):
+    """The configuration file or an environment variable is malformed."""
+
+    code = "config-error"
+
+
+class NoKey(UserError):
+    """The backend needs an API key and none was given."""
+
+    code = "no-key"
+
+
+class Busy(UserError):
+    """The branch has a run in flight."""
+
+    code = "busy"
+
+
+class BadRequest(UserError):
+    """The arguments of an operation do not fit its signature."""
+
+    code = "bad-request"
+
+
+class ProviderError(PyagentdError):
+    """The model's server refused, and asking again would not help."""
+
+    code = "provider-error"
+
+
+class TransientProviderError(ProviderError):
+    """The model's server refused for now: rate limit, overload, network.
+
+    Args:
+        message: What the server or the network said.
+        retry_after: Seconds the server asked us to wait, or None.
+    """
+
+    code = "provider-unavailable"
+
+    def __init__(self, message: str, *, retry_after: float | None = None, mend: str = "") -> None:
+        super().__init__(message, mend=mend)
+        self.retry_after = retry_after
+
+
+class StoreError(PyagentdError):
+    """The disk refused; nothing written before is damaged."""
+
+    code = "store-error"
+
+
+class ToolError(PyagentdError):
+    """A tool could not do what it was asked; the model reads the message."""
+
+    code = "tool-error"
+
+
+class WireError(PyagentdError):
+    """The peer broke the protocol, or the connection ended."""
+
+    code = "wire-error"
+
+
+class Unreachable(WireError):
+    """No daemon answers, and none could be started."""
+
+    code = "unreachable"

@@ -1,0 +1,45 @@
+"""What clients are told: facts about a branch, pushed after they were recorded (DESIGN §5).
+
+An event is ``(kind, branch, seq, args)``. ``seq`` is the number of the last line of ``messages.jsonl`` the event
+covers, or 0 for what is only true now (spinners, countdowns, progress of agents) and is therefore never replayed.
+Order is exact per branch.
+
+===========  =========================================================================================
+kind         args
+===========  =========================================================================================
+insert       text, role — put ``text`` at the run's marker; role is ``None`` (user text or separator),
+             ``"response"``, ``"ignore"`` or ``("tool", call_id)``: the value of gptel's text property
+prompt       text — a message sent by another client: put it at the end of the document and start there
+run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"
+status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", …} (seq 0)
+ask          {id, branch, agent, action, tool, detail, reason, preview}: a question to a human
+answered     {id, decision}: the ask with that id is settled; the first answer wins
+agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
+persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
+resync       (): the client was too slow and lost events after ``seq``; it attaches anew from there
+===========  =========================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Protocol
+
+Kind = Literal["insert", "prompt", "run", "status", "ask", "answered", "agent", "persisted", "resync"]
+InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
+
+
+class Event(NamedTuple):
+    """One fact for clients; see the module's table for ``args`` of each kind."""
+
+    kind: Kind
+    branch: str
+    seq: int
+    args: tuple[Any, ...] = ()
+
+
+class Sink(Protocol):
+    """Where events of a client go; never blocks and never raises."""
+
+    def push(self, event: Event) -> None:
+        """Queue ``event`` for delivery."""
+        ...

@@ -1,0 +1,85 @@
+"""What a model sees: roles and ordered parts, the same for every provider.
+
+These values are built by the store from document and log (DESIGN §3), translated by ``llm`` into a provider's
+format, and never stored themselves. A valid view alternates so that every ``ToolCall`` of an assistant message
+has exactly one ``ToolResult`` in the user message that follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Role = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Plain text of either role."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoning:
+    """A thinking block; only valid unchanged, with the signature the provider gave."""
+
+    text: str
+    signature: str | None = None
+    redacted: str | None = None  # the provider's opaque data, when it hides the text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A request of the model to run a tool."""
+
+    id: str
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """The answer to the ``ToolCall`` with the same id."""
+
+    id: str
+    text: str
+    is_error: bool = False
+
+
+Part = Text | Reasoning | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of the model's view."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one step; ``input`` excludes what was read from or written to the provider's cache."""
+
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+    @property
+    def total(self) -> int:
+        """All five buckets together."""
+        return self.input + self.output + self.reasoning + self.cache_read + self.cache_write
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return the sum, bucket by bucket."""
+        return Usage(
+            input=self.input + other.input,
+            output=self.output + other.output,
+            reasoning=self.reasoning + other.reasoning,
+            cache_read=self.cache_read + other.cache_read,
+            cache_write=self.cache_write + other.cache_write,
+        )

@@ -1,0 +1,48 @@
+"""One heartbeat for all streams: first record, then show, at most thirty times a second.
+
+Everything that arrives between two beats is merged by its owner (the recorder merges text of a part, the outbox
+merges text of a branch), so the cost of a stream depends on time and not on the number of its chunks. The first
+beat after a quiet time comes at once, so a single event is not delayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+PERIOD_S = 0.033
+
+Phase = Literal["record", "show"]
+
+
+class Pulse:
+    """Calls those who asked, recorders before outboxes, each at most once a beat."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, period_s: float = PERIOD_S) -> None:
+        self._loop = loop
+        self._period = period_s
+        self._last = -period_s
+        self._timer: asyncio.Handle | None = None
+        self._record: dict[Callable[[], None], None] = {}
+        self._show: dict[Callable[[], None], None] = {}
+
+    def request(self, phase: Phase, flush: Callable[[], None]) -> None:
+        """Have ``flush`` called at the next beat; asking twice is asking once."""
+        (self._record if phase == "record" else self._show)[flush] = None
+        if self._timer is None:
+            due = max(self._loop.time(), self._last + self._period)
+            self._timer = self._loop.call_at(due, self._beat)
+
+    def _beat(self) -> None:
+        self._last = self._loop.time()
+        # Recording may itself ask to show, so the second set is taken only after the first ran.
+        record, self._record = self._record, {}
+        for flush in record:
+            flush()
+        show, self._show = self._show, {}
+        for flush in show:
+            flush()
+        self._timer = None
+        if self._record or self._show:
+            self._timer = self._loop.call_at(self._last + self._period, self._beat)
