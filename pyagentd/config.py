@@ -1,0 +1,281 @@
+"""What the user configured, and where each value came from.
+
+Three sources, later ones win: the defaults below, ``config.toml`` in the user's configuration directory, environment
+variables. A value carries its source so that ``pyagentd config show`` can answer "why". Nothing here holds a secret:
+a backend names the *variable* its key is in. A file looks like this::
+
+    [log]
+    level = "info"                          # debug, info, warning, error
+
+    [presets]
+    dir = "~/agents/presets"
+
+    [backend.local]
+    kind = "anthropic"                      # anthropic or offline
+    base_url = "http://127.0.0.1:11434"
+    key_env = "LOCAL_KEY"
+    model = "qwen3"
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_config_path
+
+from pyagentd.errors import ConfigError
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+BACKEND_KINDS = ("anthropic", "offline")
+
+_BACKEND_KEYS = frozenset({"kind", "base_url", "key_env", "model"})
+_TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
+    "log": frozenset({"level"}),
+    "presets": frozenset({"dir"}),
+    "backend": None,
+}
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One configured value."""
+
+    value: str
+    source: str  # "default", "environment NAME" or "FILE:LINE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSettings:
+    """How to reach one provider of models."""
+
+    name: str
+    kind: str
+    base_url: str | None = None
+    key_env: str | None = None  # the environment variable that holds the key
+    model: str | None = None  # used where a preset names none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The effective configuration of this process."""
+
+    file: Path  # may not exist
+    sessions_dir: Path
+    runtime_dir: Path
+    presets_dir: Path
+    log_level: str
+    backend_override: str | None  # backend of every preset, whatever it names
+    backends: Mapping[str, BackendSettings]
+    settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
+
+    def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
+        """Return the settings of backend ``name`` as a client with environment ``env`` means them.
+
+        Raises:
+            ConfigError: No backend has that name; the message lists those that exist.
+        """
+        known = self.backends.get(name)
+        if known is None:
+            raise ConfigError(
+                f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",
+                mend=f"Add [backend.{name}] to {self.file}",
+            )
+        url = (env or {}).get("ANTHROPIC_BASE_URL")
+        return replace(known, base_url=url) if url and _url_from_environment(known) else known
+
+
+def sessions_dir(env: Environment | None = None) -> Path:
+    """Return the sessions root: ``PYAGENTD_SESSIONS_DIR`` or ``~/.gptel/sessions`` (SPEC 001)."""
+    return Path(_sessions_dir(os.environ if env is None else env).value)
+
+
+def runtime_dir(env: Environment | None = None) -> Path:
+    """Return the directory of socket, runtime file, lock and log; Emacs computes the same."""
+    return Path(_runtime_dir(os.environ if env is None else env).value)
+
+
+def config_file(env: Environment | None = None) -> Path:
+    """Return where the user's configuration is read from, whether or not it exists."""
+    named = (os.environ if env is None else env).get("PYAGENTD_CONFIG")
+    return _absolute(named) if named else user_config_path("pyagentd", appauthor=False) / "config.toml"
+
+
+def load_config(env: Environment | None = None) -> Config:
+    """Read file and environment into one ``Config``.
+
+    Raises:
+        ConfigError: The file cannot be read or a value is not possible; names file and line, or the variable.
+    """
+    env = os.environ if env is None else env
+    file = _ConfigFile.read(config_file(env))
+    presets = _pick(file, env, "presets.dir", "PYAGENTD_PRESETS_DIR", str(file.path.parent / "presets"))
+    level = _pick(file, env, "log.level", "PYAGENTD_LOG_LEVEL", "info")
+    if level.value not in LOG_LEVELS:
+        raise ConfigError(f"{level.source}: log level is {level.value!r}, not one of {', '.join(LOG_LEVELS)}")
+    override = env.get("PYAGENTD_BACKEND") or None
+    settings = {
+        "sessions_dir": _sessions_dir(env),
+        "runtime_dir": _runtime_dir(env),
+        "presets.dir": replace(presets, value=str(_absolute(presets.value, file.path.parent))),
+        "log.level": level,
+        "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
+    }
+    backends = dict(_backends(file, env, settings))
+    return Config(
+        file=file.path,
+        sessions_dir=Path(settings["sessions_dir"].value),
+        runtime_dir=Path(settings["runtime_dir"].value),
+        presets_dir=Path(settings["presets.dir"].value),
+        log_level=level.value,
+        backend_override=override,
+        backends=backends,
+        settings=settings,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ConfigFile:
+    """The parsed file, able to say on which line a key is."""
+
+    path: Path
+    text: str
+    data: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> _ConfigFile:
+        try:
+            text = path.read_text(encoding="utf-8")
+            data = tomllib.loads(text)
+        except FileNotFoundError:
+            return cls(path, "", {})
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read ({error})") from error
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(_syntax_error(path, error)) from error
+        file = cls(path, text, data)
+        file._check_names()
+        return file
+
+    def _check_names(self) -> None:
+        for name, table in self.data.items():
+            if name not in _TABLES:
+                raise ConfigError(f"{self.place(name)}: unknown entry {name!r}; known: {', '.join(sorted(_TABLES))}")
+            if not isinstance(table, dict):
+                raise ConfigError(f"{self.place(name)}: {name} is not a table")
+            keys = _TABLES[name]
+            for key in table:
+                if keys is not None and key not in keys:
+                    raise ConfigError(f"{self.place(f'{name}.{key}')}: unknown key {key!r} in [{name}]")
+
+    def place(self, dotted: str) -> str:
+        """Return ``FILE:LINE`` of a key written as ``table.key`` or of a table; ``FILE`` when it is written oddly."""
+        table, _, key = dotted.rpartition(".")
+        current = ""
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line):
+                current = header[1].replace('"', "").replace(" ", "")
+                if current == dotted:
+                    return f"{self.path}:{number}"
+            elif current == table and re.match(rf'\s*"?{re.escape(key)}"?\s*[=.]', line):
+                return f"{self.path}:{number}"
+        return str(self.path)
+
+    def string(self, dotted: str) -> str | None:
+        """Return the string at ``table.key``, or None when it is not there."""
+        value: Any = self.data
+        for name in dotted.split("."):
+            value = value.get(name, {})
+        if value == {}:
+            return None
+        if not isinstance(value, str):
+            raise ConfigError(f"{self.place(dotted)}: {dotted} is not a string")
+        return value
+
+
+def _syntax_error(path: Path, error: tomllib.TOMLDecodeError) -> str:
+    message = str(error)
+    if found := re.search(r"\s*\(at line (\d+), column \d+\)", message):
+        return f"{path}:{found[1]}: {message[: found.start()]}"
+    return f"{path}: {message}"
+
+
+def _pick(file: _ConfigFile, env: Environment, dotted: str, variable: str, default: str) -> Setting:
+    if value := env.get(variable):
+        return Setting(value, f"environment {variable}")
+    if (value := file.string(dotted)) is not None:
+        return Setting(value, file.place(dotted))
+    return Setting(default, "default")
+
+
+def _sessions_dir(env: Environment) -> Setting:
+    if value := env.get("PYAGENTD_SESSIONS_DIR"):
+        return Setting(str(_absolute(value)), "environment PYAGENTD_SESSIONS_DIR")
+    return Setting(str(_absolute("~/.gptel/sessions")), "default")
+
+
+def _runtime_dir(env: Environment) -> Setting:
+    if value := env.get("PYAGENTD_RUNTIME_DIR"):
+        return Setting(str(_absolute(value)), "environment PYAGENTD_RUNTIME_DIR")
+    if value := env.get("XDG_RUNTIME_DIR"):
+        return Setting(str(_absolute(value) / "pyagentd"), "environment XDG_RUNTIME_DIR")
+    state = env.get("XDG_STATE_HOME")
+    source = "environment XDG_STATE_HOME" if state else "default"
+    return Setting(str(_absolute(state or "~/.local/state") / "pyagentd" / "run"), source)
+
+
+def _backends(
+    file: _ConfigFile, env: Environment, settings: dict[str, Setting]
+) -> Iterator[tuple[str, BackendSettings]]:
+    """Yield the built-in backends and those of the file, noting every value's source in ``settings``."""
+    builtin = {
+        "anthropic": {"kind": "anthropic", "key_env": "ANTHROPIC_API_KEY"},
+        "offline": {"kind": "offline"},
+    }
+    tables = file.data.get("backend", {})
+    for name in [*builtin, *(name for name in tables if name not in builtin)]:
+        values = {key: Setting(value, "default") for key, value in builtin.get(name, {}).items()}
+        values |= _backend_table(file, name, tables.get(name, {}))
+        if "kind" not in values:
+            raise ConfigError(
+                f"{file.place(f'backend.{name}')}: backend.{name} has no kind", mend='Add kind = "anthropic"'
+            )
+        made = BackendSettings(name=name, **{key: setting.value for key, setting in values.items()})
+        if (url := env.get("ANTHROPIC_BASE_URL")) and _url_from_environment(made):
+            values["base_url"] = Setting(url, "environment ANTHROPIC_BASE_URL")
+            made = replace(made, base_url=url)
+        settings.update({f"backend.{name}.{key}": setting for key, setting in values.items()})
+        yield name, made
+
+
+def _backend_table(file: _ConfigFile, name: str, table: object) -> dict[str, Setting]:
+    prefix = f"backend.{name}"
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file.place(prefix)}: {prefix} is not a table")
+    values = {}
+    for key, value in table.items():
+        place = file.place(f"{prefix}.{key}")
+        if key not in _BACKEND_KEYS:
+            raise ConfigError(f"{place}: unknown key {key!r}; known: {', '.join(sorted(_BACKEND_KEYS))}")
+        if not isinstance(value, str):
+            raise ConfigError(f"{place}: {prefix}.{key} is not a string")
+        if key == "kind" and value not in BACKEND_KINDS:
+            raise ConfigError(f"{place}: kind is {value!r}, not one of {', '.join(BACKEND_KINDS)}")
+        values[key] = Setting(value, place)
+    return values
+
+
+def _url_from_environment(backend: BackendSettings) -> bool:
+    # A backend the user gave an address of its own must not be redirected by a variable meant for another.
+    return backend.kind == "anthropic" and (backend.name == "anthropic" or backend.base_url is None)
+
+
+def _absolute(path: str, base: Path | None = None) -> Path:
+    return (base or Path.cwd()).joinpath(Path(path).expanduser())

@@ -1,0 +1,108 @@
+"""Where a configured value comes from, and what a wrong one says."""
+
+from pathlib import Path
+
+import pytest
+
+from pyagentd.config import Config, load_config, runtime_dir, sessions_dir
+from pyagentd.errors import ConfigError
+
+
+def config_of(tmp_path: Path, text: str = "", **env: str) -> Config:
+    file = tmp_path / "config.toml"
+    if text:
+        file.write_text(text, encoding="utf-8")
+    return load_config({"PYAGENTD_CONFIG": str(file), **env})
+
+
+def test_without_a_file_everything_has_a_default(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    assert config.log_level == "info"
+    assert config.backend_override is None
+    assert config.presets_dir == tmp_path / "presets"
+    assert set(config.backends) == {"anthropic", "offline"}
+    assert config.backends["anthropic"].key_env == "ANTHROPIC_API_KEY"
+    assert all(setting.source == "default" for name, setting in config.settings.items() if name != "runtime_dir")
+
+
+def test_sessions_dir_is_overridden_by_the_environment() -> None:
+    assert sessions_dir({}) == Path.home() / ".gptel" / "sessions"
+    assert sessions_dir({"PYAGENTD_SESSIONS_DIR": "~/elsewhere"}) == Path.home() / "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"PYAGENTD_RUNTIME_DIR": "/r", "XDG_RUNTIME_DIR": "/x"}, Path("/r")),
+        ({"XDG_RUNTIME_DIR": "/x", "XDG_STATE_HOME": "/s"}, Path("/x/pyagentd")),
+        ({"XDG_STATE_HOME": "/s"}, Path("/s/pyagentd/run")),
+        ({}, Path.home() / ".local/state/pyagentd/run"),
+    ],
+)
+def test_runtime_dir_prefers_the_more_specific_variable(env: dict[str, str], expected: Path) -> None:
+    assert runtime_dir(env) == expected
+
+
+def test_environment_beats_file_and_file_beats_default_each_naming_itself(tmp_path: Path) -> None:
+    text = '[log]\nlevel = "debug"\n\n[presets]\ndir = "mine"\n'
+    config = config_of(tmp_path, text, PYAGENTD_LOG_LEVEL="error")
+    assert config.log_level == "error"
+    assert config.settings["log.level"].source == "environment PYAGENTD_LOG_LEVEL"
+    assert config.presets_dir == tmp_path / "mine"
+    assert config.settings["presets.dir"].source == f"{tmp_path}/config.toml:5"
+
+
+def test_a_backend_of_the_file_is_added_to_the_built_in_ones(tmp_path: Path) -> None:
+    text = '[backend.local]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:1"\nkey_env = "K"\nmodel = "qwen3"\n'
+    local = config_of(tmp_path, text).backend("local")
+    assert (local.kind, local.base_url, local.key_env, local.model) == (
+        "anthropic",
+        "http://127.0.0.1:1",
+        "K",
+        "qwen3",
+    )
+
+
+def test_anthropic_base_url_redirects_anthropic_but_no_backend_with_an_address_of_its_own(tmp_path: Path) -> None:
+    text = '[backend.local]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:1"\n'
+    config = config_of(tmp_path, text, ANTHROPIC_BASE_URL="http://127.0.0.1:2")
+    assert config.backend("anthropic").base_url == "http://127.0.0.1:2"
+    assert config.backend("local").base_url == "http://127.0.0.1:1"
+    assert config.settings["backend.anthropic.base_url"].source == "environment ANTHROPIC_BASE_URL"
+
+
+def test_the_environment_sent_with_a_prompt_counts_for_that_backend(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    assert config.backend("anthropic").base_url is None
+    assert config.backend("anthropic", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:3"}).base_url == "http://127.0.0.1:3"
+
+
+def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'nope'; known: anthropic, offline"):
+        config_of(tmp_path).backend("nope")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[log]\nlevel = "info"\nlevel = \n', ":3: "),
+        ('\n[log]\nlevel = "loud"\n', ":3: log level is 'loud', not one of debug"),
+        ("[log]\nlevel = 3\n", ":2: log.level is not a string"),
+        ('[logs]\nlevel = "info"\n', ":1: unknown entry 'logs'"),
+        ('[log]\ncolour = "red"\n', ":2: unknown key 'colour' in [log]"),
+        ("log = 3\n", ":1: log is not a table"),
+        ('[backend.x]\nbase_url = "u"\n', ":1: backend.x has no kind"),
+        ('[backend.x]\nkind = "gpt"\n', ":2: kind is 'gpt', not one of anthropic, offline"),
+        ('[backend.x]\nkind = "offline"\nkey = "sk"\n', ":3: unknown key 'key'"),
+        ("[backend]\nx = 1\n", ":2: backend.x is not a table"),
+    ],
+)
+def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_of(tmp_path, text)
+    assert f"{tmp_path}/config.toml{message}" in str(caught.value)
+
+
+def test_an_impossible_variable_is_reported_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="environment PYAGENTD_LOG_LEVEL: log level is 'loud'"):
+        config_of(tmp_path, PYAGENTD_LOG_LEVEL="loud")
