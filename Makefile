@@ -1,0 +1,56 @@
+# Everything a contributor or user runs. `make` alone lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON := .venv/bin/python
+EMACS ?= emacs
+CASK := $(shell command -v cask)
+ELISP := $(wildcard elisp/*.el)
+
+.PHONY: help setup demo test test-py test-el test-e2e lint lint-py lint-el check bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing: Emacs and its packages, .venv
+	@scripts/setup.sh
+
+demo: setup ## Run the main job without any key: in Emacs on a terminal, else in batch
+	@scripts/demo.sh
+
+test: test-py test-el test-e2e ## Run all tests
+
+test-py: setup ## Run the Python tests
+	$(PYTHON) -m pytest -n 2 -m "not e2e"
+
+test-el: setup ## Run the Emacs tests: with Cask where it is installed, else with Emacs alone
+ifneq ($(CASK),)
+	$(CASK) install
+	$(CASK) exec ert-runner -L elisp -L tests/elisp tests/elisp
+else
+	$(EMACS) -Q --batch -l tests/elisp/run.el
+endif
+
+test-e2e: setup ## Run the end-to-end tests: real daemon, real Emacs, real server
+	$(PYTHON) -m pytest -m e2e
+
+lint: lint-py lint-el ## Check style and types of both languages
+
+lint-py: setup
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+lint-el: setup ## Byte-compile with warnings as errors, checkdoc, check-declare, package-lint where installed
+	$(EMACS) --batch -l scripts/lint.el $(ELISP)
+
+check: lint test ## Lint, then all tests
+
+bench: setup ## Print the benchmarks, each beside its reference
+	$(PYTHON) -m tests.bench
+
+clean: ## Remove what was built (not your sessions)
+	rm -rf .venv .cask .demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find elisp tests -name '*.elc' -delete
