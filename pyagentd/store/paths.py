@@ -1,0 +1,204 @@
+"""Where everything of a session is: names, places, and what a path given by somebody means.
+
+::
+
+    <root>/<session-id>/                    a session
+        current -> branches/<branch>        relative link to the active branch
+        branches/<branch>/                  a branch
+            session.md  messages.jsonl  preset.md  scope-plan.yml  branch-metadata.yml
+            tools.org  system-prompts.org  files/
+            agents/<agent-id>/              an agent: files as in a branch, its own agents/, no branches/
+
+No other module spells a file name. Functions ending in ``_file``, ``_dir`` or ``_link`` only compute; ``ref_of``
+and ``parent_of`` look at the disk.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyagentd.errors import NotASession
+from pyagentd.store import yamlfile
+
+SESSION_FILE = "session.md"
+JOURNAL_FILE = "messages.jsonl"
+PRESET_FILE = "preset.md"
+SCOPE_PLAN_FILE = "scope-plan.yml"
+BRANCH_METADATA_FILE = "branch-metadata.yml"
+TOOLS_LOG_FILE = "tools.org"
+PROMPTS_LOG_FILE = "system-prompts.org"
+BRANCHES_DIR = "branches"
+AGENTS_DIR = "agents"
+FILES_DIR = "files"
+CURRENT_LINK = "current"
+MAIN_BRANCH = "main"
+
+_DATED = re.compile(r"-\d{8,14}(-|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchRef:
+    """One timeline: a branch of a session, or an agent, which has only one."""
+
+    session_id: str
+    session_dir: Path  # of an agent: its own directory
+    branch_name: str  # of an agent: "main"
+    branch_dir: Path  # absolute and resolved
+    is_agent: bool = False
+
+    @property
+    def key(self) -> str:
+        """The branch's name on the wire: its directory."""
+        return str(self.branch_dir)
+
+    @property
+    def name(self) -> str:
+        """``<session-id>/<branch>``, as people write it."""
+        return f"{self.session_id}/{self.branch_name}"
+
+
+def branches_dir(session_dir: Path) -> Path:
+    """Return the directory that holds the branches of a session."""
+    return session_dir.absolute() / BRANCHES_DIR
+
+
+def branch_dir(session_dir: Path, branch_name: str) -> Path:
+    """Return the directory of one branch."""
+    return branches_dir(session_dir) / branch_name
+
+
+def current_link(session_dir: Path) -> Path:
+    """Return the link to the active branch."""
+    return session_dir.absolute() / CURRENT_LINK
+
+
+def session_file(branch_dir: Path) -> Path:
+    """Return the conversation as the user sees it."""
+    return branch_dir.absolute() / SESSION_FILE
+
+
+def journal_file(branch_dir: Path) -> Path:
+    """Return the log of exact messages."""
+    return branch_dir.absolute() / JOURNAL_FILE
+
+
+def preset_file(branch_dir: Path) -> Path:
+    """Return the configuration."""
+    return branch_dir.absolute() / PRESET_FILE
+
+
+def scope_plan_file(branch_dir: Path) -> Path:
+    """Return the session's metadata."""
+    return branch_dir.absolute() / SCOPE_PLAN_FILE
+
+
+def branch_metadata_file(branch_dir: Path) -> Path:
+    """Return the branch's lineage, which "main" does not have."""
+    return branch_dir.absolute() / BRANCH_METADATA_FILE
+
+
+def tools_log_file(branch_dir: Path) -> Path:
+    """Return the readable log of tool calls."""
+    return branch_dir.absolute() / TOOLS_LOG_FILE
+
+
+def prompts_log_file(branch_dir: Path) -> Path:
+    """Return the readable log of system prompts."""
+    return branch_dir.absolute() / PROMPTS_LOG_FILE
+
+
+def agents_dir(branch_dir: Path) -> Path:
+    """Return the directory that holds the agents of a branch."""
+    return branch_dir.absolute() / AGENTS_DIR
+
+
+def files_dir(branch_dir: Path) -> Path:
+    """Return the directory of attachments and of tool output too long for the model."""
+    return branch_dir.absolute() / FILES_DIR
+
+
+def is_session_dir(directory: Path) -> bool:
+    """Return whether ``directory`` has the structure of a session (SPEC 001 Directory structure validation)."""
+    return (directory / BRANCHES_DIR).is_dir()
+
+
+def ref_of(path: Path) -> BranchRef:
+    """Return the branch that ``path`` means.
+
+    Args:
+        path: A branch's or an agent's directory, the ``session.md`` in it, or a session's directory (its active
+            branch).
+
+    Raises:
+        NotASession: ``path`` is none of these.
+    """
+    place = (path.parent if path.name == SESSION_FILE else path).resolve()
+    if (place / SESSION_FILE).is_file():
+        if place.parent.name == BRANCHES_DIR:
+            return _branch_ref(place)
+        if place.parent.name == AGENTS_DIR and (place.parent.parent / SESSION_FILE).is_file():
+            return agent_ref(place)
+    elif is_session_dir(place):
+        return ref_of(_active_branch(place))
+    raise NotASession(
+        f"{path} is no session", mend=f"A session has {BRANCHES_DIR}/NAME/{SESSION_FILE}; give its directory or file"
+    )
+
+
+def agent_ref(directory: Path) -> BranchRef:
+    """Return the agent that lives in ``directory``, which is absolute and resolved."""
+    return BranchRef(
+        session_id=directory.name,
+        session_dir=directory,
+        branch_name=MAIN_BRANCH,
+        branch_dir=directory,
+        is_agent=True,
+    )
+
+
+def parent_of(ref: BranchRef) -> BranchRef | None:
+    """Return the branch or agent that an agent was spawned by; None for a branch of a session."""
+    return ref_of(ref.branch_dir.parent.parent) if ref.is_agent else None
+
+
+def ancestors_of(ref: BranchRef) -> tuple[BranchRef, ...]:
+    """Return whom ``ref`` descends from, its parent first."""
+    parent = parent_of(ref)
+    return () if parent is None else (parent, *ancestors_of(parent))
+
+
+def _branch_ref(place: Path) -> BranchRef:
+    session_dir = place.parent.parent
+    return BranchRef(
+        session_id=_session_id(session_dir.name, place),
+        session_dir=session_dir,
+        branch_name=place.name,
+        branch_dir=place,
+    )
+
+
+def _session_id(name: str, place: Path) -> str:
+    """A directory somebody else named (``~/emacs-activities/NAME/session``) has its id in the metadata (DD-41)."""
+    if _DATED.search(name):
+        return name
+    try:
+        return yamlfile.load_texts(scope_plan_file(place).read_text("utf-8")).get("session_id") or name
+    except (OSError, UnicodeDecodeError, yamlfile.Malformed):
+        return name
+
+
+def _active_branch(session_dir: Path) -> Path:
+    current = current_link(session_dir).resolve()
+    home = branches_dir(session_dir)
+    # A link that leads out of the session is not ours to follow.
+    if current.parent == home and (current / SESSION_FILE).is_file():
+        return current
+    main = home / MAIN_BRANCH
+    if (main / SESSION_FILE).is_file():
+        return main
+    raise NotASession(
+        f"{session_dir} has no active branch",
+        mend=f"Point its link {CURRENT_LINK!r} at {BRANCHES_DIR}/NAME, or name a branch",
+    )

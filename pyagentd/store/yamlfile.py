@@ -1,0 +1,86 @@
+"""YAML as this package uses it: the only module that knows the library.
+
+Metadata is read as plain text values (a session called ``2026`` keeps its name, a time stays as written); front
+matter is read so that comments, key order and quoting come out as they went in (DD-45).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+_NEVER_WRAP = 1 << 20
+
+
+class Malformed(Exception):
+    """The text is no YAML; ``line`` counts from 1 and is None when the library cannot say."""
+
+    def __init__(self, problem: str, line: int | None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.line = line
+
+
+def load_texts(text: str) -> dict[str, str]:
+    """Return the top-level keys of ``text`` that have a plain value, each value as written.
+
+    Raises:
+        Malformed: ``text`` is no YAML mapping.
+    """
+    loaded = _load(YAML(typ="base", pure=True), text)
+    if not isinstance(loaded, Mapping):
+        raise Malformed("it is not a mapping of keys to values", None)
+    return {key: value for key, value in loaded.items() if isinstance(value, str)}
+
+
+def dump_texts(values: Mapping[str, str]) -> str:
+    """Return ``values`` as YAML, one key a line, every value in double quotes."""
+    return dump(CommentedMap({key: quoted(value) for key, value in values.items()}))
+
+
+def load(text: str) -> Any:
+    """Return ``text`` parsed so that ``dump`` gives back its comments, order and quoting.
+
+    Raises:
+        Malformed: ``text`` is no YAML.
+    """
+    return _load(_round_trip(), text)
+
+
+def dump(data: Any) -> str:
+    """Return ``data``, loaded by ``load`` or built anew, as YAML."""
+    stream = io.StringIO()
+    _round_trip().dump(data, stream)
+    return stream.getvalue()
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as a value that is written in double quotes."""
+    value: str = DoubleQuotedScalarString(text)
+    return value
+
+
+def _round_trip() -> YAML:
+    yaml = YAML(typ="rt", pure=True)
+    yaml.preserve_quotes = True
+    yaml.width = _NEVER_WRAP
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _load(yaml: YAML, text: str) -> Any:
+    try:
+        return yaml.load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise Malformed(error.problem or "it cannot be parsed", mark.line + 1 if mark else None) from error
+    except YAMLError as error:
+        raise Malformed(str(error).splitlines()[0], None) from error
+    except (ValueError, RecursionError) as error:  # a value such as a date that does not exist; absurd nesting
+        raise Malformed(str(error), None) from error
