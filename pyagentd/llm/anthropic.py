@@ -1,0 +1,98 @@
+"""The Anthropic Messages API, through the official SDK.
+
+The SDK builds the request, authenticates, and raises its typed errors; the stream's bytes are decoded here, because
+the SDK's typed events cost ten times the rest of the daemon per token. Importing this module imports the SDK, about
+a second: only ``warm`` and what it loaded do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+import httpx2
+from anthropic import AnthropicError, AsyncAnthropic, DefaultAsyncHttpxClient
+
+from pyagentd.clock import Clock, SystemClock
+from pyagentd.errors import ProviderError, TransientProviderError
+from pyagentd.llm.backend import ModelRequest, StreamItem
+from pyagentd.llm.decode import StepDecoder
+from pyagentd.llm.failures import provider_error
+from pyagentd.llm.sse import SseDecoder
+from pyagentd.llm.translate import request_body
+
+BASE_URL = "https://api.anthropic.com"
+_CONNECT_S = 15.0
+_DRAIN_S = 0.5  # what a server may take between the last event and the end of its body
+_NOT_A_STREAM = ("text/html", "application/json", "text/plain")
+
+
+def make_client(
+    *, api_key: str, base_url: str, timeout_s: float, transport: httpx2.AsyncBaseTransport | None = None
+) -> AsyncAnthropic:
+    """Return a client that sends one request per call: retries are ours, so that the user sees them.
+
+    Args:
+        api_key: Sent as it is; nothing is looked up in the environment or in files.
+        base_url: Where ``/v1/messages`` is.
+        timeout_s: The longest silence within an answer.
+        transport: What answers instead of the network.
+    """
+    timeout = httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s))
+    return AsyncAnthropic(
+        api_key=api_key,
+        base_url=base_url,
+        timeout=timeout,
+        max_retries=0,
+        open_telemetry=False,
+        http_client=None if transport is None else DefaultAsyncHttpxClient(transport=transport, timeout=timeout),
+    )
+
+
+class AnthropicBackend:
+    """Streams answers of one server over one pool of connections."""
+
+    def __init__(self, client: AsyncAnthropic, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock = clock or SystemClock()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+        """Send ``request`` and yield its answer, see ``Backend``."""
+        events, step = SseDecoder(), StepDecoder()
+        send = self._client.messages.with_streaming_response.create
+        try:
+            async with send(**request_body(request), stream=True) as response:
+                _check_stream(response.http_response)
+                chunks = response.http_response.aiter_bytes()
+                async for chunk in chunks:
+                    if items := step.decode(events.feed(chunk)):
+                        yield items
+                    if step.finished:
+                        await _drain(chunks)
+                        return
+        except (AnthropicError, httpx2.HTTPError) as error:
+            # `from None`: a cause may quote the request's headers in a logged traceback.
+            raise provider_error(error, self._clock.now()) from None
+        raise TransientProviderError("The model's server ended its answer in the middle")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def _check_stream(response: httpx2.Response) -> None:
+    given = response.headers.get("content-type", "")
+    if given.startswith(_NOT_A_STREAM):
+        raise ProviderError(
+            f"The model's server answered with {given.partition(';')[0]} instead of a stream of events",
+            mend="Check that the base URL is a Messages API",
+        )
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read to the end of the body, so that the connection serves the next request too."""
+    with contextlib.suppress(httpx2.HTTPError, TimeoutError):
+        async with asyncio.timeout(_DRAIN_S):
+            async for _ in chunks:
+                pass

@@ -1,0 +1,227 @@
+"""From the events of one streamed Anthropic answer to stream items; pure, one decoder per answer.
+
+Unknown events, blocks and deltas are skipped, because the API adds new ones without notice; what is known but broken
+is a ``ProviderError`` that says so. Runs for every token, so the common event takes the shortest way.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+from pyagentd.errors import ProviderError, TransientProviderError
+from pyagentd.llm.backend import (
+    PartDelta,
+    PartFinished,
+    PartKind,
+    PartStarted,
+    StepFinished,
+    StopReason,
+    StreamItem,
+)
+from pyagentd.llm.sse import SseEvent
+from pyagentd.messages import Reasoning, Text, ToolCall, Usage
+
+_log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+_KINDS: dict[str, PartKind] = {
+    "text": "text",
+    "thinking": "reasoning",
+    "redacted_thinking": "reasoning",
+    "tool_use": "tool",
+}
+_STOP_REASONS: frozenset[str] = frozenset(get_args(StopReason))
+_SAME_AS: dict[str, StopReason] = {"model_context_window_exceeded": "max_tokens"}
+_TRANSIENT = frozenset({"overloaded_error", "api_error", "rate_limit_error", "timeout_error"})
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block while it grows."""
+
+    kind: PartKind
+    call_id: str = ""
+    name: str = ""
+    given: Any = None  # a tool's input as the start event had it
+    redacted: str | None = None
+    signature: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+
+class StepDecoder:
+    """Folds the events of one answer; ``finished`` once the provider said that it stopped."""
+
+    def __init__(self) -> None:
+        self.finished = False
+        self._blocks: dict[int, _Block | None] = {}  # None: a block of a kind we do not know
+        self._usage: Json = {}
+        self._stop_reason: str | None = None
+        self._broken_call = ""  # the name of a tool whose input was no JSON object
+
+    def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
+        """Return the items that ``events`` mean.
+
+        Raises:
+            ProviderError: The server reported an error for good, or an event is malformed.
+            TransientProviderError: The server reported an error that may pass.
+        """
+        items: list[StreamItem] = []
+        for event in events:
+            body = _load(event)
+            try:
+                kind = body.get("type") or event.name
+                if kind == "content_block_delta":
+                    self._delta(body, items)
+                elif (handle := _HANDLERS.get(kind)) is not None:
+                    handle(self, body, items)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise _malformed(event) from error
+        return items
+
+    def _delta(self, body: Json, items: list[StreamItem]) -> None:
+        index = body["index"]
+        block = self._blocks[index]
+        if block is None:
+            return
+        delta = body["delta"]
+        match delta["type"]:
+            case "text_delta":
+                text = delta["text"]
+            case "thinking_delta":
+                text = delta["thinking"]
+            case "input_json_delta":
+                block.pieces.append(delta["partial_json"])
+                return
+            case "signature_delta":
+                block.signature += delta["signature"]
+                return
+            case _:
+                return
+        if text:
+            block.pieces.append(text)
+            items.append(PartDelta(index, text))
+
+    def _message_start(self, body: Json, items: list[StreamItem]) -> None:
+        self._count(body["message"].get("usage"))
+
+    def _block_start(self, body: Json, items: list[StreamItem]) -> None:
+        index, start = body["index"], body["content_block"]
+        kind = _KINDS.get(start["type"])
+        if kind is None:
+            _log.debug("skipping a content block of unknown type %r", start["type"])
+            self._blocks[index] = None
+            return
+        block = _Block(kind=kind)
+        if kind == "tool":
+            block.call_id, block.name, block.given = start["id"], start["name"], start.get("input")
+        elif start["type"] == "redacted_thinking":
+            block.redacted = start["data"]
+        self._blocks[index] = block
+        items.append(PartStarted(index, kind, block.call_id, block.name))
+        if first := start.get("text") or start.get("thinking"):
+            block.pieces.append(first)
+            items.append(PartDelta(index, first))
+        block.signature = start.get("signature") or ""
+
+    def _block_stop(self, body: Json, items: list[StreamItem]) -> None:
+        index = body["index"]
+        block = self._blocks[index]
+        if block is None:
+            return
+        text = "".join(block.pieces)
+        match block.kind:
+            case "text":
+                items.append(PartFinished(index, Text(text=text)))
+            case "reasoning":
+                part = Reasoning(text=text, signature=block.signature or None, redacted=block.redacted)
+                items.append(PartFinished(index, part))
+            case "tool":
+                if (arguments := _arguments(text, block.given)) is None:
+                    self._broken_call = block.name
+                    return
+                items.append(PartFinished(index, ToolCall(id=block.call_id, name=block.name, input=arguments)))
+
+    def _message_delta(self, body: Json, items: list[StreamItem]) -> None:
+        self._count(body.get("usage"))
+        self._stop_reason = body["delta"].get("stop_reason") or self._stop_reason
+
+    def _message_stop(self, body: Json, items: list[StreamItem]) -> None:
+        if self._stop_reason is None:
+            raise ProviderError("The model's server ended its answer without saying why it stopped")
+        reason = _stop_reason(self._stop_reason)
+        # A call cut off by the token limit is void; any other half a call is the server's fault.
+        if self._broken_call and reason != "max_tokens":
+            raise ProviderError(f"The model called {self._broken_call} with arguments that are not a JSON object")
+        self.finished = True
+        items.append(StepFinished(reason, self._total()))
+
+    def _error(self, body: Json, items: list[StreamItem]) -> None:
+        error = body.get("error") or {}
+        kind, message = error.get("type", "error"), error.get("message") or "no message"
+        text = f"The model's server broke off: {message} ({kind})"
+        raise TransientProviderError(text) if kind in _TRANSIENT else ProviderError(text)
+
+    def _count(self, usage: Json | None) -> None:
+        # Counts are cumulative: a later one replaces an earlier one, a missing one does not.
+        self._usage.update({key: value for key, value in (usage or {}).items() if value is not None})
+
+    def _total(self) -> Usage:
+        usage = self._usage
+        reasoning = (usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0
+        return Usage(
+            input=usage.get("input_tokens", 0),
+            output=max(0, usage.get("output_tokens", 0) - reasoning),
+            reasoning=reasoning,
+            cache_read=usage.get("cache_read_input_tokens", 0),
+            cache_write=usage.get("cache_creation_input_tokens", 0),
+        )
+
+
+_HANDLERS: dict[str, Callable[[StepDecoder, Json, list[StreamItem]], None]] = {
+    "message_start": StepDecoder._message_start,
+    "content_block_start": StepDecoder._block_start,
+    "content_block_stop": StepDecoder._block_stop,
+    "message_delta": StepDecoder._message_delta,
+    "message_stop": StepDecoder._message_stop,
+    "error": StepDecoder._error,
+}
+
+
+def _load(event: SseEvent) -> Json:
+    try:
+        body = json.loads(event.data)
+    except ValueError as error:  # UnicodeDecodeError is one
+        raise _malformed(event) from error
+    if not isinstance(body, dict):
+        raise _malformed(event)
+    return body
+
+
+def _malformed(event: SseEvent) -> ProviderError:
+    name = f" {event.name}" if event.name else ""
+    return ProviderError(
+        f"The model's server sent a malformed{name} event", mend="Check that the base URL is a Messages API"
+    )
+
+
+def _arguments(text: str, given: Any) -> Json | None:
+    if not text.strip():
+        return given if isinstance(given, dict) else {}
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _stop_reason(given: str) -> StopReason:
+    if given in _STOP_REASONS:
+        return cast(StopReason, given)
+    if given not in _SAME_AS:
+        _log.warning("unknown stop reason %r is taken as the end of the turn", given)
+    return _SAME_AS.get(given, "end_turn")

@@ -1,0 +1,137 @@
+"""From settings to a backend; the only place that knows which kinds exist.
+
+Backends with equal settings are one backend, so that runs share connections. They belong to the event loop they are
+made on. Making one is cheap and loads no SDK; the first request does, off the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from pyagentd.errors import ConfigError, NoKey
+from pyagentd.llm import warm
+from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
+from pyagentd.llm.retry import RetryPolicy, with_retry
+
+# A server that needs no key still gets the header, which the SDK cannot leave out.
+_PLACEHOLDER_KEY = "no-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSettings:
+    """What a backend is made of; equal settings share connections."""
+
+    kind: Literal["anthropic", "offline"] = "anthropic"
+    base_url: str | None = None  # None is the provider's own
+    api_key: str | None = field(default=None, repr=False)  # never shown: a log line may hold a repr
+    max_retries: int = 4  # after the first attempt
+    timeout_s: float = 600.0  # the longest silence within an answer
+
+
+def make_backend(name: str, settings: BackendSettings) -> Backend:
+    """Return the backend of ``settings``, the same one for equal settings of one event loop.
+
+    Args:
+        name: What the preset calls it; used in messages only.
+        settings: What it is made of.
+
+    Raises:
+        NoKey: The provider needs a key, and none is given.
+        ConfigError: The base URL or the key cannot be one.
+    """
+    _check(name, settings)
+    backends = _backends.setdefault(asyncio.get_running_loop(), {})
+    if (known := backends.get(settings)) is None:
+        policy = RetryPolicy(max_attempts=settings.max_retries + 1)
+        known = backends[settings] = with_retry(_OnFirstUse(settings), policy)
+    return known
+
+
+async def close_backends() -> None:
+    """Close every backend of the running event loop."""
+    for backend in _backends.pop(asyncio.get_running_loop(), {}).values():
+        await backend.close()
+
+
+_backends: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[BackendSettings, Backend]] = WeakKeyDictionary()
+
+
+def _check(name: str, settings: BackendSettings) -> None:
+    if settings.kind != "anthropic":
+        return
+    if settings.base_url is not None:
+        _check_url(settings.base_url)
+    elif not (settings.api_key or "").strip():
+        raise NoKey(
+            f'No API key for backend "{name}"',
+            mend="Set ANTHROPIC_API_KEY, or add an entry for api.anthropic.com to auth-source, "
+            "or set PYAGENTD_BACKEND=offline to try pyagentd without a model",
+        )
+    if not all(" " < character < "\x7f" for character in (settings.api_key or "").strip()):
+        raise ConfigError(f'The API key for backend "{name}" holds characters that no key has', mend="Copy it again")
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigError(f"The base URL {url!r} is not an HTTP address", mend="It looks like https://host[:port]")
+
+
+class _OnFirstUse:
+    """A backend that loads the SDK and opens its client with the first request."""
+
+    def __init__(self, settings: BackendSettings) -> None:
+        self._settings = settings
+        self._opened: asyncio.Task[Backend] | None = None
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+        if self._opened is None or _failed(self._opened):
+            self._opened = asyncio.create_task(_open(self._settings))
+        # Shielded: aborting one run must not fail the others that wait for the same client.
+        backend = await asyncio.shield(self._opened)
+        async with aclosing(backend.stream(request)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await (await opened).close()
+
+
+def _failed(task: asyncio.Task[Backend]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def _open(settings: BackendSettings) -> Backend:
+    await warm.ready()
+    # Building a client reads the certificate store: tens of milliseconds that the loop must not stand still for.
+    return await asyncio.to_thread(_build, settings)
+
+
+def _build(settings: BackendSettings) -> Backend:
+    # Not at the top of the module: importing these loads the SDK.
+    from pyagentd.llm import anthropic, offline
+
+    match settings.kind:
+        case "offline":
+            return offline.offline_backend()
+        case "anthropic":
+            client = anthropic.make_client(
+                api_key=(settings.api_key or "").strip() or _PLACEHOLDER_KEY,
+                base_url=settings.base_url or anthropic.BASE_URL,
+                timeout_s=settings.timeout_s,
+            )
+            return anthropic.AnthropicBackend(client)
+        case _:
+            assert_never(settings.kind)

@@ -1,0 +1,91 @@
+"""Send again what failed for now; the waits are visible to whoever reads the stream.
+
+A request is sent again only while nothing of its answer was seen: a second answer after half a first one would be two
+answers. Waits grow exponentially with jitter, unless the server says how long to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from pyagentd.errors import TransientProviderError
+from pyagentd.llm.backend import Backend, ModelRequest, Retrying, StreamItem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how patiently."""
+
+    max_attempts: int = 5  # requests in all, the first one included
+    base_s: float = 0.5  # the longest first wait; each next one is twice as long
+    cap_s: float = 30.0
+    retry_after_cap_s: float = 120.0  # a server may not ask for more
+
+    def delay(self, attempt: int, retry_after: float | None, jitter: float) -> float:
+        """Return the seconds to wait after the failed ``attempt`` (from 1); ``jitter`` is in [0, 1)."""
+        if retry_after is not None:
+            return min(retry_after, self.retry_after_cap_s)
+        longest = min(self.cap_s, self.base_s * 2.0 ** (attempt - 1))
+        return longest * (0.5 + jitter / 2)
+
+
+class RetryingBackend:
+    """A backend that repeats the transient failures of another one."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        policy: RetryPolicy,
+        sleep: Callable[[float], Awaitable[None]],
+        jitter: Callable[[], float],
+    ) -> None:
+        self._backend = backend
+        self._policy = policy
+        self._sleep = sleep
+        self._jitter = jitter
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+        """Yield the answer of the first attempt that succeeds, and a ``Retrying`` before each wait."""
+        attempt = 1
+        while True:
+            seen = False
+            try:
+                async with aclosing(self._backend.stream(request)) as batches:
+                    async for batch in batches:
+                        seen = True
+                        yield batch
+                return
+            except TransientProviderError as error:
+                if seen or attempt >= self._policy.max_attempts:
+                    raise
+                delay = self._policy.delay(attempt, error.retry_after, self._jitter())
+                message = error.message
+            yield [Retrying(attempt, delay, message)]
+            await self._sleep(delay)
+            attempt += 1
+
+    async def close(self) -> None:
+        """Close the other backend."""
+        await self._backend.close()
+
+
+def with_retry(
+    backend: Backend,
+    policy: RetryPolicy | None = None,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    jitter: Callable[[], float] = random.random,
+) -> Backend:
+    """Return ``backend`` with its transient failures repeated.
+
+    Args:
+        backend: What sends one request per call.
+        policy: How often and how patiently; the default is five attempts.
+        sleep: Waits the given seconds.
+        jitter: A number in [0, 1), drawn per wait.
+    """
+    return RetryingBackend(backend, policy or RetryPolicy(), sleep, jitter)

@@ -1,0 +1,96 @@
+"""From our values to the JSON of the Anthropic Messages API; pure.
+
+Breakpoints for the provider's prompt cache are set where a conversation stays stable: the system prompt, the tools,
+and the last two user messages (the second one is what the previous step wrote). The API allows four.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyagentd.llm.backend import ModelRequest, ToolSchema
+from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+
+Json = dict[str, Any]
+
+_CACHE: Json = {"type": "ephemeral"}
+_CACHED_USER_MESSAGES = 2
+_UNCACHEABLE = ("thinking", "redacted_thinking")
+
+
+def request_body(request: ModelRequest) -> Json:
+    """Return the arguments of ``messages.create`` for ``request``, without ``stream``."""
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens, "messages": _messages(request.messages)}
+    if request.system.strip():
+        body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
+    if request.tools:
+        body["tools"] = _tools(request.tools)
+    if request.thinking_budget is not None:
+        # The budget counts against max_tokens, and the API refuses a temperature beside it.
+        body["max_tokens"] = request.max_tokens + request.thinking_budget
+        body["thinking"] = {"type": "enabled", "budget_tokens": request.thinking_budget}
+    elif request.temperature is not None:
+        body["temperature"] = request.temperature
+    return body
+
+
+def _tools(tools: tuple[ToolSchema, ...]) -> list[Json]:
+    listed: list[Json] = [
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
+        for tool in tools
+    ]
+    listed[-1]["cache_control"] = _CACHE
+    return listed
+
+
+def _messages(messages: tuple[Message, ...]) -> list[Json]:
+    translated: list[Json] = [
+        {"role": message.role, "content": content} for message in messages if (content := _content(message.parts))
+    ]
+    users = [message for message in translated if message["role"] == "user"]
+    for message in users[-_CACHED_USER_MESSAGES:]:
+        _mark(message["content"])
+    return translated
+
+
+def _mark(content: list[Json]) -> None:
+    last = content[-1]
+    if last["type"] not in _UNCACHEABLE:
+        last["cache_control"] = _CACHE
+
+
+def _content(parts: tuple[Part, ...]) -> list[Json]:
+    blocks = [block for part in parts if (block := _block(part)) is not None]
+    # The API wants results before any text of the same message.
+    return sorted(blocks, key=lambda block: block["type"] != "tool_result") if _has_result(blocks) else blocks
+
+
+def _has_result(blocks: list[Json]) -> bool:
+    return any(block["type"] == "tool_result" for block in blocks)
+
+
+def _block(part: Part) -> Json | None:
+    """Return the content block of ``part``, or None where the API would refuse an empty one."""
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case Reasoning(redacted=str(data)):
+            return {"type": "redacted_thinking", "data": data}
+        case Reasoning(text=text, signature=str(signature)):
+            return {"type": "thinking", "thinking": text, "signature": signature}
+        case Reasoning():
+            return None  # without its signature the provider refuses it
+        case ToolCall(id=call_id, name=name, input=arguments):
+            return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
+        case ToolResult():
+            return _tool_result(part)
+
+
+def _tool_result(part: ToolResult) -> Json:
+    block: Json = {"type": "tool_result", "tool_use_id": part.id}
+    if part.text.strip():
+        block["content"] = [{"type": "text", "text": part.text}]
+    if part.is_error:
+        block["is_error"] = True
+        block.setdefault("content", [{"type": "text", "text": "The tool failed without a message."}])
+    return block
