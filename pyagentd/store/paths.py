@@ -179,9 +179,14 @@ def _branch_ref(place: Path) -> BranchRef:
     )
 
 
+def is_dated(name: str) -> bool:
+    """Return whether the directory name ``name`` has the form of an id, a date in it."""
+    return _DATED.search(name) is not None
+
+
 def _session_id(name: str, place: Path) -> str:
-    """A directory somebody else named (``~/emacs-activities/NAME/session``) has its id in the metadata (DD-41)."""
-    if _DATED.search(name):
+    # A directory somebody else named (~/emacs-activities/NAME/session) has its id in the metadata (DD-41).
+    if is_dated(name):
         return name
     try:
         return yamlfile.load_texts(scope_plan_file(place).read_text("utf-8")).get("session_id") or name

@@ -1,0 +1,251 @@
+"""The file ``preset.md``: YAML front matter and, below it, the system message.
+
+Editing keeps what its author wrote: everything outside ``paths:`` stays byte for byte, comments and key order inside
+it survive (DD-45). What the keys mean is decided by ``policy.presets``; this module knows only the file and the one
+section that the product itself writes, ``paths``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from frontmatter.default_handlers import BaseHandler
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import CommentMark
+from ruamel.yaml.tokens import CommentToken
+
+from pyagentd.errors import PresetError, StoreError
+from pyagentd.store import atomic, yamlfile
+
+STANDARD_DENY = ("**/.git/**", "**/runtime/**", "**/.env", "**/node_modules/**")
+DEFAULT_WRITE = ("/tmp/**",)
+
+_FRONT_STARTS_ON_LINE = 2  # the first line is the delimiter
+
+
+class _FrontMatter(BaseHandler):
+    """Front matter between lines of three dashes, its YAML kept for a round trip."""
+
+    FM_BOUNDARY = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+    START_DELIMITER = END_DELIMITER = "---"
+
+    def load(self, fm: str) -> Any:
+        return yamlfile.load(fm)
+
+    def export(self, metadata: dict[str, object], **kwargs: object) -> str:
+        return yamlfile.dump(metadata)
+
+
+_HANDLER = _FrontMatter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetFile:
+    """A preset as its author wrote it."""
+
+    path: Path
+    text: str  # the whole file
+    front: CommentedMap  # a mapping that knows its lines; not to be changed
+    body: str  # everything after the front matter, byte for byte
+
+    @property
+    def front_text(self) -> str:
+        """The YAML between the delimiters."""
+        front, _ = _HANDLER.split(self.text)
+        return front
+
+    def line(self, key: str) -> int:
+        """Return the line of the file on which the top-level ``key`` is."""
+        return int(self.front.lc.key(key)[0]) + _FRONT_STARTS_ON_LINE
+
+    def patterns(self, kind: str) -> tuple[str, ...] | None:
+        """Return the patterns of ``paths: KIND:``; None where the preset does not say.
+
+        Raises:
+            PresetError: They are no list of texts.
+        """
+        section = self.front.get("paths")
+        listed = section.get(kind) if isinstance(section, Mapping) else None
+        if listed is None:
+            return None
+        if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+            raise PresetError(
+                f"{self.path}:{self.line('paths')}: paths.{kind} is not a list of patterns",
+                mend="Write one pattern a line",
+            )
+        return tuple(str(item) for item in listed)
+
+
+def read(path: Path) -> PresetFile:
+    """Return the preset at ``path``.
+
+    Raises:
+        PresetError: It is missing, has no front matter, or its front matter is malformed; names file and line.
+        StoreError: The disk refused.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise PresetError(
+            f"Failed to load preset from {path}: there is no such file", mend="Copy a preset there"
+        ) from error
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+    try:
+        return parse(data.decode("utf-8-sig"), path)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PresetError(f"{path}:{line}: this is not UTF-8", mend="Save the file in UTF-8") from error
+
+
+def parse(text: str, path: Path) -> PresetFile:
+    """Return ``text`` as a preset; ``path`` is for errors.
+
+    Raises:
+        PresetError: No front matter, or malformed; names file and line.
+    """
+    if not _HANDLER.detect(text):
+        raise PresetError(
+            f"{path}:1: No YAML frontmatter found", mend="Begin the file with a line ---, then keys such as model:"
+        )
+    try:
+        front, body = _HANDLER.split(text)
+    except ValueError as error:
+        raise PresetError(
+            f"{path}:1: No closing delimiter for YAML frontmatter", mend="End the keys with a line ---"
+        ) from error
+    try:
+        loaded = _HANDLER.load(front)
+    except yamlfile.Malformed as error:
+        line = _FRONT_STARTS_ON_LINE + (error.line or 1) - 1
+        raise PresetError(
+            f"{path}:{line}: Malformed frontmatter: {error.problem}", mend="Correct the YAML there"
+        ) from error
+    if not isinstance(loaded, CommentedMap):
+        raise PresetError(
+            f"{path}:{_FRONT_STARTS_ON_LINE}: Malformed frontmatter: it has no keys",
+            mend="Write keys such as backend: Claude",
+        )
+    return PresetFile(path=path, text=text, front=loaded, body=body)
+
+
+def set_paths(path: Path, read_patterns: Iterable[str], write_default: Iterable[str], deny: Iterable[str]) -> None:
+    """Rewrite ``paths`` of the preset at ``path``; see ``with_paths``.
+
+    Raises:
+        PresetError: The file is missing or malformed.
+        StoreError: The disk refused; the file is untouched.
+    """
+    preset = read(path)
+    atomic.write_text(path, with_paths(preset, read=read_patterns, write_default=write_default, deny=deny))
+
+
+def with_paths(
+    preset: PresetFile,
+    *,
+    read: Iterable[str],
+    write_default: Iterable[str] = DEFAULT_WRITE,
+    deny: Iterable[str] = (),
+    also_write: Iterable[str] = (),
+) -> str:
+    """Return the text of ``preset`` with its ``paths`` set anew.
+
+    Args:
+        preset: Stays as it is.
+        read: Becomes ``paths.read``, exactly.
+        write_default: Becomes ``paths.write`` where the preset has none; its own are kept (DD-8).
+        deny: Joins the standard four and the preset's own (DD-7).
+        also_write: Is added to ``paths.write``, whoever said that.
+
+    Raises:
+        PresetError: The preset's own patterns are malformed.
+    """
+    own_write = preset.patterns("write")
+    wanted = {
+        "read": _union(read),
+        "write": _union(write_default if own_write is None else own_write, also_write),
+        "deny": _union(STANDARD_DENY, preset.patterns("deny") or (), deny),
+    }
+    start = len(preset.text) - len(preset.text.split("\n", 1)[1])  # the delimiter's line ends there
+    end = start + len(preset.front_text)
+    before, section, after = _around_paths(preset)
+    try:
+        updated = _updated(section, wanted)
+    except yamlfile.Malformed as error:  # it is valid only together with the rest
+        raise PresetError(
+            f"{preset.path}:{preset.line('paths')}: paths uses a YAML alias", mend="Write its patterns out"
+        ) from error
+    return preset.text[:start] + before + updated + after + preset.text[end:]
+
+
+def _union(*lists: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pattern for patterns in lists for pattern in patterns))
+
+
+def _around_paths(preset: PresetFile) -> tuple[str, str, str]:
+    """Split the front matter's text around its ``paths`` section, which is "" when there is none."""
+    front = preset.front
+    lines = preset.front_text.splitlines(keepends=True)
+    if front.fa.flow_style():  # all of it is one value in braces
+        return "", preset.front_text, ""
+    if "paths" not in front:
+        return preset.front_text, "", ""
+    start = front.lc.key("paths")[0]
+    following = [line for line, _ in map(front.lc.key, front) if line > start]
+    end = min(following, default=len(lines))
+    # Blank lines and comments at the margin belong to the key that follows.
+    while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
+        end -= 1
+    return "".join(lines[:start]), "".join(lines[start:end]), "".join(lines[end:])
+
+
+def _updated(section: str, wanted: Mapping[str, Sequence[str]]) -> str:
+    document = yamlfile.load(section) if section else CommentedMap()
+    paths = document.get("paths")
+    if not isinstance(paths, CommentedMap):
+        paths = document["paths"] = CommentedMap()
+    for kind, patterns in wanted.items():
+        listed = paths.get(kind)
+        if isinstance(listed, CommentedSeq):
+            _fill(listed, patterns)
+        else:
+            paths[kind] = CommentedSeq(map(yamlfile.quoted, patterns))
+    return yamlfile.dump(document)
+
+
+def _fill(listed: CommentedSeq, patterns: Sequence[str]) -> None:
+    """Make ``listed`` hold ``patterns``; those it had keep their quoting and comments."""
+    tail = _cut_tail(listed)
+    had = {str(item): (item, listed.ca.items.get(index)) for index, item in enumerate(listed)}
+    listed.ca.items.clear()
+    del listed[:]
+    for index, pattern in enumerate(patterns):
+        item, comment = had.get(pattern, (yamlfile.quoted(pattern), None))
+        listed.append(item)
+        if comment:
+            listed.ca.items[index] = comment
+    if tail and patterns:
+        _add_tail(listed, tail)
+
+
+def _cut_tail(listed: CommentedSeq) -> str:
+    """Take away what stands between the list's last line and the next key: the library ties it to the last item."""
+    comment = listed.ca.items.get(len(listed) - 1)
+    if not comment or comment[0] is None:
+        return ""
+    own, _, tail = comment[0].value.partition("\n")
+    comment[0].value = own + "\n"
+    return str(tail)
+
+
+def _add_tail(listed: CommentedSeq, tail: str) -> None:
+    last = len(listed) - 1
+    comment = listed.ca.items.get(last)
+    if comment and comment[0] is not None:
+        comment[0].value += tail
+    else:
+        listed.ca.items[last] = [CommentToken("\n" + tail, CommentMark(0), None), None]
