@@ -1,0 +1,230 @@
+"""The conversation of one branch: the fold of its log.
+
+Knows sessions, messages, parts, runs, asks and edits as the rows tell them; the last row of an id wins. Nothing here
+knows the document: what the user sees and edits is aligned with this record elsewhere (``align``). Text of a part
+that was still streaming when the log ended is there, from its deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pyagentd.store.journal import Row
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A part of a message: its last row, and what the user made of it."""
+
+    row: dict[str, Any]
+    edited: str | None = None  # the text the user put in its place
+    hidden: bool = False
+    deltas: list[str] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return str(self.row["id"])
+
+    @property
+    def type(self) -> str:
+        """``text``, ``reasoning``, ``step-start`` or ``tool-<Name>``."""
+        return str(self.row["type"])
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The part in AI SDK form, as recorded; for the text use ``text``."""
+        data: Mapping[str, Any] = self.row["data_json"]
+        return data
+
+    @property
+    def text(self) -> str:
+        """The recorded text of a text or reasoning part, with what has streamed so far."""
+        text: str = self.data.get("text", "")
+        return text + "".join(self.deltas) if self.deltas else text
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether this is a tool call (with its result, once there is one)."""
+        return self.type.startswith("tool-")
+
+    @property
+    def result(self) -> tuple[str, bool] | None:
+        """The text of a tool's result and whether it is an error; None while there is none."""
+        match self.data.get("state"):
+            case "output-available":
+                return str(self.data.get("output", "")), False
+            case "output-error":
+                return str(self.data.get("errorText", "")), True
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """A message: its last row, and its parts in order of their index."""
+
+    row: dict[str, Any]
+    parts: list[Part] = field(default_factory=list)
+    hidden: bool = False
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return str(self.row["id"])
+
+    @property
+    def role(self) -> str:
+        """``user``, ``assistant`` or ``system``."""
+        return str(self.row["role"])
+
+    @property
+    def text(self) -> str:
+        """The text of all its text parts, as the user last left it."""
+        texts = (part.text if part.edited is None else part.edited for part in self.texts())
+        return "\n\n".join(text for text in texts if text)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the model no longer sees it: removed from the document, or rewound."""
+        return self.hidden or bool(self.row.get("metadata_json", {}).get("hidden_at"))
+
+    def texts(self) -> Iterator[Part]:
+        """Yield its text parts."""
+        return (part for part in self.parts if part.type == "text")
+
+    def steps(self) -> Iterator[list[Part]]:
+        """Yield its parts, one list for each request to the model."""
+        step: list[Part] = []
+        for part in self.parts:
+            if part.type != "step-start":
+                step.append(part)
+            elif step:
+                yield step
+                step = []
+        if step:
+            yield step
+
+
+class RunState(NamedTuple):
+    """A run: the data of its last row, and where it begins and ends in the log (0 while it goes on)."""
+
+    data: dict[str, Any]
+    first_seq: int
+    last_seq: int
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its one terminal row is there."""
+        return self.data.get("state") == "finished"
+
+
+class Conversation:
+    """What the rows applied so far add up to."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.session: dict[str, Any] = {}
+        self.messages: dict[str, Message] = {}  # in the order in which they belong in the document
+        self.parts: dict[str, Part] = {}
+        self.runs: dict[str, RunState] = {}
+        self.asks: dict[str, dict[str, Any]] = {}
+        self.last_seq = 0
+        self._fired: set[str] = set()
+        for row in rows:
+            self.apply(row)
+
+    def apply(self, row: Row) -> None:
+        """Take one more row; types that are not known are for later versions and change nothing here."""
+        self.last_seq = row.seq
+        match row.type:
+            case "delta":
+                if (part := self.parts.get(row.data["part_id"])) is not None:
+                    part.deltas.append(row.data["text"])
+            case "part":
+                self._apply_part(row.data)
+            case "message":
+                self._apply_message(row.data)
+            case "run":
+                self._apply_run(row)
+            case "session":
+                self.session = row.data
+            case "ask":
+                self.asks[row.data["id"]] = row.data
+            case "edit":
+                self._apply_edit(row.data)
+
+    @property
+    def active_run(self) -> RunState | None:
+        """The run that has begun and not finished, if any."""
+        run = next(reversed(self.runs.values()), None)
+        return None if run is None or run.is_finished else run
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the whole record as plain rows: ``{"session", "messages": [{"message", "parts"}]}``."""
+        return {
+            "session": self.session,
+            "messages": [
+                {"message": message.row, "parts": [_canonical_part(part) for part in message.parts]}
+                for message in self.messages.values()
+            ],
+        }
+
+    def _apply_message(self, data: dict[str, Any]) -> None:
+        message = self.messages.get(data["id"])
+        if message is None:
+            self.messages[data["id"]] = Message(data)
+        else:
+            message.row = data
+
+    def _apply_part(self, data: dict[str, Any]) -> None:
+        if (known := self.parts.get(data["id"])) is not None:
+            known.row, known.deltas = data, []
+            return
+        message = self.messages.get(data["message_id"])
+        if message is None:
+            return  # a log that was cut by hand; a part without its message cannot be shown anywhere
+        part = self.parts[data["id"]] = Part(data)
+        message.parts.append(part)
+        if len(message.parts) > 1 and message.parts[-2].row["index"] > data["index"]:
+            message.parts.sort(key=lambda other: other.row["index"])
+
+    def _apply_run(self, row: Row) -> None:
+        known = self.runs.get(row.data["id"])
+        if known is None:
+            self._fire(row.data["message_id"])
+        finished = row.data["state"] == "finished"
+        first = known.first_seq if known else row.seq
+        self.runs[row.data["id"]] = RunState(row.data, first, row.seq if finished else 0)
+
+    def _fire(self, message_id: str) -> None:
+        """Put a message that was queued behind the answers it waited for; answering it again moves nothing."""
+        if message_id in self.messages and message_id not in self._fired:
+            self._fired.add(message_id)
+            self.messages[message_id] = self.messages.pop(message_id)
+
+    def _apply_edit(self, data: Mapping[str, Any]) -> None:
+        """Note a text of the user's, that something was removed, or (neither) that it is back as recorded."""
+        hidden, text = bool(data.get("hidden")), data.get("text")
+        if (message := self.messages.get(data.get("message_id", ""))) is not None:
+            message.hidden = hidden
+            for number, part in enumerate(message.texts()):
+                part.edited = "" if number and text is not None else text
+        elif (part := self.parts.get(data.get("part_id", ""))) is not None:
+            part.hidden, part.edited = hidden, text
+
+
+def _canonical_part(part: Part) -> dict[str, Any]:
+    data = dict(part.data)
+    notes: dict[str, Any] = {}
+    if part.deltas:
+        data["text"] = part.text
+    if part.edited is not None and part.is_tool:
+        notes["edited"] = part.edited
+    elif part.edited is not None:
+        data["text"] = part.edited
+    if part.hidden:
+        notes["hidden"] = True
+    if notes:
+        data["metadata"] = {**data.get("metadata", {}), **notes}
+    return {**part.row, "data_json": data}

@@ -1,0 +1,216 @@
+"""The session document: body text, role spans, settings; and the file that holds them.
+
+Knows gptel's Markdown format (bounds version 2, and 1 when reading) and nothing about the log beside it. Offsets are
+code points from 0, half-open; in the file they are Emacs positions (from 1). The body is everything before the Local
+Variables block; hashes and byte identity are over the body alone (DESIGN §3). ``parse(format_file(d)) == d`` for
+every document whose spans are sound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pyagentd.errors import StoreError
+from pyagentd.store.elisp_data import LispError, print_string, read_call
+from pyagentd.store.local_variables import Settings, find_block, format_block, print_block
+
+PROMPT_PREFIX = "### "
+BLANK = " \t\r\n"  # what gptel trims
+
+Kind = Literal["response", "ignore", "tool"]
+_KINDS: tuple[Kind, ...] = ("tool", "ignore", "response")
+
+_SECTION = re.compile(r'\((response|ignore|tool)((?: ?\(\d+ \d+(?: (?:nil|"(?:[^"\\]|\\.)*"))?\))+)\)')
+_BOUND = re.compile(r'\((\d+) (\d+)(?: (?:nil|"((?:[^"\\]|\\.)*)"))?\)')
+_BOUND_V1 = re.compile(r"\((\d+) \. (\d+)\)")
+
+
+class Span(NamedTuple):
+    """A range of the body with a role; ``id`` is the call's id in tool spans, else ""."""
+
+    start: int
+    end: int
+    kind: Kind
+    id: str = ""
+
+
+class Region(NamedTuple):
+    """A maximal range of the body with one role; ``kind`` None is text of the user (or a separator)."""
+
+    start: int
+    end: int
+    kind: Kind | None
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A session document.
+
+    ``spans`` are sorted, inside the body and disjoint, and no two equal ones touch. ``stale`` says that the bounds
+    read from the file were not so, which means that something shifted the text under them.
+    """
+
+    body: str = ""
+    spans: tuple[Span, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    stale: bool = False
+
+
+def parse(file_text: str) -> Document:
+    """Return the document that the text of a session file holds."""
+    text = _unix_newlines(file_text)
+    block = find_block(text)
+    if block is None:
+        return Document(body=text)
+    body = text[: block.start]
+    body = body[:-2] if body.endswith("\n\n") else body.removesuffix("\n")
+    found = sorted(_read_bounds(block.bounds or ""))
+    sound = list(_sound(found, len(body)))
+    return Document(body=body, spans=tuple(merged(sound)), settings=block.settings, stale=len(sound) < len(found))
+
+
+def format_file(document: Document) -> str:
+    """Return the text of the session file for ``document``: body, blank line, block."""
+    bounds = _print_bounds(document.spans) if document.spans else None
+    block = format_block(document.settings, bounds)
+    if not block and find_block(document.body) is not None:
+        block = print_block(())  # else the end of the body would be taken for the block
+    return f"{document.body}\n\n{block}" if block else document.body
+
+
+def read(path: Path) -> Document:
+    """Return the document in the file at ``path``; a missing file is an empty document.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    try:
+        return parse(path.read_bytes().decode("utf-8", "surrogateescape"))
+    except FileNotFoundError:
+        return Document()
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+
+
+def body_sha256(body: str) -> str:
+    """Return the hash that names this state of the body, in hex."""
+    return hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def regions(document: Document, end: int | None = None) -> list[Region]:
+    """Return the body up to offset ``end`` as regions that follow each other without gaps."""
+    stop = len(document.body) if end is None else max(0, min(end, len(document.body)))
+    result: list[Region] = []
+    position = 0
+    for span in document.spans:
+        if span.start >= stop:
+            break
+        if span.start > position:
+            result.append(Region(position, span.start, None))
+        position = min(span.end, stop)
+        result.append(Region(span.start, position, span.kind, span.id))
+    if position < stop:
+        result.append(Region(position, stop, None))
+    return result
+
+
+def gptel_messages(
+    file_text: str, end: int | None = None, prompt_prefix: str = PROMPT_PREFIX, response_prefix: str = ""
+) -> list[dict[str, Any]]:
+    """Return the messages stock gptel would send for this file, in Anthropic's format.
+
+    Messages are not merged: gptel sends each region on its own, and parallel calls one after the other.
+
+    Args:
+        file_text: The whole file.
+        end: The Emacs position (from 1) at which the prompt ends; None is the end of the body.
+        prompt_prefix: gptel's prompt prefix for Markdown.
+        response_prefix: gptel's response prefix for Markdown.
+    """
+    document = parse(file_text)
+    messages: list[dict[str, Any]] = []
+    for region in regions(document, None if end is None else end - 1):
+        text = document.body[region.start : region.end]
+        match region.kind:
+            case "response" | None:
+                if content := trim_prefixes(text, prompt_prefix, response_prefix):
+                    messages.append({"role": "assistant" if region.kind else "user", "content": content})
+            case "tool" if region.id:
+                messages += _tool_messages(text, region.id)
+    return messages
+
+
+def trim_prefixes(text: str, prompt_prefix: str = PROMPT_PREFIX, response_prefix: str = "") -> str:
+    """Return ``text`` without surrounding blanks, one leading prompt prefix and one trailing response prefix."""
+    trimmed = text.lstrip(BLANK).removeprefix(prompt_prefix).strip(BLANK)
+    return trimmed.removesuffix(response_prefix).rstrip(BLANK)
+
+
+def _tool_messages(text: str, call_id: str) -> list[dict[str, Any]]:
+    try:
+        name, arguments, end = read_call(text)
+    except LispError:
+        return []
+    call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    result = {"type": "tool_result", "tool_use_id": call_id, "content": text[end:].strip(BLANK)}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def merged(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield sorted ``spans`` with equal ones that touch joined, and empty ones left out."""
+    last: Span | None = None
+    for span in spans:
+        if span.start == span.end:
+            continue
+        if last is not None and last.end == span.start and last.kind == span.kind and last.id == span.id:
+            last = last._replace(end=span.end)
+            continue
+        if last is not None:
+            yield last
+        last = span
+    if last is not None:
+        yield last
+
+
+def _unix_newlines(text: str) -> str:
+    # Emacs decodes a file as CRLF only when every line ends so; a lone CR LF inside a tool's output is text.
+    crlf = text.count("\r\n")
+    return text.replace("\r\n", "\n") if crlf and crlf == text.count("\n") else text
+
+
+def _sound(spans: Iterable[Span], length: int) -> Iterator[Span]:
+    position = 0
+    for span in spans:
+        if position <= span.start < span.end <= length:
+            yield span
+            position = span.end
+
+
+def _read_bounds(printed: str) -> Iterator[Span]:
+    sections = _SECTION.findall(printed)
+    if not sections:
+        for start, end in _BOUND_V1.findall(printed):
+            yield Span(int(start) - 1, int(end) - 1, "response")
+    for kind, bounds in sections:
+        for start, end, raw_id in _BOUND.findall(bounds):
+            call_id = re.sub(r"\\(.)", r"\1", raw_id, flags=re.DOTALL) if "\\" in raw_id else raw_id
+            yield Span(int(start) - 1, int(end) - 1, kind, call_id if kind == "tool" else "")
+
+
+def _print_bounds(spans: Iterable[Span]) -> str:
+    sections: dict[Kind, list[str]] = {kind: [] for kind in _KINDS}
+    for start, end, kind, call_id in spans:
+        extra = f" {_print_id(call_id)}" if kind == "tool" else ""
+        sections[kind].append(f"({start + 1} {end + 1}{extra})")
+    return "(" + " ".join(f"({kind} {' '.join(bounds)})" for kind, bounds in sections.items() if bounds) + ")"
+
+
+def _print_id(call_id: str) -> str:
+    # Every tool span has an id: stock gptel drops a call without one (DD-3). The block is one line.
+    return print_string(re.sub(r"\s", "_", call_id) or "unknown")
