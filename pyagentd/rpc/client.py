@@ -1,0 +1,246 @@
+"""A client for programs that wait: the command line, scripts, tests.
+
+Synchronous and single-threaded. It raises the daemon's errors as the classes they had there, so ``except Busy``
+works on both sides of the wire. Events that arrive while a call waits are kept for ``events``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from pyagentd import __version__
+from pyagentd.errors import Unreachable, WireError
+from pyagentd.events import Event
+from pyagentd.rpc.framing import MAX_FRAME, PROTOCOL, FrameReader, Incoming, call, error_from, parse
+from pyagentd.rpc.lifecycle import LOCALHOST, LOG, Runtime, private_directory, read_runtime
+from pyagentd.sexp import plists_to_dicts
+
+CALL_TIMEOUT_S: Final = 30.0
+CONNECT_TIMEOUT_S: Final = 5.0
+START_TIMEOUT_S: Final = 15.0
+
+_POLL_S: Final = 0.01
+_LOST_RACE_S: Final = 1.0  # how long another daemon that won the start may take to answer
+_LOG_TAIL: Final = 2000  # bytes
+
+
+class DaemonClient:
+    """A connection that has said hello.
+
+    Attributes:
+        greeting: What the daemon answered: ``proto``, ``pid``, ``version``, ``sessions_dir``.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.greeting: dict[str, Any] = {}
+        self._socket = connection
+        self._reader = FrameReader(MAX_FRAME)
+        self._uids = itertools.count(1)
+        self._answers: dict[int, Incoming] = {}
+        self._events: deque[Event] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def call(self, method: str, /, timeout: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
+        """Return the answer to ``method``, plists as dicts.
+
+        Args:
+            method: In kebab-case.
+            timeout: Seconds to wait.
+            **arguments: In snake_case.
+
+        Raises:
+            PyagentdError: What the daemon raised, as the class it has there.
+            Unreachable: The connection ended.
+            WireError: No answer in time.
+        """
+        uid = next(self._uids)
+        deadline = time.monotonic() + timeout
+        self._send(call(uid, method, arguments), timeout)
+        while uid not in self._answers:
+            if not self._receive(deadline - time.monotonic()):
+                raise WireError(f"No answer to {method} within {timeout:g} s", mend="See the daemon's log.")
+        answer = self._answers.pop(uid)
+        value = answer.rest[0] if answer.rest else None
+        if answer.verb != "return":
+            raise error_from(value)
+        return plists_to_dicts(value)
+
+    def events(self, timeout: float | None = None) -> Iterator[Event]:
+        """Yield events as they come, until none has come for ``timeout`` seconds; None waits for ever.
+
+        Raises:
+            Unreachable: The connection ended.
+        """
+        while True:
+            while self._events:
+                yield self._events.popleft()
+            deadline = None if timeout is None else time.monotonic() + timeout
+            while not self._events:
+                if not self._receive(None if deadline is None else deadline - time.monotonic()):
+                    return
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def _send(self, data: bytes, timeout: float) -> None:
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise Unreachable(f"The connection to the daemon ended: {error}") from error
+
+    def _receive(self, timeout: float | None) -> bool:
+        """Take in what has arrived; return False if nothing did in time."""
+        if timeout is not None and timeout <= 0:
+            return False
+        try:
+            self._socket.settimeout(timeout)
+            data = self._socket.recv(1 << 18)
+        except TimeoutError:
+            return False
+        except OSError as error:
+            raise Unreachable(f"The connection to the daemon ended: {error}") from error
+        if not data:
+            raise Unreachable("The daemon closed the connection", mend="See the daemon's log.")
+        for payload in self._reader.feed(data):
+            if isinstance(payload, bytes):
+                self._take(parse(payload))
+        return True
+
+    def _take(self, message: Incoming) -> None:
+        match message:
+            case ("call", 0, ("events", [batch])):
+                self._events.extend(map(_event, batch))
+            case ("return" | "return-error" | "epc-error", uid, _):
+                self._answers[uid] = message
+            case _:
+                pass  # a newer daemon's notification
+
+
+def connect(
+    runtime_dir: Path, *, human: bool = False, name: str = "", timeout: float = CONNECT_TIMEOUT_S
+) -> DaemonClient:
+    """Return a connection to the daemon of ``runtime_dir``, by unix socket or else TCP.
+
+    Args:
+        runtime_dir: Where its runtime file is.
+        human: Whether a person is there to answer questions.
+        name: What to call this client in the daemon's log.
+        timeout: Seconds for the connection and the daemon's hello, each.
+
+    Raises:
+        Unreachable: No daemon answers there.
+        WireError: It speaks another protocol.
+    """
+    runtime = read_runtime(runtime_dir)
+    if runtime.proto != PROTOCOL:
+        mend = "Stop it with the version it has, then try again."
+        raise WireError(f"The daemon speaks protocol {runtime.proto}, this client {PROTOCOL}", mend=mend)
+    client = DaemonClient(_open(runtime, timeout))
+    try:
+        client.greeting = client.call(
+            "hello",
+            timeout,
+            proto=PROTOCOL,
+            human=human,
+            client=name or f"pyagentd {__version__}",
+            **({"token": runtime.token} if runtime.token else {}),
+        )
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def start_daemon(
+    command: Sequence[str], runtime_dir: Path, *, timeout: float = START_TIMEOUT_S, **hello: Any
+) -> DaemonClient:
+    """Start a daemon that outlives this process, and connect to it or to one that was faster.
+
+    Args:
+        command: What runs it, such as ``["pyagentd", "serve"]``.
+        runtime_dir: Where it will leave its address.
+        timeout: Seconds until it must answer.
+        **hello: As for ``connect``.
+
+    Raises:
+        Unreachable: It ended, or did not answer in time; the message has the end of its log.
+    """
+    private_directory(runtime_dir)
+    log = runtime_dir / LOG
+    process = _spawn(command, log)
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return connect(runtime_dir, **hello)
+        except Unreachable as error:
+            if process.poll() not in (None, 0):
+                deadline = min(deadline, time.monotonic() + _LOST_RACE_S)
+            if time.monotonic() > deadline:
+                raise Unreachable(f"The daemon did not start: {_tail(log)}", mend=f"See {log}.") from error
+        time.sleep(_POLL_S)
+
+
+def _spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    try:
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+            # A session of its own: it outlives us and our terminal.
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+    except OSError as error:
+        raise Unreachable(f"{command[0]} cannot be run: {error.strerror}") from error
+
+
+def _open(runtime: Runtime, timeout: float) -> socket.socket:
+    reason = "it has no address"
+    for family, address in _addresses(runtime):
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(address)
+        except OSError as error:
+            connection.close()
+            reason = error.strerror or str(error)
+        else:
+            return connection
+    raise Unreachable(f"The daemon (pid {runtime.pid}) does not answer: {reason}", mend="Start it: `pyagentd serve`.")
+
+
+def _addresses(runtime: Runtime) -> Iterator[tuple[socket.AddressFamily, Any]]:
+    if runtime.socket:
+        yield socket.AF_UNIX, runtime.socket
+    if runtime.port:
+        yield socket.AF_INET, (runtime.host or LOCALHOST, runtime.port)
+
+
+def _event(item: list[Any]) -> Event:
+    """Return a received event in the form it was pushed in: names as strings, plists as dicts."""
+    kind, branch, seq, *arguments = item
+    if kind == "insert":
+        text, role = arguments
+        return Event("insert", branch, seq, (text, tuple(role) if isinstance(role, list) else role))
+    return Event(kind, branch, seq, tuple(map(plists_to_dicts, arguments)))
+
+
+def _tail(log: Path) -> str:
+    """Return the last line of what the daemon said, which is the error if it failed."""
+    lines = log.read_bytes()[-_LOG_TAIL:].decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

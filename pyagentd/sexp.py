@@ -1,0 +1,370 @@
+"""S-expressions as Emacs reads and prints them: what travels on the wire and stands in the runtime file.
+
+Pure and fast; knows nothing of frames or methods. Python becomes Lisp and back like this::
+
+    None, False, [], ()  →  nil          nil                  →  None
+    True                 →  t            t                    →  True
+    dict                 →  plist        (:a-key 1)           →  list; plist_to_dict makes the dict
+    list, tuple          →  list         (a b), [a b]         →  list
+    Enum, Path           →  value, str   (a . b)              →  tuple
+    inf, nan             →  1.0e+INF     #("text" 0 4 (…))    →  str without its properties
+
+A lone surrogate leaves as U+FFFD; bytes and unknown types raise ``Unencodable``. A raw byte of Emacs (an octal
+escape) arrives as ``os.fsdecode`` would give it. Objects without a read syntax (``#<buffer …>``) raise ``SexpError``.
+
+``Symbol`` is our own: it equals its name as a plain string, so a handler compares ``mode == "edit"`` whether the
+client sent a symbol or a string. ``sexpdata.Symbol`` never equals a string, and costs a Python-level ``__eq__``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any, Final
+
+from pyagentd.errors import WireError
+
+
+class SexpError(WireError):
+    """The text is no s-expression we read."""
+
+
+class Unencodable(WireError):
+    """The value has no form on the wire."""
+
+
+class Symbol(str):
+    """A Lisp symbol; equal to its name as a string, encoded without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Symbol({str(self)!r})"
+
+
+def tagged(value: str | tuple[str, *tuple[object, ...]] | None) -> object:
+    """Return a closed-set value as Lisp spells it: a name as a symbol, a tuple as a list headed by one.
+
+    >>> tagged(("tool", "toolu_1"))
+    (Symbol('tool'), 'toolu_1')
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return Symbol(value)
+    return (Symbol(value[0]), *value[1:])
+
+
+# Encoding ----------------------------------------------------------------------------------------------------------
+
+_PLAIN_SYMBOL: Final = re.compile(r"[A-Za-z_:*/<>=!$%^&~|@{}][-A-Za-z0-9_:*/<>=!$%^&~|@{}+]*")
+_SYMBOL_SPECIAL: Final = re.compile(r"[^-A-Za-z0-9_:*/<>=!$%^&~|@{}+]", re.DOTALL)
+
+_Put = Callable[[str], None]
+
+
+def encode(value: object) -> bytes:
+    """Return ``value`` as an s-expression in UTF-8.
+
+    Raises:
+        Unencodable: It holds bytes, an unknown type, a key that is no string, or is nested too deeply.
+    """
+    out: list[str] = []
+    try:
+        _write(value, out.append)
+    except RecursionError:
+        raise Unencodable("The value is nested too deeply") from None
+    text = "".join(out)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _write(value: Any, put: _Put) -> None:
+    kind = type(value)
+    if kind is str:
+        # Two replacements: str.translate is 15 times slower on text that is not ASCII.
+        put('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"')
+    elif value is None or value is False:
+        put("nil")
+    elif value is True:
+        put("t")
+    elif kind is int:
+        put(_integer(value))
+    elif kind is Symbol:
+        put(_symbol(value))
+    elif kind is dict:
+        _write_plist(value, put)
+    elif kind is list or kind is tuple:
+        _write_list(value, put)
+    elif kind is float:
+        put(_float(value))
+    else:
+        _write_other(value, put)
+
+
+def _write_list(items: Sequence[object], put: _Put) -> None:
+    if not items:
+        put("nil")
+        return
+    opening = "("
+    for item in items:
+        put(opening)
+        _write(item, put)
+        opening = " "
+    put(")")
+
+
+def _write_plist(mapping: Mapping[object, object], put: _Put) -> None:
+    if not mapping:
+        put("nil")
+        return
+    opening = "("
+    for key, item in mapping.items():
+        if not isinstance(key, str):
+            raise Unencodable(f"A key must be a string, not {type(key).__name__}")
+        put(opening + _keyword(key.value if isinstance(key, Enum) else key) + " ")
+        _write(item, put)
+        opening = " "
+    put(")")
+
+
+def _write_other(value: object, put: _Put) -> None:
+    """Write subclasses and the few other types that have an obvious form."""
+    match value:
+        case Enum():
+            _write(value.value, put)
+        case Symbol():
+            put(_symbol(value))
+        case str() | PurePath():
+            _write(str(value), put)
+        case int():
+            put(_integer(int(value)))
+        case float():
+            put(_float(float(value)))
+        case list() | tuple():
+            _write_list(value, put)
+        case Mapping():
+            _write_plist(value, put)
+        case bytes() | bytearray() | memoryview():
+            raise Unencodable("Bytes cannot travel", mend="Decode them, or send base64.")
+        case _:
+            raise Unencodable(f"No form on the wire for {type(value).__name__}")
+
+
+def _integer(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # CPython limits the digits of a conversion, quadratic in their number
+        raise Unencodable("The integer has too many digits") from None
+
+
+def _float(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    if math.isnan(value):
+        return "0.0e+NaN"
+    return "1.0e+INF" if value > 0 else "-1.0e+INF"
+
+
+@lru_cache(maxsize=2048)
+def _symbol(name: str) -> str:
+    """Return ``name`` so that Emacs reads it as a symbol, never as a number, a dot or several tokens."""
+    if _PLAIN_SYMBOL.fullmatch(name):
+        return str(name)
+    if not name:
+        return "##"
+    # A backslash makes any character a constituent, and a token that has one is never a number.
+    return "\\" + name[0] + _SYMBOL_SPECIAL.sub(r"\\\g<0>", name[1:])
+
+
+@lru_cache(maxsize=2048)
+def _keyword(key: str) -> str:
+    return _symbol(":" + key.replace("_", "-"))
+
+
+# Decoding ----------------------------------------------------------------------------------------------------------
+
+_TOKEN: Final = re.compile(
+    r"""(?:[\s]|;[^\n]*)*+
+        (?: (?P<string> "[^"\\]*+(?:\\.[^"\\]*+)*+" )
+          | (?P<open>   \(|\[|\#\( )
+          | (?P<close>  \)|\] )
+          | (?P<atom>   \#\# | (?!\#|\?) (?:[^\s"'();`,\[\]\\]|\\.)++ )
+          | (?P<end>    \Z )
+          | (?P<other>  . ) )""",
+    re.VERBOSE | re.DOTALL,
+)
+_STRING, _OPEN, _CLOSE, _ATOM, _END = range(1, 6)
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+\.?")
+_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+(?=e))(?:e[+-]?[0-9]+)?")
+_SPECIAL_FLOAT: Final = re.compile(r"([+-]?)[0-9]+\.[0-9]+e\+(INF|NaN)")
+
+_ESCAPE: Final = re.compile(
+    r"""\\(?: (?P<octal> [0-3]?[0-7]{1,2}(?:\\[2-3][0-7]{2})* )
+            | x(?P<hex> [0-9a-fA-F]+ ) | u(?P<short> [0-9a-fA-F]{4} ) | U(?P<long> [0-9a-fA-F]{8} )
+            | (?P<char> . ) )""",
+    re.VERBOSE | re.DOTALL,
+)
+_SIMPLE_ESCAPES: Final = dict(zip("ntrfbvaeds", "\n\t\r\f\b\v\a\x1b\x7f ", strict=True)) | {"\n": "", " ": ""}
+_REFUSED_ESCAPES: Final = frozenset("CMN^")  # \C-x, \M-x, \N{…}: keys, not text
+
+_DOT: Final = object()
+_CLOSERS: Final = {"(": ")", "[": "]", "#(": ")"}
+
+
+def decode(source: bytes | str) -> Any:
+    """Return the one value ``source`` holds.
+
+    Args:
+        source: Text, or UTF-8; bytes that are not UTF-8 become what ``os.fsdecode`` makes of them.
+
+    Raises:
+        SexpError: It is unreadable, empty, or holds more than one value. Depth is not limited.
+    """
+    text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
+    items: list[Any] = []
+    outer: list[tuple[list[Any], str]] = []
+    opener = ""
+    for token in _TOKEN.finditer(text):
+        kind = token.lastindex
+        if kind == _STRING:
+            items.append(_unescape(text[token.start(_STRING) + 1 : token.end() - 1]))
+        elif kind == _ATOM:
+            atom = token[_ATOM]
+            items.append(_known_atom(atom) if len(atom) <= _CACHED_LENGTH else _atom(atom))
+        elif kind == _OPEN:
+            outer.append((items, opener))
+            items, opener = [], token[_OPEN]
+        elif kind == _CLOSE:
+            if not outer or _CLOSERS[opener] != token[_CLOSE]:
+                raise SexpError(f"Unexpected {token[_CLOSE]!r} at character {token.end() - 1}")
+            value = _closed(items, opener)
+            items, opener = outer.pop()
+            items.append(value)
+        elif kind == _END:
+            break
+        else:
+            raise SexpError(f"Unreadable at character {token.end() - 1}: {text[token.end() - 1 :][:20]!r}")
+    if outer:
+        raise SexpError(f"{len(outer)} unclosed {outer[-1][1] or opener!r}")
+    if len(items) != 1 or items[0] is _DOT:
+        raise SexpError(f"Expected one value, found {len(items)}")
+    return items[0]
+
+
+def _closed(items: list[Any], opener: str) -> Any:
+    if opener == "#(":
+        if not items or not isinstance(items[0], str) or isinstance(items[0], Symbol):
+            raise SexpError("Expected a string with properties after '#('")
+        return items[0]
+    if not items:
+        return None if opener == "(" else []
+    if any(item is _DOT for item in items):
+        return _improper(items, opener)
+    return items
+
+
+def _improper(items: list[Any], opener: str) -> Any:
+    """Return ``(a . b)`` as a tuple and ``(a . nil)`` as the list it is.
+
+    Emacs prints nothing else: a list after the dot would be a part of this list, and a vector there has no meaning.
+    """
+    if opener != "(" or len(items) < 3 or items[-2] is not _DOT or sum(i is _DOT for i in items) > 1:
+        raise SexpError("Misplaced dot in a list")
+    head, tail = items[:-2], items[-1]
+    if isinstance(tail, list | tuple):
+        raise SexpError("A list or vector after a dot")
+    return head if tail is None else (*head, tail)
+
+
+def _atom(token: str) -> Any:
+    if "\\" in token:
+        return Symbol(re.sub(r"\\(.)", r"\1", token, flags=re.DOTALL))
+    match token:
+        case "nil":
+            return None
+        case "t":
+            return True
+        case ".":
+            return _DOT
+        case "##":
+            return Symbol("")
+    if token[0] in "+-.0123456789":
+        return _number(token)
+    return Symbol(token)
+
+
+_CACHED_LENGTH: Final = 64  # so that the cache stays small whatever a client sends
+_known_atom = lru_cache(maxsize=4096)(_atom)
+
+
+def _number(token: str) -> int | float | Symbol:
+    if _INTEGER.fullmatch(token):
+        try:
+            return int(token.rstrip("."))
+        except ValueError:  # CPython limits the digits of a conversion, quadratic in their number
+            raise SexpError("The integer has too many digits") from None
+    if _FLOAT.fullmatch(token):
+        return float(token)
+    if special := _SPECIAL_FLOAT.fullmatch(token):
+        value = math.inf if special[2] == "INF" else math.nan
+        return -value if special[1] == "-" else value
+    return Symbol(token)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(_unescape_one, text) if "\\" in text else text
+
+
+def _unescape_one(escape: re.Match[str]) -> str:
+    if char := escape["char"]:
+        if char in _REFUSED_ESCAPES:
+            raise SexpError(f"Unknown escape '\\{char}' in a string")
+        return _SIMPLE_ESCAPES.get(char, char)
+    if octal := escape["octal"]:
+        # Emacs prints raw bytes so; a run of them may be text that was never decoded.
+        return bytes(int(digits, 8) for digits in octal.split("\\")).decode("utf-8", "surrogateescape")
+    code = int(escape["hex"] or escape["short"] or escape["long"], 16)
+    if code > 0x10FFFF:
+        raise SexpError(f"No such character: {code:x}")
+    return chr(code)
+
+
+# Plists ------------------------------------------------------------------------------------------------------------
+
+
+def plist_to_dict(plist: Sequence[Any] | None) -> dict[str, Any]:
+    """Return ``(:a-key 1 …)`` as ``{"a_key": 1, …}``, plists inside it too; nil is the empty one.
+
+    Raises:
+        SexpError: It is no plist.
+    """
+    if plist is None:
+        return {}
+    if not _is_plist(plist):
+        raise SexpError("Expected a plist: keywords, each followed by a value")
+    return {key[1:].replace("-", "_"): plists_to_dicts(value) for key, value in zip(*[iter(plist)] * 2, strict=True)}
+
+
+def plists_to_dicts(value: Any) -> Any:
+    """Return ``value`` with every list that is a plist replaced by a dict."""
+    if not isinstance(value, list | tuple):
+        return value
+    if _is_plist(value):
+        return plist_to_dict(value)
+    return type(value)(map(plists_to_dicts, value))
+
+
+def _is_plist(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) % 2 == 0
+        and all(isinstance(key, Symbol) and key.startswith(":") for key in value[::2])
+    )
