@@ -1,0 +1,10 @@
+"""The command line: what ``pyagentd`` and ``python -m pyagentd`` run.
+
+One module per group of commands; ``app`` puts them together and turns errors into exit codes. Only ``click`` is
+imported at the start: ``rich``, the wire and the store come when a command needs them, so ``--version`` and shell
+completion stay fast.
+"""
+
+from pyagentd.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,60 @@
+"""The root command and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from itertools import takewhile
+
+import click
+
+from pyagentd import __version__
+from pyagentd.cli.daemon import serve, status, stop
+from pyagentd.cli.doctor import doctor
+from pyagentd.cli.logs import logs
+from pyagentd.cli.messages import messages
+from pyagentd.cli.outcome import ExitCode, exit_code, report
+from pyagentd.cli.send import send
+from pyagentd.cli.sessions import abort, new, sessions, show
+from pyagentd.cli.settings import completion, config, presets
+from pyagentd.errors import PyagentdError
+
+PROGRAM = "pyagentd"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+def cli() -> None:
+    """Agents for Emacs that outlive Emacs.
+
+    The daemon starts on demand; a SESSION is an id, a prefix of one that fits no other, ID/BRANCH or a directory.
+    """
+
+
+for _command in (
+    serve, stop, status, doctor, new, send, sessions, show, abort, presets, config, logs, messages, completion,
+):  # fmt: skip
+    cli.add_command(_command)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status (see ``outcome``)."""
+    words = list(sys.argv[1:] if args is None else args)
+    try:
+        status = cli.main(words, prog_name=PROGRAM, standalone_mode=False)
+    except BrokenPipeError:
+        # The reader (head, less) has enough; what is still buffered must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except (click.Abort, KeyboardInterrupt):
+        return ExitCode.FAILED
+    except (PyagentdError, click.ClickException, OSError) as error:
+        report(error, as_json=_wants_json(words))
+        return exit_code(error)
+    return int(status or ExitCode.DONE)
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    # Read from the words themselves: an error in parsing them must be reported in the wanted form too.
+    return "--json" in takewhile(lambda word: word != "--", words)

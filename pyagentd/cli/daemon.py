@@ -1,0 +1,74 @@
+"""``pyagentd serve``, ``stop`` and ``status``: the daemon's own life."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from pyagentd.cli.link import daemon
+from pyagentd.cli.output import json_option, print_json, print_table
+from pyagentd.errors import Unreachable
+
+_STOP_S = 10.0
+
+
+@click.command()
+@click.option("--detach/--foreground", default=False, help="Go into the background (default: stay here).")
+@click.option(
+    "--tcp", "tcp_port", type=click.IntRange(0, 65535), metavar="PORT", help="Also listen on 127.0.0.1:PORT."
+)
+def serve(detach: bool, tcp_port: int | None) -> int:
+    """Run the daemon.
+
+    Other commands and Emacs start it by themselves; use this to see it run, or in a container. With --tcp, clients
+    there must present the token of the runtime file; port 0 lets the system choose.
+    """
+    from pyagentd.config import load_config
+    from pyagentd.daemon import serve as run
+
+    return run(load_config(), detach=detach, tcp_port=tcp_port)
+
+
+@click.command()
+def stop() -> None:
+    """Stop the daemon; what is running is recorded as interrupted."""
+    with daemon(start=False) as link:
+        pid = link.call("status")["pid"]
+        link.call("stop")
+    deadline = time.monotonic() + _STOP_S
+    while time.monotonic() < deadline:
+        try:
+            with daemon(start=False):
+                time.sleep(0.05)
+        except Unreachable:
+            click.echo(f"stopped (pid {pid})")
+            return
+    raise Unreachable(f"The daemon (pid {pid}) was told to stop and still answers", mend="See pyagentd logs")
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Say what the daemon is doing."""
+    with daemon(start=False) as link:
+        state = link.call("status")
+    if as_json:
+        print_json(state)
+        return
+    print_table(("what", "value"), ((name, _in_words(name, value)) for name, value in state.items()))
+
+
+def _in_words(name: str, value: object) -> str:
+    match name, value:
+        case "uptime", int() | float():
+            minutes, seconds = divmod(int(value), 60)
+            hours, minutes = divmod(minutes, 60)
+            return f"{hours}:{minutes:02}:{seconds:02}"
+        case "memory", int():
+            return f"{value / 1_000_000:.0f} MB"
+        case _, None:
+            return "none"
+        case _, list():
+            return str(len(value))
+    return str(value)

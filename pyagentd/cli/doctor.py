@@ -1,0 +1,37 @@
+"""``pyagentd doctor``: is everything there, and if not, which line fixes it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from pyagentd.cli.outcome import ExitCode
+from pyagentd.cli.output import colour, json_option, print_json
+
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗", "red")}
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> int:
+    """Check the installation; exit 1 if something needed is missing.
+
+    Starts nothing and changes nothing.
+    """
+    from pyagentd.cli.checks import all_checks
+
+    findings = []
+    for finding in all_checks():
+        findings.append(finding)
+        if not as_json:
+            mark, shade = _MARKS[finding.level]
+            click.echo(
+                f"{click.style(mark, fg=shade) if colour(sys.stdout) else mark} {finding.name}: {finding.detail}"
+            )
+            if finding.mend:
+                click.echo(f"    {finding.mend}")
+    well = all(finding.level != "missing" for finding in findings)
+    if as_json:
+        print_json({"ok": well, "checks": [finding._asdict() for finding in findings]})
+    return ExitCode.DONE if well else ExitCode.FAILED

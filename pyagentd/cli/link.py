@@ -1,0 +1,96 @@
+"""How commands reach the daemon: connect, start it on demand, and say which session they mean.
+
+What a SESSION argument means is decided by the daemon, so that a prefix is resolved alike everywhere; only a path is
+completed here, since the daemon has another working directory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pyagentd.errors import ConfigError, Unreachable
+
+if TYPE_CHECKING:
+    from pyagentd.rpc.client import DaemonClient
+
+# What a run needs to know of the environment it was asked for in (DESIGN §5); never the whole environment.
+_SENT = ("PYAGENTD_BACKEND", "ANTHROPIC_BASE_URL", "PATH")
+_KEY = "ANTHROPIC_API_KEY"
+_ATTEMPTS = 3
+
+
+@contextmanager
+def daemon(*, start: bool = True, human: bool = False) -> Iterator[DaemonClient]:
+    """Connect to the daemon for the time of the block.
+
+    Args:
+        start: Start a detached daemon when none answers.
+        human: A person is here to answer asks.
+
+    Raises:
+        Unreachable: None answers, and it was not to be, or could not be, started.
+        ConfigError: The daemon that answers serves other sessions than ours.
+    """
+    from pyagentd.config import load_config
+    from pyagentd.rpc.client import connect, start_daemon
+
+    config = load_config()
+    try:
+        link = connect(config.runtime_dir, human=human)
+    except Unreachable:
+        if not start:
+            raise
+        # -P: a directory called pyagentd where the user happens to stand must not be run.
+        command = (sys.executable, "-P", "-m", "pyagentd", "serve")
+        link = start_daemon(command, config.runtime_dir, human=human)
+    with link:
+        if start:
+            _check_root(link.greeting["sessions_dir"], config.sessions_dir)
+        yield link
+
+
+def _check_root(served: str, wanted: Path) -> None:
+    if Path(served).resolve() != wanted.resolve():
+        raise ConfigError(
+            f"The daemon serves the sessions in {served}, not {wanted}",
+            mend="Give each sessions directory a PYAGENTD_RUNTIME_DIR of its own, or run `pyagentd stop` first",
+        )
+
+
+def branch_of(link: DaemonClient, session: str) -> Path:
+    """Return the branch directory that ``session`` means: an id, its beginning, ID/BRANCH, or a path."""
+    name = str(Path(session).expanduser().absolute()) if session.startswith((".", "~")) else session
+    return Path(link.call("resolve", name=name)["branch_dir"])
+
+
+def watch(link: DaemonClient, branch_dir: Path) -> str:
+    """Have the events of a branch sent from now on; return the branch's key."""
+    from pyagentd.store.document import body_sha256, read
+
+    for _ in range(_ATTEMPTS):
+        # A client attaches from a version it has (DESIGN §3 rule 5); another writer may be faster.
+        sha256 = body_sha256(read(branch_dir / "session.md").body)
+        state = link.call("attach", branch=str(branch_dir), sha256=sha256, mode="view")
+        if not state.get("reread"):
+            return str(state["branch"])
+    raise Unreachable(f"{branch_dir}/session.md changes faster than it can be read", mend="Try again")
+
+
+def run_environment(env: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+    """Return what of ``env`` a run is told, and the key, which travels by itself and is only held in memory."""
+    return {name: env[name] for name in _SENT if name in env}, env.get(_KEY) or None
+
+
+def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids that begin with ``incomplete``, from the disk: completion must not start a daemon."""
+    from pyagentd.config import sessions_dir
+    from pyagentd.store.registry import Registry
+
+    entries = Registry(sessions_dir()).scan()
+    return sorted({entry.ref.session_id for entry in entries if entry.ref.session_id.startswith(incomplete)})

@@ -1,0 +1,29 @@
+"""``pyagentd messages``: what a model would be sent if there were nothing but the document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pyagentd.cli.output import print_json
+from pyagentd.errors import BadRequest
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--end", type=click.IntRange(min=1), metavar="POSITION", help="Read up to this Emacs position only.")
+@click.option("--prompt-prefix", default="### ", show_default=True, help="What precedes a prompt.")
+@click.option("--response-prefix", default="", help="What precedes an answer.")
+def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: str) -> None:
+    """Print the Anthropic messages that FILE alone yields, by gptel's rules.
+
+    Needs no daemon and reads nothing but FILE.
+    """
+    from pyagentd.store.document import gptel_messages
+
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{file} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from error
+    print_json(gptel_messages(text, end=end, prompt_prefix=prompt_prefix, response_prefix=response_prefix))

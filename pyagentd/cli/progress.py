@@ -1,0 +1,64 @@
+"""What a waiting user sees: a spinner that says what the run is waiting for.
+
+On stderr and on a terminal only; ``rich`` is imported when there is first something to show.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+_TEXTS = {"busy": "Waiting for the model…", "waiting": "Waiting for an answer to a question…"}
+
+
+class Progress:
+    """The spinner; hidden while text is being printed."""
+
+    def __init__(self) -> None:
+        self._enabled = sys.stdout.isatty() and sys.stderr.isatty()
+        self._state = _TEXTS["busy"]
+        self._agents: dict[str, str] = {}
+        self._status: Status | None = None
+
+    def state(self, status: Mapping[str, Any]) -> None:
+        """Take note of a ``status`` event."""
+        state = str(status.get("state"))
+        if state == "retrying":
+            self._state = " ".join(filter(None, ("Retrying…", status.get("message"))))
+        else:
+            self._state = _TEXTS.get(state, self._state)
+
+    def agent(self, agent: Mapping[str, Any]) -> None:
+        """Take note of an ``agent`` event; the words are those of the overlay in Emacs (SPEC 000)."""
+        name = f"{agent.get('preset')}: {agent.get('description')}"
+        match agent.get("state"):
+            case "finished":
+                self._agents.pop(str(agent["id"]), None)
+            case "tool":
+                self._agents[str(agent["id"])] = f"{name} — Calling Tools... (+{agent.get('count') or 0})"
+            case _:
+                self._agents[str(agent["id"])] = f"{name} — Waiting..."
+
+    def show(self) -> None:
+        """Show or update the spinner."""
+        if not self._enabled:
+            return
+        text = "\n".join(self._agents.values()) or self._state
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        from rich.text import Text
+
+        self._status.update(Text(text))
+
+    def hide(self) -> None:
+        """Take the spinner away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None

@@ -1,0 +1,97 @@
+"""``pyagentd send``: a message to a session, and the run it starts, on the terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
+from pyagentd.cli.outcome import ExitCode, report
+from pyagentd.cli.output import json_option, note, print_json
+from pyagentd.errors import PyagentdError
+
+if TYPE_CHECKING:
+    from pyagentd.cli.follow import Ending
+
+
+class RunFailed(PyagentdError):
+    """The run ended, and not well."""
+
+    code = "run-failed"
+
+
+class StillRunning(PyagentdError):
+    """We stopped waiting; the run did not stop."""
+
+    code = "timeout"
+
+
+def _checked_patterns(context: click.Context, option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
+    return patterns
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("text")
+@click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop waiting then; the run goes on."
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="REGEX",
+    callback=_checked_patterns,
+    help="Let this run do without asking what matches, as in 'tool:Bash:make .*'. May be repeated.",
+)
+@click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")
+@json_option
+def send(
+    session: str, text: str, wait: bool, timeout: float | None, allow: tuple[str, ...], headless: bool, as_json: bool
+) -> int:
+    """Send TEXT to SESSION and follow the answer; TEXT "-" is read from stdin.
+
+    On a terminal you are asked what needs approval; elsewhere it is denied unless --allow covers it. Ctrl-C leaves
+    the run going, a second one aborts it.
+    """
+    from pyagentd.cli.follow import Follower
+    from pyagentd.cli.views import JsonView, TextView
+
+    human = sys.stdin.isatty() and sys.stdout.isatty() and not headless and not as_json
+    message = sys.stdin.read() if text == "-" else text
+    if not message.strip():
+        raise click.UsageError("TEXT is empty")
+    with daemon(human=human) as link:
+        branch = watch(link, branch_of(link, session))
+        env, key = run_environment(os.environ)
+        run = link.call("prompt", branch=branch, text=message, env=env, key=key, allow=allow)
+        if not wait:
+            print_json({"run": run["run"], "seq": run["seq"]}) if as_json else print(run["run"])
+            return ExitCode.DONE
+        view = JsonView() if as_json else TextView()
+        ending = Follower(link, branch, run["run"], view, human=human).follow(timeout)
+    return _conclude(ending, session, as_json)
+
+
+def _conclude(ending: Ending, session: str, as_json: bool) -> ExitCode:
+    match ending.reason:
+        case "done":
+            return ExitCode.DONE
+        case "detached":
+            note(f"see it with: pyagentd show {session}; stop it with: pyagentd abort {session}")
+        case "timeout":
+            report(StillRunning(ending.message), as_json=as_json)
+        case "aborted":
+            report(RunFailed("The run was aborted"), as_json=as_json)
+        case _:
+            report(RunFailed(ending.message or f"The run ended: {ending.reason}"), as_json=as_json)
+    return ExitCode.FAILED
