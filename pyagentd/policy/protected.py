@@ -1,0 +1,42 @@
+"""What no tool may touch, whatever a preset or a person's grant says (DESIGN §7).
+
+A session's own records decide what the agent may do next, so a tool that could write them could give itself any
+right. Credentials are worse read than written: what a model has seen has left the machine. The patterns go by shape
+and so hold for a session outside the sessions root and for any user's home; a daemon adds its own places.
+"""
+
+from __future__ import annotations
+
+_RECORDS = (
+    "session.md",
+    "preset.md",
+    "scope-plan.yml",
+    "branch-metadata.yml",
+    "messages.jsonl",
+    "agent.json",
+    "tools.org",
+    "system-prompts.org",
+)
+
+SESSION_RECORDS = tuple(f"**/branches/*/{inner}{name}" for name in _RECORDS for inner in ("", "agents/**/"))
+
+CREDENTIALS = (
+    "**/.authinfo*",
+    "**/.netrc",
+    "**/.git-credentials",
+    "**/.pgpass",
+    "**/.pypirc",
+    "**/.ssh",
+    "**/.ssh/**",
+    "**/.gnupg",
+    "**/.gnupg/**",
+    "**/.aws",
+    "**/.aws/**",
+    "**/.password-store",
+    "**/.password-store/**",
+    "**/.config/gcloud/**",
+    "**/.config/gh/hosts.yml",
+    "**/.config/git/credentials",
+    "**/.docker/config.json",
+    "**/.kube/config",
+)
