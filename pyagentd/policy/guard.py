@@ -1,8 +1,9 @@
 """The one decision: may this action happen, must a human be asked, or not (DESIGN §7).
 
-The order is fixed and each step can only refuse or pass on: protected places, then any deny, then what a human allowed
-once, then scope, then the tool's wish to be confirmed. Nothing here looks at the disk: paths come resolved, rules come
-parsed. Reasons are whole sentences, for the model that must do something else and for the person who can change a rule.
+The order is fixed and each step can only refuse or pass on: protected places, then any deny, then what a human
+allowed once, then scope, then the tool's wish to be confirmed. Nothing here looks at the disk: paths come resolved,
+rules come parsed. Reasons are whole sentences, for the model that must do something else and for the person who can
+change a rule.
 """
 
 from __future__ import annotations

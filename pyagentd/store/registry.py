@@ -58,6 +58,11 @@ class Registry:
         _log.info("Initialized registry with %d branches", sum(map(len, self._by_name.values())))
         return self._entries
 
+    def branches(self) -> list[BranchRef]:
+        """Return every branch and agent there is now, an agent after the branch it belongs to."""
+        self.scan()
+        return list(self.refs())
+
     def refs(self) -> Iterator[BranchRef]:
         """Yield every branch and agent that the last scan found."""
         for entry in self._entries:
@@ -91,8 +96,7 @@ class Registry:
             return paths.ref_of(Path(text).expanduser())
         if known := self.get(*text.rsplit("/", 1)):
             return known if "/" in text else paths.ref_of(known.session_dir)
-        self.scan()
-        fitting = self._fitting(text)
+        fitting = _fitting(text, self.branches())
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
@@ -110,16 +114,6 @@ class Registry:
     def _remember(self, ref: BranchRef) -> None:
         self._by_name.setdefault(ref.name, {})[ref.key] = ref
 
-    def _fitting(self, text: str) -> list[BranchRef]:
-        """Return who has the id ``text``; if nobody, whose id begins with it."""
-        wanted, _, branch = text.partition("/")
-        refs = list(self.refs())
-        named = [ref for ref in refs if ref.session_id == wanted]
-        named = named or [ref for ref in refs if wanted and ref.session_id.startswith(wanted)]
-        if branch:
-            return [ref for ref in named if ref.branch_name == branch]
-        return _one_per_session(named)
-
     def _scan(self) -> Iterator[Entry]:
         for name in _subdirectories(self._root):
             yield from _session_entries(self._root.resolve() / name, name)
@@ -129,6 +123,14 @@ class Registry:
             except NotASession:
                 continue
             yield from _session_entries(directory, session_id)
+
+
+def _fitting(text: str, refs: list[BranchRef]) -> list[BranchRef]:
+    """Return of ``refs`` who has the id ``text``; if nobody, whose id begins with it."""
+    wanted, _, branch = text.partition("/")
+    named = [ref for ref in refs if ref.session_id == wanted]
+    named = named or [ref for ref in refs if wanted and ref.session_id.startswith(wanted)]
+    return [ref for ref in named if ref.branch_name == branch] if branch else _one_per_session(named)
 
 
 def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
