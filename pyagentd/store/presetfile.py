@@ -123,7 +123,7 @@ def parse(text: str, path: Path) -> PresetFile:
     except yamlfile.Malformed as error:
         line = _FRONT_STARTS_ON_LINE + (error.line or 1) - 1
         raise PresetError(
-            f"{path}:{line}: Malformed frontmatter: {error.problem}", mend="Correct the YAML there"
+            f"{path}:{line}: Malformed frontmatter: {error.problem}", mend=_mend(error.problem)
         ) from error
     if not isinstance(loaded, CommentedMap):
         raise PresetError(
@@ -131,6 +131,15 @@ def parse(text: str, path: Path) -> PresetFile:
             mend="Write keys such as backend: Claude",
         )
     return PresetFile(path=path, text=text, front=loaded, body=body)
+
+
+def _mend(problem: str) -> str:
+    """Return what helps; the library's words for the usual slips do not."""
+    if "mapping values are not allowed" in problem:
+        return "Put a value that has a colon in it in quotes"
+    if "cannot start any token" in problem:
+        return "Indent with spaces, and put a value that begins with a special character in quotes"
+    return "Correct the YAML there"
 
 
 def set_paths(path: Path, read_patterns: Iterable[str], write_default: Iterable[str], deny: Iterable[str]) -> None:
