@@ -1,0 +1,217 @@
+"""The model's answer as it becomes rows: one assistant message per run, its parts in the order they began.
+
+Follows the stream of ``llm`` and the envelopes of ``tools``; knows the shape of ``message`` and ``part`` rows
+(neighbours B.2: ``data_json`` is the part as the AI SDK writes it) and nothing of the loop around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, assert_never
+
+from pyagentd.agent.recorder import Recorder
+from pyagentd.ids import new_id
+from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted
+from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.tools.invoke import Envelope
+
+
+@dataclass(slots=True)
+class _Streaming:
+    """A text or reasoning part that is still growing."""
+
+    row: dict[str, Any]
+    texts: list[str] = field(default_factory=list)
+
+    def done(self) -> dict[str, Any]:
+        data = self.row["data_json"] | {"text": "".join(self.texts), "state": "done"}
+        return {**self.row, "data_json": data}
+
+
+class Answer:
+    """Records one assistant message, step by step."""
+
+    def __init__(self, recorder: Recorder, *, session_id: str, model: str) -> None:
+        self._recorder = recorder
+        self._session_id = session_id
+        self._model = model
+        self._message: dict[str, Any] | None = None
+        self._parts_recorded = 0
+        self._step_begun = False
+        self._streaming: dict[int, _Streaming] = {}  # by the provider's block index
+        self._calls: dict[str, dict[str, Any]] = {}  # rows of calls without a result, by call id
+        self._parts: list[Part] = []  # of the current step, finished ones only
+        self._texts: list[str] = []
+        self.usage = Usage()
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the current step, in the order the model made them."""
+        return tuple(part for part in self._parts if isinstance(part, ToolCall))
+
+    @property
+    def text(self) -> str:
+        """All text of the run so far: what a parent receives as the agent's result (SPEC 000, DD-15)."""
+        return "".join(self._texts)
+
+    def begin_step(self) -> None:
+        """Start a new model request of the same message."""
+        self._step_begun = False
+        self._parts = []
+
+    def step_message(self) -> Message:
+        """Return what the model said in this step, for the next request."""
+        return Message(role="assistant", parts=tuple(self._parts))
+
+    def take(self, item: PartStarted | PartDelta | PartFinished) -> None:
+        """Record one item of the stream."""
+        match item:
+            case PartStarted():
+                # A call is recorded when its arguments are complete: half a call is of no use to anybody.
+                if item.kind != "tool":
+                    self._start(item.index, item.kind)
+            case PartDelta():
+                if (part := self._streaming.get(item.index)) is not None:
+                    self._grow(part, item.text)
+            case PartFinished():
+                self._finish(item.index, item.part)
+            case _:
+                assert_never(item)
+
+    def result(self, call: ToolCall, envelope: Envelope) -> ToolResult:
+        """Record the outcome of a call and return it as the model will see it."""
+        row = self._calls.pop(call.id)
+        metadata: dict[str, Any] = {"duration_ms": envelope.duration_ms}
+        if envelope.truncated:
+            metadata |= {"truncated": True, "output_path": str(envelope.output_path)}
+        if envelope.ok:
+            outcome = {"state": "output-available", "output": envelope.text}
+        else:
+            outcome = {"state": "output-error", "errorText": envelope.text}
+        self._put_call(row, outcome | {"metadata": metadata})
+        return ToolResult(id=call.id, text=envelope.text, is_error=not envelope.ok)
+
+    def close(self, reason: str) -> None:
+        """End every part that is still open: text stops where it stopped, calls get ``reason`` as their error."""
+        for part in self._streaming.values():
+            self._put(part.done())
+        self._streaming.clear()
+        for row in self._calls.values():
+            self._put_call(row, {"state": "output-error", "errorText": reason})
+        self._calls.clear()
+
+    def finish_step(self, stop_reason: str, usage: Usage) -> None:
+        """Record what the step cost and why the provider stopped."""
+        self.usage += usage
+        message = self._ensure_message()
+        message["metadata_json"] |= {"usage": asdict(self.usage), "stop_reason": stop_reason}
+        message["updated_at"] = self._recorder.now_ms()
+        self._recorder.record("message", message)
+
+    def _start(self, index: int, kind: str) -> _Streaming:
+        row = self._new_part(kind, {"type": kind, "text": "", "state": "streaming"})
+        self._streaming[index] = part = _Streaming(row)
+        self._put(row)
+        return part
+
+    def _grow(self, part: _Streaming, text: str) -> None:
+        part.texts.append(text)
+        if part.row["type"] == "text":
+            self._texts.append(text)
+        self._recorder.delta(part.row["id"], text)
+
+    def _finish(self, index: int, part: Part) -> None:
+        self._parts.append(part)
+        match part:
+            case ToolCall():
+                data = {"type": f"tool-{part.name}", "toolCallId": part.id, "state": "input-available"}
+                row = self._new_part(data["type"], data | {"input": dict(part.input)})
+                self._calls[part.id] = row | {"tool_call_id": part.id, "tool_state": "input-available"}
+                self._put(self._calls[part.id])
+            case Text() | Reasoning():
+                streaming = self._streaming.pop(index, None) or self._start(index, _kind(part))
+                self._streaming.pop(index, None)
+                done = streaming.done()
+                self._put({**done, "data_json": done["data_json"] | _provider_metadata(part)})
+            case _:
+                raise TypeError(f"a model does not answer with {type(part).__name__}")
+
+    def _new_part(self, kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        message = self._ensure_message()
+        if not self._step_begun:
+            self._step_begun = True
+            self._put(self._part_row(message, "step-start", {"type": "step-start"}))
+        return self._part_row(message, kind, data)
+
+    def _part_row(self, message: Mapping[str, Any], kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        row = part_row(
+            message_id=message["id"],
+            session_id=self._session_id,
+            index=self._parts_recorded,
+            kind=kind,
+            data=data,
+            now_ms=self._recorder.now_ms(),
+        )
+        self._parts_recorded += 1
+        return row
+
+    def _put(self, row: Mapping[str, Any]) -> None:
+        self._recorder.record("part", {**row, "updated_at": self._recorder.now_ms()})
+
+    def _put_call(self, row: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+        data = {**row["data_json"], **outcome}
+        self._put({**row, "data_json": data, "tool_state": data["state"]})
+
+    def _ensure_message(self) -> dict[str, Any]:
+        if self._message is None:
+            self._message = message_row(
+                role="assistant",
+                session_id=self._session_id,
+                metadata={"model": self._model},
+                now_ms=self._recorder.now_ms(),
+            )
+            self._recorder.record("message", self._message)
+        return self._message
+
+
+def message_row(*, role: str, session_id: str, metadata: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """Return a new ``message`` row (neighbours B.2, chat_messages)."""
+    return {
+        "id": new_id("msg"),
+        "session_id": session_id,
+        "role": role,
+        "metadata_json": dict(metadata),
+        "created_at": now_ms,
+        "updated_at": now_ms,
+    }
+
+
+def part_row(
+    *, message_id: str, session_id: str, index: int, kind: str, data: Mapping[str, Any], now_ms: int
+) -> dict[str, Any]:
+    """Return a new ``part`` row (neighbours B.2, chat_parts)."""
+    return {
+        "id": new_id("prt"),
+        "message_id": message_id,
+        "session_id": session_id,
+        "index": index,
+        "type": kind,
+        "data_json": dict(data),
+        "created_at": now_ms,
+        "updated_at": now_ms,
+    }
+
+
+def _kind(part: Text | Reasoning) -> str:
+    return "text" if isinstance(part, Text) else "reasoning"
+
+
+def _provider_metadata(part: Text | Reasoning) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"text": part.text}
+    kept = {"signature": part.signature, "redactedData": part.redacted}
+    return {
+        "text": part.text,
+        "providerMetadata": {"anthropic": {key: value for key, value in kept.items() if value is not None}},
+    }

@@ -1,0 +1,255 @@
+"""All branches that are open and all runs in flight: who starts them, who ends them, who is told.
+
+The host opens branches on demand, turns prompts into supervised runs, and sees to it that every run ends with exactly
+one ``run`` fact, whatever happened (DESIGN §6). Sub-agents are runs like any other; ``agents.py`` starts them here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.agents import AgentSpawner
+from pyagentd.agent.asks import Answer, AskBoard
+from pyagentd.agent.authority import Authority
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.keeper import Version
+from pyagentd.agent.prompt import environment, system_prompt
+from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id
+from pyagentd.agent.settings import DEFAULT_MAX_TOKENS, Presets, SendOptions, backend_for, policy_context
+from pyagentd.agent.spawn import persistent_agent
+from pyagentd.clock import Clock
+from pyagentd.config import Config
+from pyagentd.errors import StoreError
+from pyagentd.events import Event, Sink
+from pyagentd.ids import new_id
+from pyagentd.messages import Message, Text
+from pyagentd.pulse import Pulse
+from pyagentd.store import paths
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.builtin import builtin_tools
+from pyagentd.tools.spec import ToolContext, ToolSpec
+
+log = logging.getLogger(__name__)
+
+
+class Host:
+    """What lives in the daemon."""
+
+    def __init__(self, *, config: Config, presets: Presets, clock: Clock, pulse: Pulse) -> None:
+        self.config = config
+        self.presets = presets
+        self.clock = clock
+        self.pulse = pulse
+        self.asks = AskBoard(self.publish)
+        self.agents = AgentSpawner(self)
+        self._branches: dict[str, LiveBranch] = {}
+        self._errands: set[asyncio.Task[None]] = set()
+
+    # -- branches ----------------------------------------------------------------------------------------------
+
+    def open(self, ref: BranchRef) -> LiveBranch:
+        """Return the branch, opened (and healed) when it was not open yet."""
+        branch = self._branches.get(ref.key)
+        if branch is None:
+            branch = self._branches[ref.key] = LiveBranch(ref, pulse=self.pulse, clock=self.clock)
+        return branch
+
+    def opened(self, key: str) -> LiveBranch | None:
+        """Return the branch with this key if it is open."""
+        return self._branches.get(key)
+
+    async def close_if_idle(self, branch: LiveBranch) -> None:
+        """Forget a branch that nobody needs any more; its files hold everything."""
+        if branch.idle and self._branches.get(branch.key) is branch:
+            with contextlib.suppress(StoreError):
+                await branch.keeper.flush()
+            if branch.idle and self._branches.get(branch.key) is branch:
+                del self._branches[branch.key]
+                branch.recorder.close()
+
+    def forget(self, sink: Sink) -> None:
+        """Let a client go from every branch it watched."""
+        for branch in list(self._branches.values()):
+            if sink in branch.sinks:
+                branch.detach(sink)
+                self._own(self.close_if_idle(branch))
+
+    def publish(self, event: Event) -> None:
+        """Tell whoever watches the event's branch."""
+        if (branch := self._branches.get(event.branch)) is not None:
+            branch.publish(event)
+
+    @property
+    def runs(self) -> list[LiveBranch]:
+        """The branches with a run in flight."""
+        return [branch for branch in self._branches.values() if branch.run is not None]
+
+    # -- runs --------------------------------------------------------------------------------------------------
+
+    async def send(self, branch: LiveBranch, *, sha256: str, end: int, options: SendOptions) -> str:
+        """Start a run for the prompt that ends at ``end`` of the saved document; return the run's id."""
+        prompt, version, view = branch.prompt_from_document(sha256=sha256, end=end)
+        return await self._start(branch, prompt, view, version, options)
+
+    async def prompt(self, branch: LiveBranch, *, text: str, options: SendOptions) -> str:
+        """Start a run for a message sent as text, which is put at the document's end; return the run's id."""
+        return await self._start(branch, text.strip(), branch.view_for_client(text), None, options)
+
+    async def start_agent(self, branch: LiveBranch, *, prompt: str, options: SendOptions) -> asyncio.Task[Outcome]:
+        """Start the first run of a new agent and return its task, which ends with the outcome."""
+        view = (Message(role="user", parts=(Text(text=prompt),)),)
+        await self._start(branch, prompt, view, None, options)
+        assert branch.task is not None
+        return branch.task
+
+    async def abort(self, branch: LiveBranch) -> bool:
+        """Stop the branch's run and, with it, the agents it waits for; return whether there was one."""
+        task = branch.task
+        if branch.run is None or task is None:
+            return False
+        task.cancel()
+        await asyncio.wait([task])
+        return True
+
+    async def shutdown(self) -> None:
+        """Stop every run and close every branch."""
+        for branch in self.runs:
+            await self.abort(branch)
+        for branch in list(self._branches.values()):
+            with contextlib.suppress(StoreError):
+                await branch.close()
+        self._branches.clear()
+
+    async def _start(
+        self,
+        branch: LiveBranch,
+        prompt: str,
+        view: tuple[Message, ...],
+        version: Version | None,
+        options: SendOptions,
+    ) -> str:
+        run_id = new_run_id()
+        settings = await self._settings(branch, run_id, options)  # raises before anything is recorded
+        branch.run = Run(
+            run_id=run_id,
+            session_id=branch.ref.session_id,
+            recorder=branch.recorder,
+            view=view,
+            settings=settings,
+            observe=lambda run, status: self._observe(branch, status),
+        )
+        try:
+            branch.record_prompt(prompt, run_id=run_id, version=version, interactive=options.interactive)
+            branch.publish(Event("run", branch.key, branch.recorder.last_seq, ({"id": run_id, "phase": "started"},)))
+            await branch.recorder.commit()
+            await branch.keeper.flush()
+        except BaseException:
+            branch.run = None
+            raise
+        branch.task = asyncio.create_task(self._supervise(branch, branch.run), name=run_id)
+        return run_id
+
+    async def _supervise(self, branch: LiveBranch, run: Run) -> Outcome:
+        """Execute a run and record its end; the one place a run can end."""
+        outcome = await run.execute()
+        self.asks.abort_run(run.id)
+        error = {"code": outcome.code, "message": outcome.message} if outcome.reason == "error" else None
+        seq = branch.recorder.last_seq
+        try:
+            seq = branch.finish_run(run.id, reason=outcome.reason, error=error)
+            branch.run = None
+            await branch.recorder.commit()
+            await branch.keeper.flush()
+            branch.note_complete()
+        except StoreError as failure:
+            outcome = Outcome(reason="error", text=outcome.text, code=failure.code, message=str(failure))
+        branch.run = None
+        end = {"id": run.id, "phase": "finished", "reason": outcome.reason, "message": outcome.message}
+        branch.publish(Event("run", branch.key, seq, (end,)))
+        failed = {"state": "error", "message": outcome.message, "code": outcome.code}
+        branch.set_status(failed if outcome.reason == "error" else {"state": "idle"})
+        return outcome
+
+    def _own(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    def _observe(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
+        branch.set_status(status)
+        self.agents.progress(branch, status)
+
+    # -- what a run needs --------------------------------------------------------------------------------------
+
+    async def _settings(self, branch: LiveBranch, run_id: str, options: SendOptions) -> RunSettings:
+        preset = self.presets.of_branch(branch.ref)
+        backend, model = backend_for(preset, self.config, options)
+        ancestors = paths.ancestors_of(branch.ref)
+        authority = Authority(
+            context=policy_context(self.presets, branch.ref, ancestors, options, self.config),
+            ask_human=lambda fields: self._ask_human(branch, run_id, ancestors, fields),
+            stop=lambda: branch.task and branch.task.cancel(),
+        )
+        context = ToolContext(
+            root=await self._root(branch),
+            branch_dir=branch.ref.branch_dir,
+            spool_dir=paths.files_dir(branch.ref.branch_dir),
+            readable=authority.readable,
+            env={**os.environ, **options.env},
+        )
+        offered: dict[str, ToolSpec] = builtin_tools()
+        spawner = self.agents.spawner(branch, options)
+        offered["PersistentAgent"] = persistent_agent(spawner, depth=len(ancestors))
+        return RunSettings(
+            backend=backend,
+            model=model,
+            system=system_prompt(preset.body, branch.conversation.session["metadata_json"]["environment"]),
+            tools={name: offered[name] for name in preset.tools if name in offered},
+            context=context,
+            authority=authority,
+            max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
+            temperature=preset.temperature,
+        )
+
+    async def _root(self, branch: LiveBranch) -> Path:
+        """Return the session's workspace root; recorded, with the environment, when the first run needs it."""
+        session = branch.conversation.session
+        if session is None or "environment" not in session["metadata_json"]:
+            root = Path((session or {}).get("workspace_root") or Path.home())
+            text = await asyncio.to_thread(environment, root, self.clock.now())
+            branch.record_session(workspace_root=root, metadata={"environment": text})
+            session = branch.conversation.session
+        return Path(session["workspace_root"])
+
+    async def _ask_human(
+        self, branch: LiveBranch, run_id: str, ancestors: tuple[BranchRef, ...], fields: Mapping[str, Any]
+    ) -> Answer:
+        """Record a question, show it on the asking branch and on the root of its tree, and wait."""
+        row = {
+            "id": new_id("ask"),
+            "branch": branch.key,
+            "agent": branch.ref.session_id if branch.ref.is_agent else None,
+            "run_id": run_id,
+            **fields,
+            "decision": None,
+            "created_at": branch.recorder.now_ms(),
+        }
+        seq = branch.recorder.record("ask", row)
+        await branch.recorder.commit()
+        shown = (branch.key, ancestors[-1].key) if ancestors else (branch.key,)
+        ask = self.asks.post(seq=seq, run_id=run_id, branches=shown, row=row)
+        before = branch.status
+        branch.set_status({**before, "state": "waiting"})
+        answer = Answer(decision="abort")
+        try:
+            answer = await ask.future
+        finally:
+            branch.recorder.record("ask", {**row, "decision": answer.decision, "decided_reason": answer.reason})
+            branch.set_status(before)
+        return answer

@@ -1,0 +1,42 @@
+"""The system prompt: the preset's words, then where the conversation happens.
+
+The environment part is made once per session and kept in its log, so that the prefix a provider caches stays the
+same from the first request to the last (neighbours B.3).
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+
+def environment(root: Path, now: datetime) -> str:
+    """Return a description of the place a session works in; blocks for a moment (git)."""
+    lines = [
+        f"Workspace root: {root}",
+        f"Platform: {platform.system()} {platform.release()}",
+        f"Git: {_git_branch(root)}",
+        f"Date: {now.astimezone():%Y-%m-%d}",
+    ]
+    return "<environment>\n" + "\n".join(lines) + "\n</environment>"
+
+
+def system_prompt(preset_body: str, environment_text: str) -> str:
+    """Return the whole system prompt in the order that must not change."""
+    return "\n\n".join(part for part in (preset_body.strip(), environment_text) if part)
+
+
+def _git_branch(root: Path) -> str:
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--abbrev-ref", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=2,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "not a repository"
+    return f"on branch {found.stdout.strip()}"

@@ -1,0 +1,103 @@
+"""Facts of one branch on their way to disk and to whoever watches: recorded first, then shown.
+
+Everything goes through ``record`` (one line of ``messages.jsonl``, written before the call returns) or ``delta``
+(text of a part, merged until the next beat and written with one ``write``). What a row adds to the document is
+decided by the store's renderer and handed to ``show`` together with the row's number, so a replay of the file shows
+what was shown live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyagentd.clock import Clock, epoch_ms
+from pyagentd.errors import StoreError
+from pyagentd.pulse import Pulse
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.journal import Journal, Row
+from pyagentd.store.render import Insert, Renderer
+
+
+class Recorder:
+    """The one writer of a branch's ``messages.jsonl``."""
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        conversation: Conversation,
+        renderer: Renderer,
+        pulse: Pulse,
+        clock: Clock,
+        show: Callable[[Row, list[Insert]], None],
+    ) -> None:
+        self.journal = journal
+        self.conversation = conversation
+        self._renderer = renderer
+        self._pulse = pulse
+        self._clock = clock
+        self._show = show
+        self._pending: dict[str, list[str]] = {}
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last recorded line."""
+        return self.journal.last_seq
+
+    def now_ms(self) -> int:
+        """Return the time for a row's ``created_at``, in epoch milliseconds."""
+        return epoch_ms(self._clock.now())
+
+    def record(self, kind: str, data: Mapping[str, Any]) -> int:
+        """Write one row, show what it adds, and return its number.
+
+        Raises:
+            StoreError: The disk refused; nothing was shown.
+        """
+        self.flush()
+        row = self.journal.append(kind, dict(data))
+        self._take(row)
+        return row.seq
+
+    def delta(self, part_id: str, text: str) -> None:
+        """Add streamed text to a part; written and shown at the next beat."""
+        self._pending.setdefault(part_id, []).append(text)
+        self._pulse.request("record", self._beat)
+
+    def flush(self) -> None:
+        """Write and show the text that waits, now.
+
+        Raises:
+            StoreError: The disk refused; the text keeps waiting and nothing was shown.
+        """
+        if not self._pending:
+            return
+        rows = self.journal.append_many(
+            [("delta", {"part_id": part, "text": "".join(texts)}) for part, texts in self._pending.items()]
+        )
+        self._pending = {}
+        for row in rows:
+            self._take(row)
+
+    async def commit(self) -> None:
+        """Return when everything recorded so far survives a power failure."""
+        self.flush()
+        await asyncio.to_thread(self.journal.sync)
+
+    def close(self) -> None:
+        """Write what waits and close the file."""
+        self.flush()
+        self.journal.close()
+
+    def _beat(self) -> None:
+        # A disk that refuses here refuses again in the next `record` or `commit` of the run, which then fails
+        # visibly; the text keeps waiting until then.
+        with contextlib.suppress(StoreError):
+            self.flush()
+
+    def _take(self, row: Row) -> None:
+        self.conversation.apply(row)
+        self._show(row, self._renderer.feed(row))

@@ -1,0 +1,225 @@
+"""One execution of the loop for a branch: ask the model, run the tools it wants, until it is done.
+
+Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
+ends with exactly one outcome on every path (DESIGN §6): success, empty answer, provider error, abort, exception.
+What the model sees next is kept here only while the run lasts; it is rebuilt from document and log for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyagentd.agent.answer import Answer
+from pyagentd.agent.authority import Authority
+from pyagentd.agent.machine import State, advance
+from pyagentd.agent.machine import Signal as S
+from pyagentd.agent.recorder import Recorder
+from pyagentd.errors import PyagentdError, StoreError
+from pyagentd.ids import new_id
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished, ToolSchema
+from pyagentd.messages import Message, ToolCall, ToolResult
+from pyagentd.tools.invoke import Envelope, invoke
+from pyagentd.tools.spec import ToolContext, ToolSpec
+
+log = logging.getLogger(__name__)
+
+Reason = Literal["done", "error", "aborted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended."""
+
+    reason: Reason
+    text: str  # all text the model produced in this run
+    code: str = ""  # of the error, see errors.py
+    message: str = ""  # for a human: what went wrong, and the mend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Everything a run takes from preset, configuration and client, fixed while it lasts."""
+
+    backend: Backend
+    model: str
+    system: str
+    tools: Mapping[str, ToolSpec]
+    context: ToolContext
+    authority: Authority
+    max_tokens: int
+    temperature: float | None = None
+    thinking_budget: int | None = None
+
+
+Step = Callable[[], Awaitable["Step | None"]]
+
+
+class Run:
+    """One run; ``execute`` it once."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        session_id: str,
+        recorder: Recorder,
+        view: tuple[Message, ...],
+        settings: RunSettings,
+        observe: Callable[[Run, Mapping[str, Any]], None],
+    ) -> None:
+        self.id = run_id
+        self.state = State.INIT
+        self._view = list(view)
+        self._recorder = recorder
+        self._settings = settings
+        self._observe = observe
+        self._answer = Answer(recorder, session_id=session_id, model=settings.model)
+        self._note = ""
+
+    async def execute(self) -> Outcome:
+        """Run to the end and return the outcome; only a cancelled task raises, after everything is closed."""
+        try:
+            step: Step | None = self._call_model
+            while step is not None:
+                step = await step()
+            return self._end(S.FINISH, Outcome(reason="done", text=self._answer.text, message=self._note))
+        except asyncio.CancelledError:
+            return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text))
+        except PyagentdError as error:
+            return self._fail(S.FAIL, self._error(error.code, str(error)))
+        except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
+            log.exception("run %s failed", self.id)
+            return self._fail(S.FAIL, self._error("internal", f"{type(error).__name__}: {error}"))
+
+    async def _call_model(self) -> Step | None:
+        self._move(S.REQUEST)
+        self._answer.begin_step()
+        stop: StepFinished | None = None
+        async for batch in self._settings.backend.stream(self._request()):
+            for item in batch:
+                match item:
+                    case Retrying():
+                        self._tell("retrying", attempt=item.attempt, delay=item.delay_s, message=item.message)
+                    case StepFinished():
+                        stop = item
+                    case _:
+                        if self.state is State.WAIT:
+                            self._move(S.ANSWER)
+                        self._answer.take(item)
+        if self.state is State.WAIT:
+            self._move(S.ANSWER)  # an empty answer is an answer
+        assert stop is not None, "a backend's stream ends with StepFinished or raises"
+        self._answer.finish_step(stop.stop_reason, stop.usage)
+        return self._after_answer(stop.stop_reason)
+
+    def _after_answer(self, stop_reason: str) -> Step | None:
+        message = self._answer.step_message()
+        if message.parts:
+            self._view.append(message)
+        if self._answer.calls:
+            return self._run_tools
+        if stop_reason == "pause_turn":
+            self.state = State.TRET  # the provider only took a breath: its answer goes on in the next request
+            return self._call_model
+        if stop_reason == "max_tokens":
+            self._note = f"The answer reached the limit of {self._settings.max_tokens} tokens"
+        elif stop_reason == "refusal":
+            self._note = "The model refused to answer"
+        return None
+
+    async def _run_tools(self) -> Step:
+        calls = self._answer.calls
+        self._move(S.CALLS, tools=[describe(call) for call in calls])
+        await self._recorder.commit()
+        results: dict[str, ToolResult] = {}
+        for group in self._groups(calls):
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for call in group:
+                        tasks.create_task(self._run_tool(call, results))
+            except ExceptionGroup as failures:  # tools never raise; recording their results may
+                raise failures.exceptions[0] from None
+        await self._recorder.commit()
+        self._view.append(Message(role="user", parts=tuple(results[call.id] for call in calls)))
+        self._move(S.RESULTS)
+        return self._call_model
+
+    async def _run_tool(self, call: ToolCall, results: dict[str, ToolResult]) -> None:
+        settings = self._settings
+        spec = settings.tools.get(call.name)
+        if spec is None:
+            known = ", ".join(sorted(settings.tools)) or "none"
+            text = f"There is no tool {call.name!r}. Available: {known}."
+            envelope = Envelope(ok=False, text=text, duration_ms=0)
+        else:
+            authorise = settings.authority.for_call(spec, call, settings.context)
+            envelope = await invoke(spec, dict(call.input), settings.context, authorise)
+        results[call.id] = self._answer.result(call, envelope)
+
+    def _groups(self, calls: tuple[ToolCall, ...]) -> list[list[ToolCall]]:
+        """Split the calls so that those that only look run together and those that change something run alone."""
+        groups: list[list[ToolCall]] = []
+        joinable = False
+        for call in calls:
+            spec = self._settings.tools.get(call.name)
+            parallel = spec is None or spec.parallel_safe
+            if parallel and joinable:
+                groups[-1].append(call)
+            else:
+                groups.append([call])
+            joinable = parallel
+        return groups
+
+    def _request(self) -> ModelRequest:
+        settings = self._settings
+        return ModelRequest(
+            model=settings.model,
+            system=settings.system,
+            messages=tuple(self._view),
+            tools=tuple(
+                ToolSchema(name=spec.name, description=spec.description, input_schema=spec.input_schema)
+                for spec in settings.tools.values()
+            ),
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            thinking_budget=settings.thinking_budget,
+        )
+
+    def _move(self, signal: S, **details: Any) -> None:
+        self.state = advance(self.state, signal)
+        self._tell("busy", **details)
+
+    def _tell(self, status: str, **details: Any) -> None:
+        self._observe(self, {"state": status, "phase": self.state.value, **details})
+
+    def _error(self, code: str, message: str) -> Outcome:
+        return Outcome(reason="error", text=self._answer.text, code=code, message=message)
+
+    def _end(self, signal: S, outcome: Outcome) -> Outcome:
+        self._answer.close("aborted" if signal is S.ABORT else f"not run: {outcome.message}")
+        self.state = advance(self.state, signal)
+        return outcome
+
+    def _fail(self, signal: S, outcome: Outcome) -> Outcome:
+        try:
+            return self._end(signal, outcome)
+        except StoreError:  # the disk is what failed: the outcome is told, and healed from the log at the next start
+            log.exception("run %s could not be closed on disk", self.id)
+            self.state = advance(self.state, signal)
+            return outcome
+
+
+def describe(call: ToolCall) -> str:
+    """Return a call as one short line for people: ``Read presets/plan.md``."""
+    values = [str(value) for value in call.input.values() if isinstance(value, str | int | float)]
+    line = " ".join([call.name, *values[:2]]).replace("\n", " ")
+    return line if len(line) <= 80 else line[:79] + "…"
+
+
+def new_run_id() -> str:
+    """Return a fresh id for a run."""
+    return new_id("run")

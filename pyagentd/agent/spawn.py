@@ -1,0 +1,123 @@
+"""The PersistentAgent tool: a sub-agent that is a session of its own (SPEC 000).
+
+Everything is validated before the first side effect; the agent's ``preset.md`` is the only source of its
+configuration; its answer is the tool's result. The tool needs the loop, so it lives here and not in ``tools``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from pyagentd.agent.run import Outcome
+from pyagentd.errors import ToolError, UserError
+from pyagentd.policy.patterns import validate_pattern
+from pyagentd.policy.presets import Preset
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+MAX_DEPTH = 5
+DAY_S = 24 * 60 * 60.0
+
+DESCRIPTION = """\
+Delegate a self-contained task to a sub-agent. It works in its own session with its own preset, tools and scope, \
+sees nothing of this conversation, and its answer comes back as this tool's result. Give it everything it needs to \
+know in `prompt`. Several calls in one answer run in parallel. Presets:
+"""
+
+
+class Spawner(Protocol):
+    """What the tool needs from the host."""
+
+    def templates(self) -> Mapping[str, Preset]:
+        """Return the presets an agent may have (mode ``subagent`` or ``all``), by name."""
+        ...
+
+    async def run_agent(
+        self, *, preset: str, description: str, prompt: str, read: Sequence[str] | None, deny: Sequence[str]
+    ) -> Outcome:
+        """Create the agent under the parent's branch, run it to its end and return the outcome.
+
+        ``read`` None inherits the parent's read patterns (DD-6).
+        """
+        ...
+
+
+def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
+    """Return the tool for a run of a branch that is ``depth`` agents below its root."""
+    presets = spawner.templates()
+    listing = "\n".join(f"- {name}: {preset.description}" for name, preset in sorted(presets.items()))
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        if depth >= MAX_DEPTH:
+            raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
+        outcome = await spawner.run_agent(
+            preset=args["preset"],
+            description=args["description"],
+            prompt=args["prompt"],
+            read=args.get("allowed_paths"),
+            deny=args.get("denied_paths") or (),
+        )
+        return _result(outcome)
+
+    def describe(args: Args, ctx: ToolContext) -> Target:
+        for pattern in [*(args.get("allowed_paths") or ()), *(args.get("denied_paths") or ())]:
+            try:
+                validate_pattern(pattern)
+            except UserError as error:
+                raise ToolError(str(error)) from None
+        return Target(detail=args["preset"])
+
+    return ToolSpec(
+        name="PersistentAgent",
+        description=DESCRIPTION + listing,
+        input_schema=_schema(sorted(presets)),
+        kind="meta",
+        confirm=True,
+        parallel_safe=True,
+        timeout_s=DAY_S,
+        run=run,
+        describe=describe,
+        preview=lambda args, ctx: _preview(args, presets.get(args["preset"])),
+    )
+
+
+def _result(outcome: Outcome) -> Output:
+    match outcome.reason:
+        case "done":
+            return Output(text=outcome.text or "(the agent finished without saying anything)")
+        case "aborted":
+            return Output(text="Error: User aborted agent", ok=False)
+        case "error":
+            kind = "Network failure" if outcome.code.startswith("provider") else "Agent failed"
+            return Output(text=f"Error: {kind}\n{outcome.message}", ok=False)
+
+
+def _preview(args: Args, preset: Preset | None) -> str:
+    """Return what a human should know before the agent starts, its rights first."""
+    lines = []
+    match args.get("allowed_paths"):
+        case None:
+            lines.append("May read: what this session may read")
+        case []:
+            lines.append("May read: EVERYTHING (the model asked for no restriction)")
+        case patterns:
+            lines.append(f"May read: {', '.join(patterns)}")
+    if preset is not None:
+        lines.append(f"Tools: {', '.join(preset.tools) or 'none'}")
+    return "\n".join([*lines, "", args["prompt"]])
+
+
+def _schema(names: Sequence[str]) -> dict[str, Any]:
+    patterns = {"type": "array", "items": {"type": "string"}}
+    return {
+        "type": "object",
+        "properties": {
+            "preset": {"type": "string", "enum": list(names), "description": "Which kind of agent"},
+            "description": {"type": "string", "description": "The task in three to five words"},
+            "prompt": {"type": "string", "description": "The whole task, for a reader who knows nothing else"},
+            "allowed_paths": patterns | {"description": "Absolute glob patterns it may read; default: yours"},
+            "denied_paths": patterns | {"description": "Absolute glob patterns it may never touch"},
+        },
+        "required": ["preset", "description", "prompt"],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,123 @@
+"""The composition root: makes every part, joins them, and runs until told to stop or nobody needs it.
+
+The socket listens before the provider's SDK is loaded; that happens in a thread (``llm.warm``), so that a client is
+greeted within a few hundred milliseconds of a cold start (DESIGN §5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from pyagentd import __version__
+from pyagentd.agent.host import Host
+from pyagentd.agent.settings import Presets
+from pyagentd.background import in_background
+from pyagentd.clock import SystemClock
+from pyagentd.config import Config
+from pyagentd.llm import warm
+from pyagentd.llm.factory import close_backends
+from pyagentd.log import LOG_NAME, setup_logging
+from pyagentd.pulse import Pulse
+from pyagentd.rpc.auth import new_token
+from pyagentd.rpc.lifecycle import Instance
+from pyagentd.rpc.server import Server
+from pyagentd.service import Service
+from pyagentd.store import templates
+from pyagentd.store.registry import Registry
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 15 * 60.0
+IDLE_CHECK_S = 30.0
+# A thread that computes must not keep the loop from its clients for long (the default is 5 ms a turn).
+SWITCH_INTERVAL_S = 0.0005
+
+
+def serve(config: Config, *, detach: bool, tcp_port: int | None) -> int:
+    """Run the daemon until it is stopped; return its exit code.
+
+    Args:
+        config: The effective configuration.
+        detach: Run it in the background, and return as soon as it listens.
+        tcp_port: Also listen on 127.0.0.1 at this port; 0 chooses one.
+
+    Raises:
+        UserError: Another daemon serves this user, or a path or port cannot be used.
+    """
+    if detach:
+        return in_background(lambda ready: _serve(config, tcp_port, ready), errors=config.runtime_dir / LOG_NAME)
+    _serve(config, tcp_port, ready=lambda: None)
+    return 0
+
+
+def _serve(config: Config, tcp_port: int | None, ready: Callable[[], None]) -> None:
+    with Instance(config.runtime_dir, config.sessions_dir) as instance:
+        setup_logging(config.runtime_dir / LOG_NAME, config.log_level)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        asyncio.run(_Daemon(config, instance, tcp_port).run(ready))
+
+
+class _Daemon:
+    """The running parts."""
+
+    def __init__(self, config: Config, instance: Instance, tcp_port: int | None) -> None:
+        self._config = config
+        self._instance = instance
+        self._tcp_port = tcp_port
+        self._stopped = asyncio.Event()
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopped.set)
+        token = new_token()
+        host, server = self._assemble(Pulse(loop), token)
+        await server.listen(self._instance.bind_unix())
+        port = await self._listen_tcp(server)
+        self._instance.publish(version=__version__, port=port, token=token)
+        log.info("listening, sessions in %s", self._config.sessions_dir)
+        ready()
+        warming = loop.run_in_executor(None, warm.warm)
+        watching = asyncio.create_task(self._stop_when_idle(host, server))
+        await self._stopped.wait()
+        log.info("stopping")
+        watching.cancel()
+        await host.shutdown()
+        await server.close()
+        await close_backends()
+        with contextlib.suppress(Exception):  # it only saves time; a failure shows again with the first request
+            await warming
+
+    def _assemble(self, pulse: Pulse, token: str) -> tuple[Host, Server]:
+        presets = Presets((templates.shipped_dir(), self._config.presets_dir))
+        host = Host(config=self._config, presets=presets, clock=SystemClock(), pulse=pulse)
+        service = Service(
+            host,
+            Registry(self._config.sessions_dir),
+            stop=self._stopped.set,
+            clients=lambda: len(server.clients),
+        )
+        greeting = {"pid": os.getpid(), "version": __version__, "sessions_dir": str(self._config.sessions_dir)}
+        server = Server(service.operations(), pulse=pulse, greeting=greeting, token=token, on_disconnect=host.forget)
+        return host, server
+
+    async def _listen_tcp(self, server: Server) -> int | None:
+        if self._tcp_port is None:
+            return None
+        listener = self._instance.bind_tcp(self._tcp_port)
+        await server.listen(listener)
+        return int(listener.getsockname()[1])
+
+    async def _stop_when_idle(self, host: Host, server: Server) -> None:
+        idle_s = 0.0
+        while idle_s < IDLE_S:
+            await asyncio.sleep(IDLE_CHECK_S)
+            idle_s = 0.0 if server.clients or host.runs else idle_s + IDLE_CHECK_S
+        log.info("nobody needs the daemon")
+        self._stopped.set()

@@ -1,0 +1,119 @@
+"""A real Emacs under a test's control: in batch, or on a terminal whose screen can be read."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyagentd.sexp import decode
+
+ROOT = Path(__file__).resolve().parents[2]
+DRIVER = ROOT / "tests" / "e2e" / "driver.el"
+ELPA = sorted(Path("/usr/share/emacs/site-lisp/elpa").glob("*")) if Path("/usr/share/emacs").exists() else []
+
+
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> Any:
+    """Return the first true value of ``condition``, polled; fail the test when it stays false."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {timeout_s} s for: {what}")
+
+
+class EmacsError(AssertionError):
+    """The form signalled an error."""
+
+
+class Emacs:
+    """One Emacs process with the package loaded."""
+
+    def __init__(
+        self,
+        directory: Path,
+        env: Mapping[str, str],
+        *,
+        terminal: bool = False,
+        load: tuple[str, ...] = ("pyagentd",),
+        size: tuple[int, int] = (100, 40),
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.socket = directory / "d"
+        self.env = {**env, "DRIVER_SOCKET": str(self.socket), "TERM": "xterm-256color"}
+        paths = [argument for place in (*ELPA, ROOT / "elisp") for argument in ("-L", str(place))]
+        requires = [argument for name in load for argument in ("--eval", f"(require '{name})")]
+        command = ["emacs", "-Q", *paths, *requires, "-l", str(DRIVER)]
+        self._tmux: str | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        if terminal:
+            self._tmux = str(directory / "t")
+            self._start_tmux([command[0], "-nw", *command[1:]], size)
+        else:
+            log = (directory / "emacs.log").open("wb")
+            self._process = subprocess.Popen(
+                [command[0], "--batch", *command[1:]], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        wait_for(self.socket.exists, f"Emacs to start, see {directory}")
+        self.pid = int(self.eval("(emacs-pid)"))
+
+    def eval(self, form: str, timeout_s: float = 20.0) -> Any:
+        """Evaluate one form and return its value, decoded."""
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(timeout_s)
+            link.connect(str(self.socket))
+            link.sendall(base64.b64encode(form.encode()) + b"\n")
+            line = link.makefile("rb").readline()
+        kind, value = decode(base64.b64decode(line)) if line else ("error", "Emacs is gone")
+        if kind != "ok":
+            raise EmacsError(f"{value}\nin {form}")
+        return value
+
+    def wait(self, form: str, timeout_s: float = 20.0) -> Any:
+        """Wait until ``form`` is non-nil and return its value."""
+        return wait_for(lambda: self.eval(form), form, timeout_s)
+
+    def screen(self, *, colour: bool = False) -> str:
+        """Return what the terminal shows."""
+        assert self._tmux is not None, "a batch Emacs has no screen"
+        return self._run_tmux("capture-pane", "-p", *(["-e"] if colour else []), "-t", "e").stdout
+
+    def keys(self, *keys: str) -> None:
+        """Type keys in tmux's notation (``C-c``, ``Enter``, ``hello``)."""
+        self._run_tmux("send-keys", "-t", "e", *keys)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send Emacs a signal, and wait for its end when that kills it."""
+        os.kill(self.pid, number)
+        if number == signal.SIGKILL:
+            self.close()
+
+    def close(self) -> None:
+        """End Emacs, whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        elif self._tmux is not None:
+            subprocess.run(["tmux", "-S", self._tmux, "kill-server"], capture_output=True, check=False)
+        self.socket.unlink(missing_ok=True)
+
+    def _start_tmux(self, command: list[str], size: tuple[int, int]) -> None:
+        if shutil.which("tmux") is None:
+            raise AssertionError("tmux is not installed; run make setup")
+        width, height = size
+        self._run_tmux(
+            "-f", "/dev/null", "new-session", "-d", "-s", "e", "-x", str(width), "-y", str(height), *command
+        )
+
+    def _run_tmux(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        assert self._tmux is not None
+        command = ["tmux", "-S", self._tmux, *arguments]
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, check=True)
