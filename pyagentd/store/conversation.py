@@ -117,7 +117,12 @@ class RunState(NamedTuple):
     @property
     def is_finished(self) -> bool:
         """Whether its one terminal row is there."""
-        return self.data.get("state") == "finished"
+        return self.data.get("state") != "started"
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all its text has reached the document, so that nothing is to be put there again."""
+        return self.data.get("state") == "kept"
 
 
 class Conversation:
@@ -155,9 +160,14 @@ class Conversation:
                 self._apply_edit(row.data)
 
     @property
+    def last_run(self) -> RunState | None:
+        """The run that began last, if any."""
+        return next(reversed(self.runs.values()), None)
+
+    @property
     def active_run(self) -> RunState | None:
         """The run that has begun and not finished, if any."""
-        run = next(reversed(self.runs.values()), None)
+        run = self.last_run
         return None if run is None or run.is_finished else run
 
     def canonical(self) -> dict[str, Any]:
@@ -184,8 +194,8 @@ class Conversation:
         message = self.messages.get(data["message_id"])
         if message is None:
             return  # a log that was cut by hand; a part without its message cannot be shown anywhere
-        part = self.parts[data["id"]] = Part(data)
-        message.parts.append(part)
+        self.parts[data["id"]] = Part(data)
+        message.parts.append(self.parts[data["id"]])
         if len(message.parts) > 1 and message.parts[-2].row["index"] > data["index"]:
             message.parts.sort(key=lambda other: other.row["index"])
 
@@ -193,7 +203,7 @@ class Conversation:
         known = self.runs.get(row.data["id"])
         if known is None:
             self._fire(row.data["message_id"])
-        finished = row.data["state"] == "finished"
+        finished = row.data["state"] != "started"
         first = known.first_seq if known else row.seq
         self.runs[row.data["id"]] = RunState(row.data, first, row.seq if finished else 0)
 
@@ -206,11 +216,13 @@ class Conversation:
     def _apply_edit(self, data: Mapping[str, Any]) -> None:
         """Note a text of the user's, that something was removed, or (neither) that it is back as recorded."""
         hidden, text = bool(data.get("hidden")), data.get("text")
-        if (message := self.messages.get(data.get("message_id", ""))) is not None:
+        message = self.messages.get(data.get("message_id", ""))
+        part = self.parts.get(data.get("part_id", ""))
+        if message is not None:
             message.hidden = hidden
-            for number, part in enumerate(message.texts()):
-                part.edited = "" if number and text is not None else text
-        elif (part := self.parts.get(data.get("part_id", ""))) is not None:
+            for number, own in enumerate(message.texts()):
+                own.edited = "" if number and text is not None else text
+        elif part is not None:
             part.hidden, part.edited = hidden, text
 
 

@@ -11,6 +11,7 @@ any order; they are shown in the order of the calls.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +27,7 @@ RUN_OPEN = "\n\n"
 RUN_CLOSE = f"\n\n{PROMPT_PREFIX}"
 _CALL_WIDTH = 60
 _CALL_CUT = " ...)"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Block = Literal["start", "text", "reasoning", "tool", "error"]
 
@@ -71,7 +73,7 @@ class Renderer:
             case "run" if row.data["state"] == "started":
                 self._begin()
                 self._put(RUN_OPEN)
-            case "run":
+            case "run" if row.data["state"] == "finished":
                 self._finish(row.data.get("error"))
         return self._inserts
 
@@ -194,17 +196,7 @@ def tool_body(data: Mapping[str, Any]) -> str:
 
 def writable(text: str) -> str:
     """Return ``text`` with halves of surrogate pairs, which a file cannot hold, replaced one for one."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if _has_surrogate(text) else text
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _tool_name(data: Mapping[str, Any]) -> str:
