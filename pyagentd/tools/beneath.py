@@ -1,0 +1,165 @@
+"""Opens files by walking directory descriptors, so that no link is followed that was not there at the check.
+
+Paths given here are resolved ones: they contain no symbolic link. A component that is one anyway was swapped in
+between the decision and the act; opening it fails with ``ToolError`` and nothing is read or written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from pyagentd.errors import ToolError
+
+MAX_BYTES = 10_000_000  # of a file that is read whole
+
+# O_PATH needs only search permission on the way down, as an ordinary open of the whole path would.
+_DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a FIFO must not wait for its other end.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class IsDirectory(ToolError):
+    """A directory stands where a file was wanted."""
+
+
+class Swapped(ToolError):
+    """A symbolic link stands where there was none when the call was allowed."""
+
+
+@contextmanager
+def parent(path: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield a descriptor of the directory of ``path`` and the last component's name.
+
+    Args:
+        path: Resolved absolute path.
+        create: Make the directories that are missing.
+    """
+    *directories, name = path.split("/")[1:]
+    descriptor = os.open("/", _DIRECTORY)
+    try:
+        for directory in directories:
+            descriptor = _descend(descriptor, directory, path, create)
+        yield descriptor, name or "."
+    finally:
+        os.close(descriptor)
+
+
+def _descend(descriptor: int, name: str, path: str, create: bool) -> int:
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=descriptor)
+    try:
+        below = os.open(name, _DIRECTORY, dir_fd=descriptor)
+    except OSError as error:
+        raise _swapped_or(error, name, descriptor, path) from error
+    os.close(descriptor)
+    return below
+
+
+def open_file(path: str) -> int:
+    """Return a descriptor for reading the regular file ``path``; the caller closes it.
+
+    Raises:
+        Swapped: A link is in the way.
+        ToolError: It is a directory (``IsDirectory``) or no regular file.
+        OSError: As ``open`` raises it.
+    """
+    with parent(path) as (directory, name):
+        try:
+            descriptor = os.open(name, _READ, dir_fd=directory)
+        except OSError as error:
+            raise _swapped_or(error, name, directory, path) from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise _not_a_file(mode, path)
+    return descriptor
+
+
+def open_directory(path: str) -> int:
+    """Return a descriptor for listing the directory ``path``; the caller closes it."""
+    if path == "/":
+        return os.open("/", _LIST)
+    with parent(path) as (directory, name):
+        try:
+            return os.open(name, _LIST, dir_fd=directory)
+        except OSError as error:
+            raise _swapped_or(error, name, directory, path) from error
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the content of the regular file ``path``, when it has at most 10 MB."""
+    return read_all(open_file(path), path)
+
+
+def read_all(descriptor: int, path: str) -> bytes:
+    """Return everything ``descriptor`` holds, and close it; ``path`` is for the message."""
+    with os.fdopen(descriptor, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ToolError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB")
+    return data
+
+
+def replace_bytes(path: str, data: bytes) -> None:
+    """Make ``data`` the content of ``path`` in one step, keeping mode and owner of a file that is there.
+
+    Missing directories are made. A reader sees the old content or the new, never a part.
+    """
+    with parent(path, create=True) as (directory, name):
+        old = _regular_or_none(directory, name, path)
+        temporary = f".{secrets.token_hex(8)}.tmp"
+        descriptor = os.open(temporary, _CREATE, 0o600 if old else 0o666, dir_fd=directory)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                if old:
+                    with suppress(PermissionError):
+                        os.fchown(descriptor, old.st_uid, old.st_gid)
+                    os.fchmod(descriptor, old.st_mode & 0o777)  # set-id bits do not survive a change
+                os.fsync(descriptor)
+            os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+
+
+def _regular_or_none(directory: int, name: str, path: str) -> os.stat_result | None:
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(found.st_mode):
+        # Replacing needs no permission on the file itself; who made it read-only meant it.
+        if not os.access(name, os.W_OK, dir_fd=directory):
+            raise PermissionError(errno.EACCES, "The file is read-only", path)
+        return found
+    if stat.S_ISLNK(found.st_mode):
+        raise _swapped(path)
+    raise _not_a_file(found.st_mode, path)
+
+
+def _not_a_file(mode: int, path: str) -> ToolError:
+    return IsDirectory(f"{path} is a directory") if stat.S_ISDIR(mode) else ToolError(f"{path} is not a regular file")
+
+
+def _swapped_or(error: OSError, name: str, directory: int, path: str) -> Exception:
+    # A link where O_NOFOLLOW forbids it gives ELOOP, or ENOTDIR together with O_DIRECTORY.
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        with suppress(OSError):
+            if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+                return _swapped(path)
+    return type(error)(error.errno, error.strerror, path)
+
+
+def _swapped(path: str) -> Swapped:
+    return Swapped(f"{path} leads through a symbolic link that was not there when the call was allowed")

@@ -1,0 +1,147 @@
+"""The Read tool: numbered lines of a text file."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import difflib
+import io
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from pyagentd.errors import ToolError
+from pyagentd.policy.guard import ResolvedPath
+from pyagentd.tools import beneath
+from pyagentd.tools.resolve import describe_file, file_of, resolve
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools.spool import SHOWN_BYTES
+from pyagentd.tools.text import is_binary, marked
+
+_LINE_CHARS = 10_000  # a longer line is cut; minified files would fill the answer with one line
+_SNIFFED = 65_536
+_NAMES_COMPARED = 5_000
+
+_DESCRIPTION = """\
+Read a text file. Returns its lines, each with its number and a tab in front (not part of the file).
+A long file is cut after 200 KB: call again with `offset` to read on. Directories: use Glob."""
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string", "minLength": 1, "description": "Absolute, or relative to the workspace root"},
+        "offset": {"type": "integer", "minimum": 1, "description": "First line to read, counted from 1"},
+        "limit": {"type": "integer", "minimum": 1, "description": "How many lines at most"},
+    },
+    "required": ["file_path"],
+    "additionalProperties": False,
+}
+
+
+async def _run(args: Args, ctx: ToolContext) -> Output:
+    return await asyncio.to_thread(_read, file_of(args, ctx), args.get("offset", 1), args.get("limit"), ctx)
+
+
+def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext) -> Output:
+    shown: list[str] = []
+    room, number, more = SHOWN_BYTES, 0, False
+    with _open_text(path, ctx) as file:
+        for number, line in enumerate(_lines(file), 1):
+            if number < offset:
+                continue
+            entry = f"{number:>6}\t{line}"
+            room -= len(entry.encode(errors="replace")) + 1
+            more = room < 0 or len(shown) == limit
+            if more:
+                break
+            shown.append(entry)
+    if not shown:
+        return Output(text=_nothing(path, number))
+    if more:
+        shown.append(f"[There is more: read on with offset={offset + len(shown)}.]")
+    return Output(text="\n".join(shown), truncated=room < 0)
+
+
+def _lines(file: io.TextIOWrapper) -> Iterator[str]:
+    while line := file.readline(_LINE_CHARS):
+        if len(line) == _LINE_CHARS and not line.endswith("\n"):
+            more = 0
+            while piece := file.readline(_LINE_CHARS):
+                more += len(piece.rstrip("\r\n"))
+                if piece.endswith("\n"):
+                    break
+            line += f"… [{more} more characters in this line]" if more else ""
+        yield line.removesuffix("\n").removesuffix("\r")
+
+
+def _nothing(path: ResolvedPath, lines: int) -> str:
+    if lines == 0:
+        return f"[{path.lexical} is empty.]"
+    return f"[{path.lexical} has only {lines} line{'' if lines == 1 else 's'}.]"
+
+
+def _open_text(path: ResolvedPath, ctx: ToolContext) -> io.TextIOWrapper:
+    file = os.fdopen(open_existing(path, ctx), "rb")
+    start = file.read(_SNIFFED)
+    mark, encoding = marked(start)
+    if not mark and is_binary(start):
+        size = os.fstat(file.fileno()).st_size
+        file.close()
+        raise ToolError(f"{path.lexical} is a binary file of {size} bytes")
+    file.seek(len(mark))
+    return io.TextIOWrapper(file, encoding if _decodes(start, encoding) else "latin-1", "replace", newline="\n")
+
+
+def _decodes(start: bytes, encoding: str) -> bool:
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(start)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def open_existing(path: ResolvedPath, ctx: ToolContext) -> int:
+    """Return a descriptor of the file; what is not there or no file gets a hint about what to do instead."""
+    try:
+        return beneath.open_file(path.resolved)
+    except FileNotFoundError as error:
+        near = _near_names(path, ctx)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "Find it with Glob"
+        raise ToolError(f"{path.lexical} does not exist", mend=hint) from error
+    except beneath.IsDirectory as error:
+        raise ToolError(error.message, mend=f'List it with Glob(pattern="*", path="{path.lexical}")') from error
+
+
+def read_existing(path: ResolvedPath, ctx: ToolContext) -> bytes:
+    """Return the whole content of the file, with the same hints."""
+    return beneath.read_all(open_existing(path, ctx), path.lexical)
+
+
+def _near_names(path: ResolvedPath, ctx: ToolContext) -> list[str]:
+    """Return readable files beside the missing one with a similar name, the nearest first."""
+    directory, name = os.path.split(path.resolved)
+    try:
+        descriptor = beneath.open_directory(directory)
+    except (OSError, ToolError):
+        return []
+    try:
+        with os.scandir(descriptor) as entries:
+            names = [entry.name for entry in islice(entries, _NAMES_COMPARED)]
+    finally:
+        os.close(descriptor)
+    similar = difflib.get_close_matches(name, names, 3)
+    found = (resolve(str(Path(path.lexical).parent / one), ctx.root) for one in similar)
+    return [one.lexical for one in found if ctx.readable(one)]
+
+
+READ = ToolSpec(
+    name="Read",
+    description=_DESCRIPTION,
+    input_schema=_SCHEMA,
+    kind="read",
+    run=_run,
+    describe=describe_file,
+    parallel_safe=True,
+    timeout_s=30,
+)

@@ -1,0 +1,81 @@
+"""What a tool is: a name, a schema, how to describe a call for the one decision, and how to run it.
+
+A tool never decides whether it may act; it describes the call (``ToolSpec.action``), ``invoke`` asks, and the tool
+then acts on exactly the paths that were asked about (``ToolContext.paths``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pyagentd.policy.guard import Action, ResolvedPath
+
+Args = Mapping[str, Any]
+Kind = Literal["read", "write", "command", "meta"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """Where a call happens, and the little a tool may know about its run."""
+
+    root: Path  # the workspace root: relative paths and commands start here
+    branch_dir: Path
+    spool_dir: Path  # where output too long for the model is kept; made on demand
+    readable: Callable[[ResolvedPath], bool]  # is this file, found by searching, inside the read scope?
+    env: Mapping[str, str] = field(default_factory=dict)  # the client's environment; secrets are never passed on
+    paths: tuple[ResolvedPath, ...] = ()  # the paths that were authorised, in the order ``describe`` gave them
+
+    def bound_to(self, action: Action) -> ToolContext:
+        """Return this context with the paths of ``action``: the tool opens these and resolves nothing anew."""
+        return replace(self, paths=action.paths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a call is about, as policy sees it."""
+
+    detail: str  # the last part of the action string: an absolute path, a command, a name
+    paths: tuple[ResolvedPath, ...] = ()
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a tool returns when plain text does not say enough."""
+
+    text: str
+    ok: bool = True  # False: the model gets it as an error, for instance a command's non-zero exit
+    truncated: bool = False
+    full: str | None = None  # the whole output, to be spooled; ``text`` is its head
+    output_path: Path | None = None  # ... or the file that already holds it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool, offered to the model under ``name``."""
+
+    name: str
+    description: str  # read by the model
+    input_schema: Mapping[str, Any]  # the JSON Schema subset of ``schema.py``
+    kind: Kind
+    run: Callable[[Args, ToolContext], Awaitable[str | Output]]
+    describe: Callable[[Args, ToolContext], Target]
+    preview: Callable[[Args, ToolContext], str] | None = None  # what a human sees before approving; blocks
+    confirm: bool = False  # ask a human unless a profile or a grant allows it
+    parallel_safe: bool = False  # may run beside other calls of the same answer
+    timeout_s: float = 60.0
+
+    def action(self, args: Args, ctx: ToolContext) -> Action:
+        """Return the call as policy sees it; raises ``ToolError`` when it names something impossible."""
+        target = self.describe(args, ctx)
+        return Action(
+            tool=self.name, detail=target.detail, kind=self.kind, paths=target.paths, command=target.command
+        )
+
+
+def schema_of(spec: ToolSpec) -> dict[str, Any]:
+    """Return ``spec`` as every provider is told about it: name, description, input_schema."""
+    return {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}

@@ -1,0 +1,124 @@
+"""The files under a directory, as somebody searching a project wants them.
+
+Left out: ``.git``, what ``.gitignore`` files say (also those above, up to the repository), hidden names unless asked
+for. Links to directories are not followed. Everything is opened relative to its directory's descriptor, so a link
+swapped in while walking leads nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pathspec import GitIgnoreSpec
+
+from pyagentd.errors import ToolError
+from pyagentd.tools.beneath import open_directory, read_bytes
+
+_DEPTH = 100
+_IGNORE_BYTES = 1_000_000
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class File(NamedTuple):
+    """A file that was found; valid until the next one is asked for."""
+
+    path: str  # absolute
+    directory: int  # descriptor of its directory
+    name: str
+    is_link: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """One ``.gitignore``, and those of the directories above."""
+
+    directory: str  # ends with "/"
+    spec: GitIgnoreSpec
+    above: _Rules | None
+
+
+def walk(base: str, *, hidden: bool) -> Iterator[File]:
+    """Yield the files under the resolved directory ``base``: those of a directory by name, then its directories'."""
+    return _walk(open_directory(base), _slashed(base), _rules_above(base), hidden, 0)
+
+
+def _walk(descriptor: int, path: str, rules: _Rules | None, hidden: bool, depth: int) -> Iterator[File]:
+    try:
+        rules = _with_rules(path, _read_at(descriptor, ".gitignore"), rules)
+        directories = []
+        with os.scandir(descriptor) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+        for entry in ordered:
+            name = entry.name
+            is_directory = entry.is_dir(follow_symlinks=False)
+            if name == ".git" or (name.startswith(".") and not hidden) or _ignores(rules, path + name, is_directory):
+                continue
+            if is_directory:
+                directories.append(name)
+            elif entry.is_symlink() or entry.is_file():
+                yield File(path + name, descriptor, name, entry.is_symlink())
+        for name in directories if depth < _DEPTH else ():
+            with suppress(OSError):  # not readable, or gone
+                below = os.open(name, _LIST, dir_fd=descriptor)
+                yield from _walk(below, f"{path}{name}/", rules, hidden, depth + 1)
+    finally:
+        os.close(descriptor)
+
+
+def _ignores(rules: _Rules | None, path: str, is_directory: bool) -> bool:
+    """Whether ``path`` is ignored: the nearest ``.gitignore`` that says anything decides."""
+    while rules is not None:
+        relative = path[len(rules.directory) :] + ("/" if is_directory else "")
+        said = rules.spec.check_file(relative).include
+        if said is not None:
+            return said
+        rules = rules.above
+    return False
+
+
+def _rules_above(base: str) -> _Rules | None:
+    """Return the rules of the directories above ``base``, up to its repository; none outside of one.
+
+    Who searches in an ignored directory by name wants to see it, so its rules from above do not count.
+    """
+    above: list[str] = []
+    directory = base
+    while not os.path.lexists(os.path.join(directory, ".git")):  # noqa: PTH110, PTH118 - strings all the way
+        if directory == "/":
+            return None
+        directory = os.path.dirname(directory)  # noqa: PTH120
+        above.append(directory)
+    rules: _Rules | None = None
+    for directory in reversed(above):
+        with suppress(OSError, ToolError):
+            rules = _with_rules(_slashed(directory), read_bytes(_slashed(directory) + ".gitignore"), rules)
+    return None if _ignores(rules, base, True) else rules
+
+
+def _with_rules(directory: str, text: bytes, above: _Rules | None) -> _Rules | None:
+    if not text:
+        return above
+    try:
+        spec = GitIgnoreSpec.from_lines(text.decode(errors="replace").splitlines())
+    except ValueError:  # a malformed file ignores nothing
+        return above
+    return _Rules(directory, spec, above)
+
+
+def _read_at(directory: int, name: str) -> bytes:
+    try:
+        descriptor = os.open(name, _READ, dir_fd=directory)
+    except OSError:
+        return b""
+    with os.fdopen(descriptor, "rb") as file, suppress(OSError):
+        return file.read(_IGNORE_BYTES)
+    return b""
+
+
+def _slashed(directory: str) -> str:
+    return directory if directory.endswith("/") else directory + "/"

@@ -1,0 +1,190 @@
+"""The tools that change files: Write and Edit.
+
+A change is one atomic replacement of the file that was authorised; mode, owner, encoding and line endings stay.
+A call that cannot work fails in its preview already, so nobody is asked to approve it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from threading import Lock
+
+from pyagentd.errors import ToolError
+from pyagentd.policy.guard import ResolvedPath
+from pyagentd.tools.beneath import read_bytes, replace_bytes
+from pyagentd.tools.diff import unified
+from pyagentd.tools.read import read_existing
+from pyagentd.tools.resolve import describe_file, file_of
+from pyagentd.tools.spec import Args, ToolContext, ToolSpec
+from pyagentd.tools.text import TextFile, decode
+
+# Two runs may edit the same file: read and replace must not interleave. Few locks serve all paths.
+_LOCKS = tuple(Lock() for _ in range(64))
+
+_COUNTED = 10  # occurrences that a message names
+
+_PATH = {"type": "string", "minLength": 1, "description": "Absolute, or relative to the workspace root"}
+
+_WRITE_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "file_path": _PATH,
+        "content": {"type": "string", "description": "The whole new content"},
+    },
+    "required": ["file_path", "content"],
+    "additionalProperties": False,
+}
+
+_EDIT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "file_path": _PATH,
+        "old_string": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The passage to replace, exactly as in the file, without the line numbers Read shows",
+        },
+        "new_string": {"type": "string", "description": "What to put there"},
+        "replace_all": {"type": "boolean", "description": "Replace every occurrence (default false)"},
+    },
+    "required": ["file_path", "old_string", "new_string"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    before: TextFile | None  # None: the file is new
+    after: str
+    data: bytes
+    summary: str
+
+
+def _write_change(path: ResolvedPath, args: Args, ctx: ToolContext) -> _Change:
+    content: str = args["content"]
+    try:
+        old = decode(read_bytes(path.resolved), path.lexical)
+    except FileNotFoundError:
+        return _Change(None, content, TextFile("").with_text(content), f"Created {path.lexical} ({_count(content)})")
+    if old.crlf and "\r" not in content:
+        content = content.replace("\n", "\r\n")
+    try:
+        data = old.with_text(content)
+    except ToolError:
+        data = TextFile("").with_text(content)
+    summary = f"Replaced the content of {path.lexical} ({_count(old.text)} before, {_count(content)} now)"
+    return _Change(old, content, data, summary)
+
+
+def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext) -> _Change:
+    old = decode(read_existing(path, ctx), path.lexical)
+    wanted, new = (args[key].replace("\r\n", "\n") for key in ("old_string", "new_string"))
+    if wanted == new:
+        raise ToolError("old_string and new_string are the same: nothing to change")
+    passage = re.compile(re.escape(wanted).replace("\\\n", "\r?\n"))
+    starts = list(islice(_starts(passage, old.text), _COUNTED + 1))
+    if not starts:
+        raise ToolError(f"old_string does not occur in {path.lexical}", mend=_near_miss(wanted, old.text))
+    if len(starts) > 1 and not args.get("replace_all"):
+        times = f"{len(starts)} times" if len(starts) <= _COUNTED else f"more than {_COUNTED} times"
+        raise ToolError(
+            f"old_string occurs {times} in {path.lexical} (line {_line_numbers(old.text, starts)})",
+            mend="Nothing was changed: give more of the text around it, or set replace_all",
+        )
+    replacement = new.replace("\n", "\r\n") if old.crlf else new
+    after, count = passage.subn(lambda _: replacement, old.text)
+    times = f"{count} occurrences" if count > 1 else "1 occurrence"
+    summary = f"Replaced {times} in {path.lexical} (line {_line_numbers(old.text, starts)})"
+    return _Change(old, after, old.with_text(after), summary)
+
+
+def _starts(passage: re.Pattern[str], text: str) -> Iterator[int]:
+    """Yield where ``passage`` occurs; occurrences that overlap make it as ambiguous as others do."""
+    position = 0
+    while found := passage.search(text, position):
+        yield found.start()
+        position = found.start() + 1
+
+
+def _line_numbers(text: str, starts: list[int]) -> str:
+    shown = ", ".join(str(_line_number(text, start)) for start in starts[:_COUNTED])
+    return shown if len(starts) <= _COUNTED else f"{shown}, …"
+
+
+def _line_number(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _near_miss(wanted: str, text: str) -> str:
+    words = wanted.split()
+    loose = re.search(r"\s+".join(re.escape(word) for word in words), text) if words else None
+    if loose is None:
+        return "Nothing was changed: read the file again, it may have changed"
+    line = _line_number(text, loose.start())
+    return f"Nothing was changed: at line {line} the same words stand with other white space"
+
+
+def _count(text: str) -> str:
+    lines = text.count("\n") + (not text.endswith("\n") and text != "")
+    return f"{lines} line{'' if lines == 1 else 's'}"
+
+
+_Planner = Callable[[ResolvedPath, Args, ToolContext], _Change]
+
+
+def _preview(plan: _Planner) -> Callable[[Args, ToolContext], str]:
+    def preview(args: Args, ctx: ToolContext) -> str:
+        path = file_of(args, ctx)
+        change = plan(path, args, ctx)
+        return unified(change.before and change.before.text, change.after, path.lexical)
+
+    return preview
+
+
+def _run(plan: _Planner) -> Callable[[Args, ToolContext], Awaitable[str]]:
+    def change_file(args: Args, ctx: ToolContext) -> str:
+        path = file_of(args, ctx)
+        with _LOCKS[hash(path.resolved) % len(_LOCKS)]:
+            change = plan(path, args, ctx)
+            replace_bytes(path.resolved, change.data)
+        return change.summary
+
+    async def run(args: Args, ctx: ToolContext) -> str:
+        return await asyncio.to_thread(change_file, args, ctx)
+
+    return run
+
+
+WRITE = ToolSpec(
+    name="Write",
+    description=(
+        "Write a whole text file; it is created, with its directories, or its content is replaced. "
+        "To change a part of a file use Edit."
+    ),
+    input_schema=_WRITE_SCHEMA,
+    kind="write",
+    run=_run(_write_change),
+    describe=describe_file,
+    preview=_preview(_write_change),
+    confirm=True,
+    timeout_s=30,
+)
+
+EDIT = ToolSpec(
+    name="Edit",
+    description=(
+        "Replace a passage of a text file. `old_string` must occur exactly once, with the same white space "
+        "(or set `replace_all`); otherwise nothing is changed. Line endings and encoding of the file are kept."
+    ),
+    input_schema=_EDIT_SCHEMA,
+    kind="write",
+    run=_run(_edit_change),
+    describe=describe_file,
+    preview=_preview(_edit_change),
+    confirm=True,
+    timeout_s=30,
+)
