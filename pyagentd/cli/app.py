@@ -23,7 +23,14 @@ from pyagentd.errors import PyagentdError
 PROGRAM = "pyagentd"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _InOrder(click.Group):
+    """Lists commands as they were added: daily ones first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
 def cli() -> None:
     """Agents for Emacs that outlive Emacs.
@@ -33,7 +40,7 @@ def cli() -> None:
 
 
 for _command in (
-    serve, stop, status, doctor, new, send, sessions, show, abort, presets, config, logs, messages, completion,
+    new, send, sessions, show, abort, presets, serve, stop, status, logs, doctor, config, messages, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

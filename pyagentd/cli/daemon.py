@@ -32,9 +32,12 @@ def serve(detach: bool, tcp_port: int | None) -> int:
 
 @click.command()
 def stop() -> None:
-    """Stop the daemon; what is running is recorded as interrupted."""
+    """Stop the daemon.
+
+    What is running ends and is recorded as interrupted.
+    """
     with daemon(start=False) as link:
-        pid = link.call("status")["pid"]
+        pid = link.greeting["pid"]
         link.call("stop")
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:

@@ -43,9 +43,9 @@ def daemon(*, start: bool = True, human: bool = False) -> Iterator[DaemonClient]
     config = load_config()
     try:
         link = connect(config.runtime_dir, human=human)
-    except Unreachable:
+    except Unreachable as error:
         if not start:
-            raise
+            raise Unreachable(error.message, mend="`pyagentd serve --detach` starts one") from None
         # -P: a directory called pyagentd where the user happens to stand must not be run.
         command = (sys.executable, "-P", "-m", "pyagentd", "serve")
         link = start_daemon(command, config.runtime_dir, human=human)

@@ -16,9 +16,9 @@ from pyagentd.errors import BadRequest
 @click.option("--prompt-prefix", default="### ", show_default=True, help="What precedes a prompt.")
 @click.option("--response-prefix", default="", help="What precedes an answer.")
 def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: str) -> None:
-    """Print the Anthropic messages that FILE alone yields, by gptel's rules.
+    """Print the messages that FILE alone yields.
 
-    Needs no daemon and reads nothing but FILE.
+    They are those gptel would send, in the form of the Anthropic API. Needs no daemon and reads nothing but FILE.
     """
     from pyagentd.store.document import gptel_messages
 

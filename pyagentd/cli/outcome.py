@@ -60,7 +60,8 @@ def _describe(error: Exception) -> tuple[str, str]:
             return error.code, str(error)
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "pyagentd"
-            return "usage", f"{error.format_message().rstrip('.')}. See {path} --help"
+            message = error.format_message()
+            return "usage", f"{message}{'' if message.endswith(('.', '?')) else '.'} See {path} --help"
         case click.ClickException():
             return "failed", error.format_message()
         case OSError():

@@ -58,10 +58,10 @@ def _checked_patterns(context: click.Context, option: click.Parameter, patterns:
 def send(
     session: str, text: str, wait: bool, timeout: float | None, allow: tuple[str, ...], headless: bool, as_json: bool
 ) -> int:
-    """Send TEXT to SESSION and follow the answer; TEXT "-" is read from stdin.
+    """Send TEXT to SESSION and follow the answer.
 
-    On a terminal you are asked what needs approval; elsewhere it is denied unless --allow covers it. Ctrl-C leaves
-    the run going, a second one aborts it.
+    TEXT "-" is read from stdin. On a terminal you are asked what needs approval; elsewhere it is denied unless
+    --allow covers it. Ctrl-C leaves the run going, a second one aborts it.
     """
     from pyagentd.cli.follow import Follower
     from pyagentd.cli.views import JsonView, TextView

@@ -1,7 +1,8 @@
 """A run as it is seen on a terminal: what the model says, a line for each tool it uses, dim reasoning.
 
 Pure: inserts go in (text and role as in ``pyagentd.events``), pieces to print come out. The layout of the document
-(fences, the next prompt's ``###``) belongs to the file; here it is reduced to what a reader follows.
+(fences, the next prompt's ``###``) belongs to the file; here it is reduced to what a reader follows. Neighbouring
+inserts of one role may arrive merged, so one can end a block and begin the next.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 Style = Literal["plain", "dim"]
 
-_FENCE = re.compile(r"``` (?P<kind>tool|reasoning|error)\b ?(?:\((?P<call>.*)\))?\n?")
+_FENCE = re.compile(r"(?:\A|\n)```(?: (?P<kind>tool|reasoning|error)\b ?(?P<rest>[^\n]*))?(?=\n|\Z)")
 
 
 class Piece(NamedTuple):
@@ -26,70 +27,72 @@ class Transcript:
     """Turns the inserts of one run into pieces, one blank line between blocks."""
 
     def __init__(self) -> None:
-        self._block: str | None = None  # kind of the block that is being printed
-        self._column_zero = True
+        self._printed: str | None = None  # kind of the block printed last, while it can go on
+        self._inside: str | None = None  # kind of the fence that is open
+        self._closer = ""  # what may have closed it: reasoning can contain fences of its own
         self._anything = False
+        self._at_line_start = True
 
     @property
     def at_line_start(self) -> bool:
         """Whether what was printed so far ends with a newline."""
-        return self._column_zero
+        return self._at_line_start
 
     def insert(self, text: str, role: Any) -> Iterator[Piece]:
         """Yield what to print for one insert."""
-        match role:
-            case "response":
-                yield from self._say("answer", text)
-            case "ignore":
-                yield from self._ignored(text)
-            case None:
-                # Separators and the prompt that follows: the document's, not the reader's.
-                self._end_block(text)
-            case _:
-                return  # a tool's call and result: its fence has announced it
+        if role == "ignore":
+            yield from self._ignored(text)
+            return
+        self._inside = None
+        if role == "response":
+            yield from self._say("answer", text)
+        elif role is None:
+            # Separators and the prompt that follows: the document's, not the reader's.
+            self._printed = None
 
     def end(self) -> Iterator[Piece]:
         """Yield what ends the output: a newline if the last line has none."""
-        if not self._column_zero:
-            self._column_zero = True
+        if not self._at_line_start:
+            self._at_line_start = True
             yield Piece("\n")
 
     def _ignored(self, text: str) -> Iterator[Piece]:
-        fence = _FENCE.match(text)
-        if fence is None:
-            if text.strip() == "```":
-                self._block = None
-            elif self._block == "reasoning":
-                yield from self._say("reasoning", text.removesuffix("\n```"), "dim")
+        at = 0
+        for fence in _FENCE.finditer(text):
+            yield from self._content(text[at : fence.start()])
+            at = fence.end()
+            if fence["kind"]:
+                self._inside, self._closer = fence["kind"], ""
+                if self._inside == "tool":
+                    yield from self._announce(fence["rest"])
+            elif self._inside == "reasoning":
+                self._closer = fence[0]
+            else:
+                self._inside = None
+        yield from self._content(text[at:])
+
+    def _content(self, text: str) -> Iterator[Piece]:
+        # Of what is fenced only reasoning is shown: tools are announced, an error is reported as the run's end.
+        if self._inside != "reasoning" or (self._closer and not text.strip()):
             return
-        rest = text[fence.end() :]
-        closed = rest.endswith("\n```")
-        match fence["kind"]:
-            case "tool":
-                yield from self.end()
-                yield Piece(f"• {fence['call'] or ''}\n", "dim")
-                self._anything, self._block = True, "tool"
-            case "reasoning":
-                yield from self._say("reasoning", rest.removesuffix("\n```"), "dim")
-            case _:
-                return  # an error ends the run and is reported with it
-        if closed:
-            self._block = None
+        yield from self._say("reasoning", self._closer + text, "dim")
+        self._closer = ""
+
+    def _announce(self, call: str) -> Iterator[Piece]:
+        yield from self.end()
+        self._printed, self._anything = "tool", True
+        yield Piece(f"• {call.removeprefix('(').removesuffix(')')}\n", "dim")
 
     def _say(self, block: str, text: str, style: Style = "plain") -> Iterator[Piece]:
-        if block != self._block:
+        if block != self._printed:
             text = text.lstrip("\n")
             if not text:
                 return
             yield from self.end()
             if self._anything:
                 yield Piece("\n")
-            self._block = block
+            self._printed = block
         if text:
             self._anything = True
-            self._column_zero = text.endswith("\n")
+            self._at_line_start = text.endswith("\n")
             yield Piece(text, style)
-
-    def _end_block(self, text: str) -> None:
-        if text.strip("\n") in ("", "###", "### "):
-            self._block = None

@@ -1,0 +1,94 @@
+"""A question on the terminal, and what counts as an answer."""
+
+import os
+import pty
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from pyagentd.cli.ask import AskPrompt, Reply, parse_reply, question
+
+ASK = {
+    "id": "ask_1",
+    "branch": "/s/main",
+    "tool": "Bash",
+    "detail": "make clean",
+    "reason": "commands are confirmed",
+    "preview": "$ make clean\n$ ls",
+}
+
+
+def test_a_question_names_tool_detail_reason_and_preview() -> None:
+    assert question(ASK, "/s/main").splitlines() == [
+        "The model wants to use Bash: make clean",
+        "  commands are confirmed",
+        "  | $ make clean",
+        "  | $ ls",
+    ]
+
+
+def test_an_agents_question_says_that_it_is_an_agents() -> None:
+    assert question({**ASK, "agent": "explorer"}, "/s/other").startswith("explorer wants to use Bash")
+
+
+def test_a_long_preview_is_cut_and_says_by_how_much() -> None:
+    text = question({**ASK, "preview": "\n".join(map(str, range(100)))}, "/s/main")
+    assert text.endswith("  | 29\n  | … 70 more lines")
+
+
+def test_escape_sequences_in_what_the_model_wrote_cannot_rewrite_the_question() -> None:
+    text = question({**ASK, "detail": "rm -rf ~\x1b[1A\x1b[2K\recho hi"}, "/s/main")
+    assert "rm -rf ~\\x1b[1A\\x1b[2K\\x0decho hi" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        ("a\n", Reply("allow")),
+        ("ALLOW\n", Reply("allow")),
+        ("y\n", Reply("allow")),
+        ("d\n", Reply("deny")),
+        ("deny use the other file\n", Reply("deny", "use the other file")),
+        ("b\n", Reply("abort")),
+        ("\n", None),
+        ("all\n", None),
+        ("always\n", None),
+    ],
+)
+def test_only_a_clear_answer_is_an_answer(line: str, reply: Reply | None) -> None:
+    assert parse_reply(line) == reply
+
+
+@pytest.fixture
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The master side of a terminal that is our stdin."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield master
+    os.close(master)
+
+
+def test_nothing_typed_is_no_reply_and_does_not_block(keyboard: int) -> None:
+    assert AskPrompt().poll(0.01) is None
+
+
+def test_a_typed_line_is_the_reply(keyboard: int) -> None:
+    os.write(keyboard, b"d not now\n")
+    assert AskPrompt().poll(5) == Reply("deny", "not now")
+
+
+def test_an_unclear_line_is_asked_again(keyboard: int, capsys: pytest.CaptureFixture[str]) -> None:
+    os.write(keyboard, b"hm\n")
+    prompt = AskPrompt()
+    assert prompt.poll(5) is None
+    assert "[a]llow once" in capsys.readouterr().err
+    os.write(keyboard, b"a\n")
+    assert prompt.poll(5) == Reply("allow")
+
+
+def test_end_of_input_denies(keyboard: int) -> None:
+    os.write(keyboard, b"\x04")
+    assert AskPrompt().poll(5) == Reply("deny", "no answer: end of input")

@@ -1,0 +1,151 @@
+"""Commands that need no daemon: config, completion, logs, messages, doctor."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyagentd.cli import checks, main
+from pyagentd.cli.outcome import ExitCode
+from pyagentd.config import load_config
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation of its own, with the offline backend."""
+    monkeypatch.setenv("PYAGENTD_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("PYAGENTD_SESSIONS_DIR", str(tmp_path / "sessions"))
+    monkeypatch.setenv("PYAGENTD_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("PYAGENTD_BACKEND", "offline")
+    return tmp_path
+
+
+def test_config_show_says_where_each_value_comes_from(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "config.toml").write_text('[log]\nlevel = "debug"\n')
+    assert main(["config", "show", "--json"]) == ExitCode.DONE
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert settings["log.level"] == {"value": "debug", "source": f"{home}/config.toml:2"}
+    assert settings["backend"] == {"value": "offline", "source": "environment PYAGENTD_BACKEND"}
+    assert settings["backend.anthropic.key_env"]["source"] == "default"
+
+
+def test_config_show_into_a_pipe_is_one_value_a_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "show"]) == ExitCode.DONE
+    assert "log.level\tinfo\tdefault\n" in capsys.readouterr().out
+
+
+def test_config_show_never_prints_a_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-do-not-print")
+    main(["config", "show"])
+    main(["config", "show", "--json"])
+    main(["doctor", "--json"])
+    assert "do-not-print" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_that_asks_pyagentd(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == ExitCode.DONE
+    assert f"_PYAGENTD_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+def test_a_session_is_completed_from_the_disk_without_a_daemon(home: Path) -> None:
+    branch = home / "sessions" / "notes-20260101120000" / "branches" / "main"
+    branch.mkdir(parents=True)
+    (branch / "session.md").touch()
+    env = {**os.environ, "_PYAGENTD_COMPLETE": "bash_complete", "COMP_WORDS": "pyagentd show no", "COMP_CWORD": "2"}
+    run = subprocess.run([sys.executable, "-m", "pyagentd"], env=env, capture_output=True, text=True)
+    assert run.stdout == "plain,notes-20260101120000\n"
+    assert not (home / "run").exists()
+
+
+def test_logs_prints_the_last_lines(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "run").mkdir()
+    (home / "run" / "daemon.log").write_text("one\ntwo\nthree\n")
+    assert main(["logs", "-n", "2"]) == ExitCode.DONE
+    assert capsys.readouterr().out == "two\nthree\n"
+
+
+def test_logs_without_a_log_says_where_it_would_be(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["logs"]) == ExitCode.FAILED
+    assert f"There is no log at {home}/run/daemon.log" in capsys.readouterr().err
+
+
+def test_logs_follow_goes_over_to_the_new_file_when_it_is_rotated(home: Path) -> None:
+    (home / "run").mkdir()
+    log = home / "run" / "daemon.log"
+    log.write_text("old\n")
+    command = [sys.executable, "-u", "-m", "pyagentd", "logs", "-n", "1", "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "old\n"
+        with log.open("a") as file:
+            file.write("appended\n")
+        assert process.stdout.readline() == "appended\n"
+        log.rename(log.with_suffix(".log.1"))
+        log.write_text("new\n")
+        assert process.stdout.readline() == "new\n"
+        process.terminate()
+
+
+def test_messages_prints_what_gptel_would_send(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = home / "session.md"
+    file.write_text("### What is 2+2?\n\n4\n\n### And 3+3?", encoding="utf-8")
+    assert main(["messages", str(file)]) == ExitCode.DONE
+    # Without bounds nothing is an answer, so gptel sends one user message.
+    assert json.loads(capsys.readouterr().out) == [{"role": "user", "content": "What is 2+2?\n\n4\n\n### And 3+3?"}]
+
+
+def test_messages_end_is_an_emacs_position(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = home / "session.md"
+    file.write_text("### äb\n\nrest", encoding="utf-8")
+    assert main(["messages", str(file), "--end", "7"]) == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out)[0]["content"] == "äb"
+
+
+def test_doctor_lists_checks_with_the_line_that_fixes_each(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "run").mkdir(mode=0o755)
+    (home / "run").chmod(0o755)
+    assert main(["doctor", "--json"]) == ExitCode.FAILED
+    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert found["runtime directory"]["level"] == "missing"
+    assert found["runtime directory"]["mend"] == f"chmod 700 {home}/run"
+    assert found["packages"]["level"] == "ok"
+    assert found["daemon"]["detail"] == "not running (starts on demand)"
+    assert found["backend"]["level"] == "ok"
+
+
+def test_doctor_survives_a_malformed_configuration(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "config.toml").write_text("[log\n")
+    assert main(["doctor"]) == ExitCode.FAILED
+    assert f"✗ configuration: {home}/config.toml:1:" in capsys.readouterr().out
+
+
+def test_doctor_names_an_absent_emacs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMACS", "emacs-that-is-not-there")
+    (finding,) = checks.check_emacs()
+    assert finding.level == "missing"
+    assert finding.mend.startswith("sudo apt-get install -y emacs")
+
+
+def test_doctor_names_a_broken_preset_by_file(home: Path) -> None:
+    (home / "presets").mkdir()
+    broken = home / "presets" / "mine.md"
+    broken.write_text("---\ntools: {]\n---\nbody\n")
+    findings = {finding.name: finding for finding in checks.check_presets(load_config())}
+    assert findings["preset mine"].level == "missing"
+    assert str(broken) in findings["preset mine"].detail
+
+
+def test_doctor_warns_of_a_server_that_does_not_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound, not listening: refuses
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        monkeypatch.setenv("PYAGENTD_BACKEND", "anthropic")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        key, server = checks.check_backend(load_config())
+    assert (key.level, server.level) == ("ok", "warning")
+    assert "does not answer" in server.detail

@@ -1,0 +1,114 @@
+"""Exit codes and the one line an error is."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyagentd import __version__
+from pyagentd.cli import main
+from pyagentd.cli.outcome import ExitCode, exit_code
+from pyagentd.errors import Busy, ProviderError, Unreachable, WireError
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No daemon, no configuration, no sessions."""
+    monkeypatch.setenv("PYAGENTD_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("PYAGENTD_SESSIONS_DIR", str(tmp_path / "sessions"))
+    monkeypatch.setenv("PYAGENTD_CONFIG", str(tmp_path / "config.toml"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Busy("a run is in flight"), ExitCode.FAILED),
+        (ProviderError("refused"), ExitCode.FAILED),
+        (OSError(13, "denied", "/x"), ExitCode.FAILED),
+        (Unreachable("nobody"), ExitCode.UNREACHABLE),
+        (WireError("lost"), ExitCode.UNREACHABLE),
+    ],
+)
+def test_an_exit_code_says_who_failed(error: Exception, code: ExitCode) -> None:
+    assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sned", "x", "y"],
+        ["send", "x"],
+        ["send", "x", "y", "--allow", "("],
+        ["send", "x", "  "],
+        ["send", "x", "y", "--timeout", "-1"],
+        ["serve", "--tcp", "99999"],
+        ["new", "x", "--root", "/no/such/directory"],
+        ["messages", "/no/such/file"],
+        ["messages", __file__, "--end", "0"],
+        ["completion", "tcsh"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("pyagentd: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["status"], ["stop"], ["abort", "x"]])
+def test_without_a_daemon_these_exit_with_3_and_start_none(
+    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(words) == ExitCode.UNREACHABLE
+    assert "pyagentd serve --detach" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_with_json_an_error_is_an_object_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--json"]) == ExitCode.UNREACHABLE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert json.loads(err)["error"]["code"] == "unreachable"
+
+
+def test_with_json_even_an_unparsable_command_line_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["send", "x", "y", "--json", "--nope"]) == ExitCode.USAGE
+    assert json.loads(capsys.readouterr().err)["error"]["code"] == "usage"
+
+
+def test_a_malformed_configuration_is_reported_by_file_and_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.toml").write_text('[log]\nlevel = "loud"\n')
+    assert main(["status"]) == ExitCode.FAILED
+    assert f"pyagentd: {tmp_path}/config.toml:2: log level is 'loud'" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_utf8_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "latin.md"
+    file.write_bytes(b"caf\xe9")
+    assert main(["messages", str(file)]) == ExitCode.FAILED
+    assert f"{file} is not UTF-8: byte 3 is 0xe9" in capsys.readouterr().err
+
+
+def test_a_reader_that_closes_early_is_no_error() -> None:
+    command = f"{sys.executable} -m pyagentd --help | head -c 1; echo ${{PIPESTATUS[0]}}"
+    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert run.stderr == ""
+    assert run.stdout == "U0\n"
+
+
+def test_version_is_printed_without_loading_what_is_slow() -> None:
+    script = "import sys; from pyagentd.cli import main; main(['--version']); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    version, modules = run.stdout.splitlines()
+    assert version == f"pyagentd {__version__}"
+    assert not {"rich", "anthropic", "asyncio", "ruamel", "frontmatter", "socket"} & set(modules.split())
+
+
+def test_the_package_runs_as_a_module() -> None:
+    run = subprocess.run([sys.executable, "-m", "pyagentd", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"pyagentd {__version__}\n"
