@@ -41,6 +41,8 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "backend": None,
 }
 
+_ALIASES: Mapping[str, str] = {"claude": "anthropic"}  # gptel's name, which presets written for it use
+
 Environment = Mapping[str, str]
 
 
@@ -79,10 +81,16 @@ class Config:
     def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
         """Return the settings of backend ``name`` as a client with environment ``env`` means them.
 
+        Args:
+            name: As in the configuration; another case will do, and ``Claude`` is ``anthropic``.
+            env: The client's variables.
+
         Raises:
             ConfigError: No backend has that name; the message lists those that exist.
         """
-        known = self.backends.get(name)
+        folded = {known.casefold(): settings for known, settings in self.backends.items()}
+        key = name.casefold()
+        known = self.backends.get(name) or folded.get(key) or folded.get(_ALIASES.get(key, key))
         if known is None:
             raise ConfigError(
                 f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",

@@ -77,6 +77,13 @@ def test_the_environment_sent_with_a_prompt_counts_for_that_backend(tmp_path: Pa
     assert config.backend("anthropic", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:3"}).base_url == "http://127.0.0.1:3"
 
 
+def test_a_preset_may_call_anthropic_what_gptel_calls_it(tmp_path: Path) -> None:
+    assert config_of(tmp_path).backend("Claude").name == "anthropic"
+    assert config_of(tmp_path).backend("Anthropic").name == "anthropic"
+    mine = config_of(tmp_path, '[backend.Claude]\nkind = "offline"\n')
+    assert mine.backend("Claude").kind == "offline"
+
+
 def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'nope'; known: anthropic, offline"):
         config_of(tmp_path).backend("nope")
