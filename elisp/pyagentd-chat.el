@@ -1,0 +1,261 @@
+;;; pyagentd-chat.el --- Converse with an agent -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Sending a prompt, following the answer, stopping it.  The prompt is not
+;; sent: the file is saved and the daemon told where in it the prompt ends.
+
+;;; Code:
+
+(require 'auth-source)
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-rpc)
+(require 'pyagentd-events)
+(require 'pyagentd-session)
+(require 'pyagentd-insert)
+(require 'pyagentd-overlay)
+(require 'pyagentd-ask)
+(require 'pyagentd-status)
+(require 'pyagentd-attach)
+
+(declare-function pyagentd-menu "pyagentd-menu")
+
+(defcustom pyagentd-environment
+  '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "PATH")
+  "Environment variables that hold for a run started from here."
+  :type '(repeat string)
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-api-key-host "api.anthropic.com"
+  "Host under which auth-source finds the API key, with user \"apikey\".
+nil means do not look there."
+  :type '(choice string (const :tag "Do not look" nil))
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defvar pyagentd-run-finished-functions nil
+  "Functions called in a session buffer when a run has finished.
+They get the plist of the run: :id, :reason (`done', `error' or
+`aborted') and :message.")
+
+;;;; Sending
+
+(defun pyagentd-chat--environment ()
+  "Return the plist of environment variables to send."
+  (let (plist)
+    (dolist (name pyagentd-environment plist)
+      (when-let ((value (getenv name)))
+        (setq plist (plist-put plist (intern (concat ":" name)) value))))))
+
+(defun pyagentd-chat--key ()
+  "Return the API key from auth-source, or nil if there is or needs none."
+  (unless (or (null pyagentd-api-key-host)
+              (equal (getenv "PYAGENTD_BACKEND") "offline")
+              (getenv "ANTHROPIC_API_KEY"))
+    (when-let* ((entry (car (auth-source-search :host pyagentd-api-key-host
+                                                :user "apikey" :max 1)))
+                (secret (plist-get entry :secret)))
+      (if (functionp secret) (funcall secret) secret))))
+
+(defun pyagentd-chat--prompt-end ()
+  "Return where the prompt ends: region, word at point, or end of text."
+  (cond ((use-region-p) (region-end))
+        ((save-restriction (widen)
+                           (save-excursion (skip-chars-forward " \t\n") (eobp)))
+         (save-restriction (widen) (point-max)))
+        (t (save-excursion (skip-syntax-forward "w_") (point)))))
+
+(defun pyagentd-chat--check ()
+  "Signal a `user-error' unless a prompt can be sent from this buffer."
+  (unless pyagentd-mode
+    (user-error "Not a session; M-x pyagentd-session makes one"))
+  (when pyagentd-session-viewing
+    (user-error "Another client writes this session; M-x pyagentd-take-over"))
+  (when (pyagentd-status-busy-p)
+    (user-error "A run is in progress; %s stops it"
+                (substitute-command-keys "\\[pyagentd-abort]"))))
+
+(defun pyagentd-send (&optional menu)
+  "Send the conversation up to point, or up to the end of the region.
+The answer is inserted right there while it arrives; go on editing.
+With a prefix argument show the MENU instead."
+  (interactive "P")
+  (if menu
+      (call-interactively #'pyagentd-menu)
+    (let ((end (copy-marker (pyagentd-chat--prompt-end))))
+      (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+        (pyagentd-chat--check)
+        (pyagentd-attach-now)
+        (pyagentd-chat--check)
+        (pyagentd-chat--save)
+        (deactivate-mark)
+        (pyagentd-chat--send (marker-position end))
+        (set-marker end nil)))))
+
+(defun pyagentd-chat--save ()
+  "Save the buffer, since the prompt is taken from the file."
+  (when (or (buffer-modified-p) (not (file-exists-p buffer-file-name)))
+    (set-buffer-modified-p t)
+    (let ((save-silently t))
+      (save-buffer)))
+  (when (buffer-modified-p)
+    (user-error "Not saved, so nothing to send")))
+
+(defun pyagentd-chat--send (end)
+  "Ask the daemon to answer the saved text up to END."
+  (let ((buffer (current-buffer)))
+    (pyagentd-insert-start end)
+    (pyagentd-status-set '(:state sending))
+    (pyagentd-rpc-call-async
+     'send (list :branch pyagentd--branch-dir
+                 :sha256 pyagentd-session-sha256 :end end
+                 :env (pyagentd-chat--environment) :key (pyagentd-chat--key)
+                 :allow nil)
+     :error (lambda (err)
+              (when (buffer-live-p buffer)
+                (with-current-buffer buffer
+                  (pyagentd-status-set
+                   (list :state 'error :message (pyagentd-error-text err)))))
+              (message "%s" (pyagentd-error-text err))))))
+
+(defun pyagentd-abort ()
+  "Stop the run of this buffer; what it has said stays.
+If it asks for something, that is answered so as well."
+  (interactive)
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (if (pyagentd-ask-here)
+        (pyagentd-ask-abort)
+      (pyagentd-rpc-call-async
+       'abort (list :branch pyagentd--branch-dir)
+       :timeout pyagentd-call-timeout
+       :success (lambda (answer)
+                  (unless (plist-get answer :aborted)
+                    (message "Nothing to abort")))
+       :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
+
+(defun pyagentd-take-over ()
+  "Become the one that writes this session, if its editor is silent."
+  (interactive)
+  (unless pyagentd-mode (user-error "Not a session"))
+  (pyagentd-attach-now)
+  (if (plist-get (pyagentd-rpc-call
+                  'lease (list :branch pyagentd--branch-dir :take t))
+                 :editor)
+      (progn (pyagentd-attach-set-viewing nil)
+             (setq pyagentd-attach-state nil)
+             (pyagentd-attach))
+    (user-error "The other editor is still active")))
+
+;;;; Events
+
+(defmacro pyagentd-chat--define-event (kind arglist docstring &rest body)
+  "Define what happens at an event of KIND in the buffer of its branch.
+ARGLIST is a `pcase' pattern for its arguments.  BODY is evaluated there,
+unless the event is in the text already.  DOCSTRING says what it does."
+  (declare (indent 2) (doc-string 3) (debug t))
+  (let ((name (intern (format "pyagentd-chat--on-%s" kind))))
+    `(progn
+       (defun ,name (branch seq args)
+         ,(concat docstring "\nBRANCH, SEQ and ARGS are those of the event.")
+         (when-let ((buffer (pyagentd-place-buffer branch)))
+           (with-current-buffer buffer
+             (when (pyagentd-attach-new-p seq)
+               (pcase-let ((,arglist args))
+                 ,@body)))))
+       (pyagentd-events-register ',kind #',name))))
+
+(pyagentd-chat--define-event insert `(,text ,role)
+  "Insert text of the run."
+  (let ((value (pyagentd-attach-role role)))
+    (pyagentd-insert text value)
+    (when (eq value 'response)
+      (pyagentd-status-set '(:state typing)))))
+
+(pyagentd-chat--define-event prompt `(,text)
+  "Insert the prompt of another client at the end; its answer goes there."
+  (let ((body (save-restriction (widen) (buffer-string))))
+    (pyagentd-insert-start (1+ (buffer-size)))
+    (pyagentd-insert (pyagentd-chat--join body text) nil)))
+
+(defun pyagentd-chat--join (body prompt)
+  "Return PROMPT as it is to be inserted after BODY."
+  (let ((bare (string-remove-prefix pyagentd-prompt-prefix prompt)))
+    (cond ((string-suffix-p pyagentd-prompt-prefix body) bare)
+          ((not (string-empty-p body)) prompt)
+          ((pyagentd-place-agent-p) prompt)
+          (t (concat pyagentd-prompt-prefix bare)))))
+
+(pyagentd-chat--define-event run `(,run)
+  "Show that a run started or finished."
+  (pcase (pyagentd-symbol (plist-get run :phase))
+    ('started (pyagentd-status-set '(:state busy)))
+    ('finished (pyagentd-chat--finished run))))
+
+(defun pyagentd-chat--finished (run)
+  "Note that RUN has finished."
+  (pyagentd-insert-flush)
+  (pyagentd-overlay-clear)
+  (unless pyagentd-session-viewing
+    (pyagentd-session-touch))
+  (pyagentd-status-set
+   (if (eq (pyagentd-symbol (plist-get run :reason)) 'error)
+       (list :state 'error :message (plist-get run :message))
+     '(:state idle)))
+  (run-hook-with-args 'pyagentd-run-finished-functions run))
+
+(pyagentd-chat--define-event status `(,status)
+  "Show the status of the branch."
+  ;; The daemon knows that it is busy, we know that text arrives.
+  (unless (and (eq (plist-get pyagentd-status :state) 'typing)
+               (eq (pyagentd-symbol (plist-get status :state)) 'busy)
+               (null (pyagentd-status--tools status)))
+    (pyagentd-status-set status)))
+
+(pyagentd-chat--define-event persisted `(,written)
+  "Note that the daemon wrote the file we are viewing."
+  (when pyagentd-session-viewing
+    (if (equal (plist-get written :sha256) (pyagentd-session-body-sha256))
+        (progn (setq pyagentd-session-sha256 (plist-get written :sha256))
+               (set-visited-file-modtime)
+               (set-buffer-modified-p nil))
+      (setq pyagentd-attach-state nil)
+      (pyagentd-attach))))
+
+(defun pyagentd-chat--on-resync (branch _seq _args)
+  "Attach BRANCH anew from the last event seen: later ones were dropped."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (setq pyagentd-attach-state nil)
+      (pyagentd-attach))))
+
+(pyagentd-events-register 'resync #'pyagentd-chat--on-resync)
+
+;;;; Keys
+
+(define-key pyagentd-mode-map (kbd "C-c RET") #'pyagentd-send)
+(define-key pyagentd-mode-map (kbd "C-c C-k") #'pyagentd-abort)
+(define-key pyagentd-mode-map (kbd "C-c C-a") #'pyagentd-answer)
+
+(provide 'pyagentd-chat)
+;;; pyagentd-chat.el ends here

@@ -1,0 +1,172 @@
+;;; pyagentd-core.el --- Options, faces, errors and log of pyagentd -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; What every other file of the package needs: the customization group,
+;; the tree of errors and the log.  The tree of errors:
+;;
+;;   pyagentd-error
+;;   ├── pyagentd-remote-error        the daemon refused a call; data (CODE MESSAGE . PLIST)
+;;   └── pyagentd-connection-error    nothing can be said to the daemon
+;;       ├── pyagentd-disconnected    the connection ended before the answer came
+;;       ├── pyagentd-timeout         no answer in time; the call may still take effect
+;;       └── pyagentd-protocol-error  the daemon speaks another protocol
+
+;;; Code:
+
+(require 'subr-x)
+
+(defgroup pyagentd nil
+  "Agents that outlive Emacs."
+  :group 'tools
+  :prefix "pyagentd-")
+
+;;;; Options
+
+(defcustom pyagentd-sessions-directory
+  (or (getenv "PYAGENTD_SESSIONS_DIR") "~/.gptel/sessions")
+  "Directory that holds one directory per session."
+  :type 'directory
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-command '("pyagentd")
+  "Program and first arguments that start the daemon.
+The words \"serve\" and \"--detach\" are appended."
+  :type '(repeat string)
+  :risky t
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-runtime-directory nil
+  "Directory of the daemon's runtime file and socket.
+nil means what the daemon itself takes: $PYAGENTD_RUNTIME_DIR, else
+pyagentd/ in $XDG_RUNTIME_DIR, else pyagentd/run/ in $XDG_STATE_HOME
+or ~/.local/state."
+  :type '(choice (const :tag "As the daemon decides" nil) directory)
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-human 'auto
+  "Whether somebody is there to answer the daemon's questions.
+`auto' means yes unless Emacs runs in batch mode; t and nil say it
+outright.  Without a human every action that needs approval is denied."
+  :type '(choice (const :tag "Unless in batch mode" auto)
+                 (const :tag "Yes" t)
+                 (const :tag "No" nil))
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-call-timeout 10
+  "Seconds a command waits for the daemon's answer."
+  :type 'number
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-start-timeout 15
+  "Seconds a command waits for a daemon it has just started."
+  :type 'number
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-autosave-idle-time 0.5
+  "Seconds without a change after which a session buffer is saved.
+0 means never; \\[save-buffer] still saves."
+  :type 'number
+  :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-log-level 'debug
+  "Least severe message that is logged to the *Messages* buffer.
+One of `debug', `info', `warn' and `error'; only the latter two also
+show in the echo area."
+  :type '(choice (const debug) (const info) (const warn) (const error))
+  :package-version '(pyagentd . "0.1.0"))
+
+;;;; Faces
+
+(defface pyagentd-heading '((t :inherit font-lock-keyword-face))
+  "Face of what a notice is about.")
+
+(defface pyagentd-detail '((t :inherit font-lock-doc-face))
+  "Face of details in a notice.")
+
+(defface pyagentd-rule '((t :inherit shadow :underline t :extend t))
+  "Face of horizontal rules around a notice.")
+
+(defface pyagentd-key '((t :inherit help-key-binding))
+  "Face of keys named in a notice.")
+
+(defface pyagentd-added '((t :inherit success))
+  "Face of added lines in a preview.")
+
+(defface pyagentd-removed '((t :inherit error))
+  "Face of removed lines in a preview.")
+
+(defconst pyagentd-rule (propertize "\n" 'face 'pyagentd-rule)
+  "A horizontal rule as wide as the window.")
+
+;;;; Errors
+
+(define-error 'pyagentd-error "Error of pyagentd" 'user-error)
+(define-error 'pyagentd-remote-error "The daemon refused" 'pyagentd-error)
+(define-error 'pyagentd-connection-error "No connection to the daemon"
+  'pyagentd-error)
+(define-error 'pyagentd-disconnected "The connection to the daemon ended"
+  'pyagentd-connection-error)
+(define-error 'pyagentd-timeout "The daemon did not answer in time"
+  'pyagentd-connection-error)
+(define-error 'pyagentd-protocol-error "The daemon speaks another protocol"
+  'pyagentd-connection-error)
+
+(defun pyagentd-error-text (err)
+  "Return ERR, a list (SYMBOL . DATA), as a sentence for a person."
+  (pcase err
+    (`(pyagentd-remote-error ,_code ,message . ,plist)
+     (if-let ((mend (plist-get plist :mend)))
+         (format "%s (%s)" message mend)
+       (format "%s" message)))
+    (_ (error-message-string err))))
+
+;;;; Log
+
+(defconst pyagentd-core--levels '(debug info warn error)
+  "Log levels, least severe first.")
+
+(defun pyagentd-log (level format-string &rest args)
+  "Log FORMAT-STRING with ARGS at LEVEL, see `pyagentd-log-level'."
+  (when-let ((rest (memq level (memq pyagentd-log-level pyagentd-core--levels))))
+    (let ((inhibit-message (and (memq level '(debug info)) t)))
+      (message "[PYAGENTD-%s] %s" (upcase (symbol-name level))
+               (apply #'format format-string args))))
+  nil)
+
+(defmacro pyagentd-guarded (what &rest body)
+  "Run BODY; an error in it is logged as a failure of WHAT, not signaled.
+For the edges only: hooks, timers, filters and event handlers."
+  (declare (indent 1) (debug t))
+  (let ((err (make-symbol "err")))
+    `(condition-case-unless-debug ,err
+         (progn ,@body)
+       (error (pyagentd-log 'error "%s: %s" ,what (pyagentd-error-text ,err))))))
+
+;;;; Values from the wire
+
+(defun pyagentd-symbol (value)
+  "Return VALUE, a symbol or a string, as a symbol; nil stays nil."
+  (if (stringp value) (intern value) value))
+
+(provide 'pyagentd-core)
+;;; pyagentd-core.el ends here

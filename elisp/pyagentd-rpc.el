@@ -1,0 +1,367 @@
+;;; pyagentd-rpc.el --- Connection to the pyagentd daemon -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; The only file that knows EPC.  The structures are those of epc.el (a
+;; manager whose sessions slot holds the deferred of every pending
+;; call), the process filter is ours: it only cuts frames.  Answers are
+;; given to their callers at once, events are queued undecoded
+;; (`pyagentd-events').
+;;
+;; Commands use `pyagentd-rpc-call', which starts the daemon when none
+;; runs; hooks and timers use `pyagentd-rpc-call-async', which never
+;; does.  Both fail when the connection ends.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'epc)
+(require 'pyagentd-core)
+(require 'pyagentd-events)
+
+(defconst pyagentd-rpc-protocol 1
+  "Version of the wire protocol this client speaks.")
+
+(defconst pyagentd-rpc--max-frame #xffffff
+  "Largest payload of a frame in bytes.")
+
+(defvar pyagentd-rpc-connected-hook nil
+  "Hook run when the daemon has accepted the connection.")
+
+(defvar pyagentd-rpc-disconnected-hook nil
+  "Hook run after the connection ended and all its events were applied.")
+
+(defvar pyagentd-rpc--manager nil
+  "The `epc:manager' of the connection, nil when there is none.")
+
+(defvar pyagentd-rpc--unsent nil
+  "Frames held back until the daemon answered hello, newest first.
+The symbol `none' when hello was answered.")
+
+;;;; Frames
+
+(defun pyagentd-rpc--read (frame)
+  "Return the s-expression in FRAME, a unibyte string."
+  (car (read-from-string (decode-coding-string frame 'utf-8-unix t))))
+
+(defun pyagentd-rpc--plain (value)
+  "Return VALUE as the wire can carry it: no text properties, no raw bytes."
+  (pcase value
+    ((pred stringp)
+     (let ((text (substring-no-properties value)))
+       (if (multibyte-string-p text) text (decode-coding-string text 'utf-8))))
+    ((or (pred symbolp) (pred numberp)) value)
+    ((pred proper-list-p) (mapcar #'pyagentd-rpc--plain value))
+    (_ (signal 'wrong-type-argument (list 'pyagentd-rpc-value value)))))
+
+(defun pyagentd-rpc--frame (message)
+  "Return MESSAGE, an s-expression, as a frame."
+  (let* ((print-length nil) (print-level nil) (print-circle nil)
+         (print-escape-newlines nil) (print-escape-nonascii nil)
+         (print-quoted nil) (float-output-format nil)
+         (payload (encode-coding-string
+                   (concat (prin1-to-string (pyagentd-rpc--plain message)) "\n")
+                   'utf-8-unix)))
+    (when (> (length payload) pyagentd-rpc--max-frame)
+      (signal 'pyagentd-connection-error '("The message is too large")))
+    (concat (format "%06x" (length payload)) payload)))
+
+(defun pyagentd-rpc--filter (process chunk)
+  "Cut CHUNK, read from PROCESS, into frames and pass them on."
+  (let (frames)
+    (when (buffer-live-p (process-buffer process))
+      (with-current-buffer (process-buffer process)
+        (goto-char (point-max))
+        (insert chunk)
+        (let ((start 1) (end (point-max)) length)
+          (while (and (<= (+ start 6) end)
+                      (setq length (string-to-number
+                                    (buffer-substring start (+ start 6)) 16))
+                      (<= (+ start 6 length) end))
+            (push (buffer-substring (+ start 6) (+ start 6 length)) frames)
+            (setq start (+ start 6 length)))
+          (delete-region 1 start))))
+    (dolist (frame (nreverse frames))
+      (if (string-prefix-p "(call " frame)
+          (pyagentd-events-enqueue (lambda () (pyagentd-rpc--called frame)))
+        (pyagentd-guarded "Answer" (pyagentd-rpc--answer frame))))))
+
+(defun pyagentd-rpc--called (frame)
+  "Return the events in FRAME; answer it if it is another call by the daemon."
+  (pcase (pyagentd-rpc--read frame)
+    (`(call 0 events (,events)) events)
+    (`(call 0 . ,_) nil)
+    (`(call ,uid ,name ,args)
+     (when pyagentd-rpc--manager
+       (epc:handler-called-method pyagentd-rpc--manager uid name args)
+       nil))))
+
+(defun pyagentd-rpc--answer (frame)
+  "Give the answer in FRAME to the call that waits for it."
+  (pcase (pyagentd-rpc--read frame)
+    (`(return ,uid ,value)
+     (when-let ((pending (pyagentd-rpc--forget uid)))
+       (deferred:callback pending value)))
+    (`(return-error ,uid ,data)
+     (when-let ((pending (pyagentd-rpc--forget uid)))
+       (deferred:errorback
+         pending (cons 'pyagentd-remote-error
+                       (if (consp data) data (list 'internal data))))))
+    (`(epc-error ,uid ,text)
+     (when-let ((pending (pyagentd-rpc--forget uid)))
+       (deferred:errorback
+         pending (list 'pyagentd-remote-error 'epc-error text))))))
+
+(defun pyagentd-rpc--forget (uid)
+  "Remove the pending call UID and return its deferred, or nil."
+  (when pyagentd-rpc--manager
+    (when-let ((pair (assq uid (epc:manager-sessions pyagentd-rpc--manager))))
+      (setf (epc:manager-sessions pyagentd-rpc--manager)
+            (delq pair (epc:manager-sessions pyagentd-rpc--manager)))
+      (cdr pair))))
+
+(defun pyagentd-rpc--process ()
+  "Return the process of the connection, or nil."
+  (and pyagentd-rpc--manager
+       (epc:connection-process
+        (epc:manager-connection pyagentd-rpc--manager))))
+
+;;;; Connection
+
+(defun pyagentd-rpc-connected-p ()
+  "Return non-nil if there is a connection to the daemon."
+  (and pyagentd-rpc--manager (process-live-p (pyagentd-rpc--process))))
+
+(defun pyagentd-rpc--runtime-file ()
+  "Return the name of the file with the address of the daemon."
+  (expand-file-name
+   "daemon.eld"
+   (or pyagentd-runtime-directory
+       (getenv "PYAGENTD_RUNTIME_DIR")
+       (if-let ((dir (getenv "XDG_RUNTIME_DIR")))
+           (expand-file-name "pyagentd" dir)
+         (expand-file-name "pyagentd/run" (or (getenv "XDG_STATE_HOME")
+                                              "~/.local/state"))))))
+
+(defun pyagentd-rpc--runtime ()
+  "Return the plist in the daemon's runtime file, or nil."
+  (let ((file (pyagentd-rpc--runtime-file)))
+    (when (file-readable-p file)
+      (with-temp-buffer
+        (insert-file-contents file)
+        (let ((runtime (ignore-errors (read (current-buffer)))))
+          (and (listp runtime) runtime))))))
+
+(defun pyagentd-rpc--check-protocol (proto)
+  "Signal an error unless PROTO is the protocol we speak."
+  (unless (eql proto pyagentd-rpc-protocol)
+    (signal 'pyagentd-protocol-error
+            (list (format "it speaks %s, this package %d; update the older one, then run `pyagentd stop'"
+                          proto pyagentd-rpc-protocol)))))
+
+(defun pyagentd-rpc--make-process (runtime)
+  "Return a process connected to the address in RUNTIME, nil if nobody listens."
+  (let ((socket (plist-get runtime :socket))
+        (common (list :name "pyagentd" :coding 'binary :noquery t
+                      :buffer (generate-new-buffer " *pyagentd*"))))
+    (with-current-buffer (plist-get common :buffer)
+      (set-buffer-multibyte nil)
+      (buffer-disable-undo))
+    (condition-case nil
+        (apply #'make-network-process
+               (append (if (and socket (featurep 'make-network-process
+                                                 '(:family local)))
+                           (list :family 'local :service socket)
+                         (list :host (plist-get runtime :host)
+                               :service (plist-get runtime :port)))
+                       common))
+      (error (kill-buffer (plist-get common :buffer)) nil))))
+
+(defun pyagentd-rpc--open (runtime)
+  "Connect to the address in RUNTIME and say hello; return the manager or nil."
+  (when-let ((process (and runtime
+                           (progn (pyagentd-rpc--check-protocol
+                                   (plist-get runtime :proto))
+                                  (pyagentd-rpc--make-process runtime)))))
+    (set-process-filter process #'pyagentd-rpc--filter)
+    (set-process-sentinel process #'pyagentd-rpc--sentinel)
+    (setq pyagentd-rpc--unsent nil
+          pyagentd-rpc--manager
+          (make-epc:manager
+           :title "pyagentd"
+           :connection (make-epc:connection :name "pyagentd" :process process
+                                            :buffer (process-buffer process))))
+    (pyagentd-rpc--hello process (plist-get runtime :token))
+    pyagentd-rpc--manager))
+
+(defun pyagentd-rpc--hello (process token)
+  "Introduce ourselves on PROCESS with TOKEN; other frames wait for the answer."
+  (let ((failed (lambda (err)
+                  (pyagentd-log 'error "%s" (pyagentd-error-text err))
+                  (delete-process process))))
+    (pyagentd-rpc--submit
+     'hello
+     (list :proto pyagentd-rpc-protocol
+           :human (if (eq pyagentd-human 'auto) (not noninteractive)
+                    (and pyagentd-human t))
+           :token token
+           :client (format "emacs %s" emacs-version))
+     (lambda (answer)
+       (condition-case err
+           (progn (pyagentd-rpc--check-protocol (plist-get answer :proto))
+                  (pyagentd-rpc--release)
+                  (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook))
+         (pyagentd-protocol-error (funcall failed err))))
+     failed)))
+
+(defun pyagentd-rpc--announce (hook)
+  "Run HOOK once the events that arrived before are applied."
+  (pyagentd-events-enqueue (lambda () (run-hooks hook) nil)))
+
+(defun pyagentd-rpc--release ()
+  "Send the frames that waited for hello."
+  (let ((frames (nreverse pyagentd-rpc--unsent)))
+    (setq pyagentd-rpc--unsent 'none)
+    (dolist (frame frames)
+      (process-send-string (pyagentd-rpc--process) frame))))
+
+(defun pyagentd-rpc--sentinel (process _change)
+  "Fail every pending call if PROCESS, the connection, has ended."
+  (unless (process-live-p process)
+    (when (buffer-live-p (process-buffer process))
+      (kill-buffer (process-buffer process)))
+    (when (eq process (pyagentd-rpc--process))
+      (let ((pending (epc:manager-sessions pyagentd-rpc--manager)))
+        (setq pyagentd-rpc--manager nil)
+        (dolist (pair (reverse pending))
+          (pyagentd-guarded "Disconnect"
+            (deferred:errorback (cdr pair)
+              '(pyagentd-disconnected "try again"))))
+        (pyagentd-rpc--announce 'pyagentd-rpc-disconnected-hook)))))
+
+(defun pyagentd-rpc-disconnect ()
+  "Close the connection, not the daemon."
+  (interactive)
+  (when-let ((process (pyagentd-rpc--process)))
+    (delete-process process)))
+
+(defun pyagentd-rpc-connect (&optional start)
+  "Return the manager of the connection; connect if there is a daemon.
+If there is none, start it and wait for it when START is non-nil,
+else return nil."
+  (cond ((pyagentd-rpc-connected-p) pyagentd-rpc--manager)
+        ((pyagentd-rpc--open (pyagentd-rpc--runtime)))
+        (start (pyagentd-rpc--start))))
+
+(defun pyagentd-rpc--start ()
+  "Start a daemon that survives Emacs and connect to it."
+  (let ((default-directory (expand-file-name "~/"))
+        (deadline (+ (float-time) pyagentd-start-timeout)))
+    (unless (executable-find (car pyagentd-command))
+      (user-error "Cannot find %s; install it or customize `pyagentd-command'"
+                  (car pyagentd-command)))
+    (apply #'call-process (car pyagentd-command) nil 0 nil
+           (append (cdr pyagentd-command) '("serve" "--detach")))
+    (while (not (or (pyagentd-rpc--open (pyagentd-rpc--runtime))
+                    (> (float-time) deadline)))
+      (accept-process-output nil 0.02))
+    (or pyagentd-rpc--manager
+        (signal 'pyagentd-timeout
+                (list (format "it was started as `%s serve'; see its log next to %s"
+                              (string-join pyagentd-command " ")
+                              (pyagentd-rpc--runtime-file)))))))
+
+;;;; Calls
+
+(defun pyagentd-rpc--submit (method plist success failure)
+  "Send a call of METHOD with PLIST; return its uid.
+SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
+  (let* ((uid (epc:uid))
+         (frame (pyagentd-rpc--frame (list 'call uid method (list plist))))
+         (pending (deferred:new success)))
+    (setf (deferred-errorback pending) failure)
+    (push (cons uid pending) (epc:manager-sessions pyagentd-rpc--manager))
+    (if (or (eq method 'hello) (eq pyagentd-rpc--unsent 'none))
+        (process-send-string (pyagentd-rpc--process) frame)
+      (push frame pyagentd-rpc--unsent))
+    uid))
+
+(cl-defun pyagentd-rpc-call-async (method plist &key success error timeout)
+  "Call METHOD of the daemon with PLIST and return at once.
+SUCCESS is called with the answer.  ERROR is called with an error
+\(SYMBOL . DATA) if the daemon refuses, the connection ends, there is
+none, or TIMEOUT seconds pass (nil means no limit); by default it is
+logged.  Neither is called twice.  Never starts a daemon."
+  (let* ((timer nil)
+         (done (lambda (function value)
+                 (when timer (cancel-timer timer))
+                 (when function
+                   (pyagentd-guarded (format "Answer to %s" method)
+                     (funcall function value)))))
+         (failure (or error
+                      (lambda (err)
+                        (pyagentd-log 'warn "%s: %s" method
+                                      (pyagentd-error-text err)))))
+         (uid (condition-case err
+                  (if (pyagentd-rpc-connect)
+                      (pyagentd-rpc--submit
+                       method plist
+                       (lambda (value) (funcall done success value))
+                       (lambda (err) (funcall done failure err)))
+                    (signal 'pyagentd-disconnected '("no daemon is running")))
+                (error (funcall done failure err) nil))))
+    (when (and uid timeout)
+      (setq timer
+            (run-at-time timeout nil
+                         (lambda ()
+                           (when-let ((pending (pyagentd-rpc--forget uid)))
+                             (deferred:errorback
+                               pending (list 'pyagentd-timeout method)))))))
+    nil))
+
+(defun pyagentd-rpc-call (method &optional plist timeout)
+  "Call METHOD of the daemon with PLIST and return its answer.
+Start the daemon if necessary.  Signal `pyagentd-remote-error' if it
+refuses, `pyagentd-timeout' after TIMEOUT seconds (default
+`pyagentd-call-timeout') and `pyagentd-disconnected' if the connection
+ends.  Can be quit; the answer is dropped then."
+  (pyagentd-rpc-connect t)
+  (let* ((outcome nil)
+         (process (pyagentd-rpc--process))
+         (deadline (+ (float-time) (or timeout pyagentd-call-timeout)))
+         (uid (pyagentd-rpc--submit
+               method plist
+               (lambda (value) (setq outcome (list t value)))
+               (lambda (err) (setq outcome (list nil err))))))
+    (unwind-protect
+        (while (not (or outcome (> (float-time) deadline)))
+          (unless (accept-process-output process 0.05 nil t)
+            (unless (process-live-p process)
+              (pyagentd-rpc--sentinel process nil))))
+      (unless outcome (pyagentd-rpc--forget uid)))
+    (pcase outcome
+      (`(t ,value) value)
+      (`(nil ,err) (signal (car err) (cdr err)))
+      (_ (signal 'pyagentd-timeout (list method))))))
+
+(provide 'pyagentd-rpc)
+;;; pyagentd-rpc.el ends here

@@ -1,0 +1,374 @@
+;;; pyagentd-session.el --- Session buffers: recognise, read, save -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; What makes a buffer a session: the five buffer-local variables, set
+;; from the file's name alone (no daemon needed), and `pyagentd-mode',
+;; which keeps the Local Variables block out of the buffer, writes it back
+;; with each save, and saves by itself.
+;;
+;; Everything the mode sets survives a change of the major mode: were it
+;; lost, the next save would write the text without its roles.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-events)
+(require 'pyagentd-block)
+(require 'pyagentd-place)
+
+(defvar pyagentd-mode)
+
+(defconst pyagentd-prompt-prefix "### "
+  "What precedes a prompt in a conversation.")
+
+(defconst pyagentd-session--longest-delay 5.0
+  "Seconds after the first unsaved change at which a buffer is saved anyway.")
+
+;;;; Buffer-local state
+
+(defvar-local pyagentd-autosave-enabled nil
+  "Non-nil means this buffer is saved after a pause.
+See `pyagentd-autosave-idle-time'.")
+
+(defvar-local pyagentd-session-viewing nil
+  "Non-nil if another client, or the daemon, writes the file of this buffer.")
+(defvar-local pyagentd-session-sha256 nil
+  "SHA-256 of the text of the file, without block, as last read or written.")
+(defvar-local pyagentd-session--timer nil
+  "Timer of the next automatic save.")
+(defvar-local pyagentd-session--first-change nil
+  "Time (`float-time') of the first change since the last save.")
+(defvar-local pyagentd-session--last-change nil
+  "Time (`float-time') of the latest change.")
+
+(defvar pyagentd-session-read-hook nil
+  "Hook run in a session buffer after its file was read or read anew.")
+(defvar pyagentd-session-saved-hook nil
+  "Hook run in a session buffer after it was saved.")
+(defvar pyagentd-session-leave-hook nil
+  "Hook run in a session buffer when it ceases to be one.")
+(defvar pyagentd-session-change-functions nil
+  "Functions called with BEG and END after a change of a session buffer.
+Not called for text that the daemon inserts.")
+
+(dolist (variable '(pyagentd-autosave-enabled pyagentd-session-viewing
+                    pyagentd-session-sha256 pyagentd-session--timer
+                    pyagentd-session--first-change
+                    pyagentd-session--last-change))
+  (put variable 'permanent-local t))
+
+;;;; Reading
+
+(defun pyagentd-session-body-sha256 ()
+  "Return the SHA-256 of the text of the buffer, as the daemon computes it."
+  (save-restriction
+    (widen)
+    (let ((coding-system-for-write 'utf-8-unix))
+      (secure-hash 'sha256 (current-buffer)))))
+
+(defun pyagentd-session--after-read ()
+  "Turn the file's text, just read, into a conversation."
+  (let ((inhibit-read-only t)
+        (blocks (pyagentd-block-strip)))
+    (setq pyagentd-session-sha256 (pyagentd-session-body-sha256))
+    (setq-local buffer-file-coding-system 'utf-8-unix)
+    (pyagentd-session--settle)
+    (when (and (= (buffer-size) 0) (not (pyagentd-place-agent-p)))
+      (with-silent-modifications (insert pyagentd-prompt-prefix)))
+    (unless (eq buffer-undo-list t)
+      (setq buffer-undo-list nil))
+    (when (> blocks 1)
+      (pyagentd-log 'warn "%s: %d Local Variables blocks, kept one"
+                    (buffer-name) blocks)
+      (set-buffer-modified-p t)
+      (pyagentd-session-touch)))
+  (run-hooks 'pyagentd-session-read-hook))
+
+(defun pyagentd-session--after-revert ()
+  "Do what is due after the file was read anew."
+  (when pyagentd-mode
+    (pyagentd-session--after-read)))
+
+;;;; Roles of typed text
+
+(defun pyagentd-session--after-change (beg end _length)
+  "Note the change of the text between BEG and END.
+Text within one answer is part of it, however it came there."
+  (when (and (< beg end) (not undo-in-progress) (> beg (point-min))
+             (< end (point-max)))
+    (let ((role (get-text-property (1- beg) 'gptel)))
+      (when (and role (equal role (get-text-property end 'gptel)))
+        (with-silent-modifications
+          (put-text-property beg end 'gptel role)))))
+  (pyagentd-session-touch)
+  (run-hook-with-args 'pyagentd-session-change-functions beg end))
+
+;;;; Saving
+
+(defun pyagentd-session--annotate (start end)
+  "Return the block as an annotation if START and END are the whole buffer.
+For `write-region-annotate-functions'."
+  (when (and pyagentd-mode (= start 1) (= end (1+ (buffer-size))))
+    (let ((block (pyagentd-block-text)))
+      (unless (string-empty-p block)
+        (list (cons end (concat "\n\n" block)))))))
+
+(defun pyagentd-session--before-save ()
+  "Apply the events that have arrived: a frame is saved whole or not at all."
+  (when pyagentd-mode
+    (pyagentd-events-drain)
+    (pyagentd-session--drop-gptel-hook)))
+
+(defun pyagentd-session--after-save ()
+  "Note that the text is saved."
+  (when pyagentd-mode
+    (setq pyagentd-session-sha256 (pyagentd-session-body-sha256))
+    (pyagentd-session--settle)
+    (run-hooks 'pyagentd-session-saved-hook)))
+
+(defun pyagentd-session--drop-gptel-hook ()
+  "Remove gptel's own save hook from this buffer.
+It would write a second block, with the system message in it."
+  (when (and pyagentd-mode (local-variable-p 'before-save-hook))
+    (let ((count (seq-count (lambda (function) (eq function 'gptel--save-state))
+                            before-save-hook)))
+      (when (> count 1)
+        (pyagentd-log 'warn "%s: %d duplicate save hooks" (buffer-name) count))
+      (while (memq 'gptel--save-state before-save-hook)
+        (remove-hook 'before-save-hook 'gptel--save-state t)))))
+
+(defun pyagentd-session-save ()
+  "Save the session in this buffer if it needs it, without a question.
+Return non-nil if file and buffer agree.  A file that was changed on
+disk meanwhile is left alone."
+  (cond ((or pyagentd-session-viewing (null buffer-file-name)) nil)
+        ((not (buffer-modified-p)) (file-exists-p buffer-file-name))
+        ((not (verify-visited-file-modtime))
+         (pyagentd-log 'warn "%s changed on disk, not saved; \
+M-x revert-buffer to read it, C-x C-s to overwrite it" (buffer-name))
+         nil)
+        ((not (file-writable-p buffer-file-name)) nil)
+        (t (let ((save-silently t)
+                 ;; A cleanup meant for files edited by hand would move
+                 ;; text under the user's fingers.
+                 (before-save-hook nil))
+             (pyagentd-session--before-save)
+             (save-buffer 0))
+           t)))
+
+(defun pyagentd-session--settle ()
+  "Forget that the text was changed."
+  (when pyagentd-session--timer
+    (cancel-timer pyagentd-session--timer))
+  (setq pyagentd-session--timer nil
+        pyagentd-session--first-change nil))
+
+(defun pyagentd-session-touch ()
+  "Note that the text changed now: save it after a pause."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))
+      (setq pyagentd-session--last-change (float-time))
+      (unless pyagentd-session--first-change
+        (setq pyagentd-session--first-change pyagentd-session--last-change))
+      (unless pyagentd-session--timer
+        (pyagentd-session--arm pyagentd-autosave-idle-time)))))
+
+(defun pyagentd-session--arm (delay)
+  "Look after DELAY seconds whether it is time to save."
+  (setq pyagentd-session--timer
+        (run-at-time delay nil #'pyagentd-session--on-timer (current-buffer))))
+
+(defun pyagentd-session--due (now)
+  "Return how many seconds after NOW the buffer shall be saved."
+  (- (min (+ pyagentd-session--last-change pyagentd-autosave-idle-time)
+          (+ pyagentd-session--first-change pyagentd-session--longest-delay))
+     now))
+
+(defun pyagentd-session--on-timer (buffer)
+  "Save BUFFER, or wait longer after another change."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (setq pyagentd-session--timer nil)
+      (when (and pyagentd-session--first-change pyagentd-autosave-enabled)
+        (let ((due (pyagentd-session--due (float-time))))
+          (if (> due 0.001)
+              (pyagentd-session--arm due)
+            (setq pyagentd-session--first-change nil)
+            (pyagentd-guarded "Autosave" (pyagentd-session-save))))))))
+
+;;;; Leaving
+
+(defun pyagentd-session--before-kill ()
+  "Save the buffer, so that killing it needs no question."
+  (when (and pyagentd-mode pyagentd-autosave-enabled
+             (not (buffer-base-buffer)))
+    (pyagentd-guarded "Save"
+      (pyagentd-session-save)
+      (when pyagentd-session-viewing
+        (set-buffer-modified-p nil))))
+  t)
+
+(defun pyagentd-session--leave ()
+  "Let go of the branch in this buffer."
+  (when (and pyagentd-mode (not (buffer-base-buffer)))
+    (pyagentd-session--settle)
+    (pyagentd-guarded "Leave" (run-hooks 'pyagentd-session-leave-hook))
+    (pyagentd-place-unregister)))
+
+(defun pyagentd-session--after-rename ()
+  "Turn the mode off if the buffer now visits a file elsewhere."
+  (when (and pyagentd-mode
+             (not (and buffer-file-name
+                       (equal pyagentd--branch-dir
+                              (plist-get (pyagentd-place-of
+                                          buffer-file-name)
+                                         :branch-dir)))))
+    (pyagentd-mode -1)))
+
+;;;; The mode
+
+(defvar pyagentd-mode-map (make-sparse-keymap)
+  "Keymap of `pyagentd-mode'.")
+
+(defconst pyagentd-session--hooks
+  '((after-change-functions . pyagentd-session--after-change)
+    (write-region-annotate-functions . pyagentd-session--annotate)
+    (before-save-hook . pyagentd-session--before-save)
+    (after-save-hook . pyagentd-session--after-save)
+    (after-revert-hook . pyagentd-session--after-revert)
+    (after-set-visited-file-name-hook . pyagentd-session--after-rename)
+    (kill-buffer-query-functions . pyagentd-session--before-kill)
+    (kill-buffer-hook . pyagentd-session--leave)
+    (gptel-mode-hook . pyagentd-session--drop-gptel-hook))
+  "Buffer-local hooks of a session buffer.")
+
+(defvar pyagentd-session-settings
+  '((require-final-newline . nil)
+    (mode-require-final-newline . nil)
+    (backup-inhibited . t)
+    (create-lockfiles . nil)
+    (file-precious-flag . t)
+    (write-region-inhibit-fsync . t)
+    (buffer-save-without-query . t)
+    (buffer-auto-save-file-name . nil))
+  "Buffer-local settings of a session buffer.")
+
+(dolist (pair pyagentd-session--hooks)
+  (put (cdr pair) 'permanent-local-hook t))
+
+(put 'pyagentd-mode 'permanent-local t)
+
+;;;###autoload
+(define-minor-mode pyagentd-mode
+  "Minor mode of buffers that show the conversation of a session.
+The text is the conversation; send it with \\[pyagentd-send].  It is
+saved by itself after a pause.
+
+\\{pyagentd-mode-map}"
+  :lighter " Agent"
+  (if pyagentd-mode
+      (pyagentd-session--set-up)
+    (setq pyagentd-mode t)              ; leaving needs it
+    (pyagentd-session--tear-down)
+    (setq pyagentd-mode nil)))
+
+(defun pyagentd-session--set-up ()
+  "Make the current buffer a session buffer."
+  (let ((place (and buffer-file-name
+                    (pyagentd-place-of buffer-file-name))))
+    (unless place
+      (setq pyagentd-mode nil)
+      (user-error "Not a session: %s" (or buffer-file-name (buffer-name))))
+    (setq pyagentd--session-id (plist-get place :session-id)
+          pyagentd--session-dir (plist-get place :session-dir)
+          pyagentd--branch-name (plist-get place :branch-name)
+          pyagentd--branch-dir (plist-get place :branch-dir)
+          pyagentd-autosave-enabled t)
+    (pyagentd-session--apply-settings)
+    (setq-local yank-excluded-properties
+                (if (listp yank-excluded-properties)
+                    (append '(gptel fontified) yank-excluded-properties)
+                  yank-excluded-properties))
+    (pyagentd-place-register pyagentd--session-dir (current-buffer)
+                               pyagentd--session-id pyagentd--branch-name
+                               pyagentd--branch-dir)
+    (pyagentd-session--drop-gptel-hook)
+    (pyagentd-session--after-read)))
+
+(defun pyagentd-session--apply-settings ()
+  "Install the buffer-local hooks and settings of a session buffer."
+  (pcase-dolist (`(,hook . ,function) pyagentd-session--hooks)
+    (add-hook hook function nil t))
+  (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
+    (set (make-local-variable variable) value)))
+
+(defun pyagentd-session--after-major-mode ()
+  "Install again what a change of the major mode has undone."
+  (when (bound-and-true-p pyagentd-mode)
+    (pyagentd-session--apply-settings)))
+
+(add-hook 'after-change-major-mode-hook #'pyagentd-session--after-major-mode)
+
+(defun pyagentd-session--tear-down ()
+  "Make the current buffer an ordinary one with the text of the whole file."
+  (pyagentd-session--leave)
+  (pcase-dolist (`(,hook . ,function) pyagentd-session--hooks)
+    (remove-hook hook function t))
+  (pcase-dolist (`(,variable . ,_) pyagentd-session-settings)
+    (kill-local-variable variable))
+  (kill-local-variable 'yank-excluded-properties)
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char (point-max))
+      (with-silent-modifications
+        (let ((block (pyagentd-block-text)))
+          (unless (string-empty-p block)
+            (insert "\n\n" block))))))
+  (mapc #'kill-local-variable
+        '(pyagentd--session-id pyagentd--session-dir pyagentd--branch-name
+          pyagentd--branch-dir pyagentd-autosave-enabled
+          pyagentd-session-viewing pyagentd-session-sha256)))
+
+;;;###autoload
+(progn
+  (defun pyagentd-maybe-enable ()
+    "Turn on `pyagentd-mode' if the current buffer visits a session.
+On `find-file-hook'; does nothing, at once, for any other file."
+    (when (and buffer-file-name
+               (string-suffix-p "/session.md" buffer-file-name)
+               (not (file-remote-p buffer-file-name)))
+      (require 'pyagentd)
+      (pyagentd-session-maybe-initialize)))
+  (add-hook 'find-file-hook #'pyagentd-maybe-enable))
+
+(defun pyagentd-session-maybe-initialize ()
+  "Turn on `pyagentd-mode' if this buffer's file has the place of a session.
+Do nothing if it is on already."
+  (unless (bound-and-true-p pyagentd-mode)
+    (pyagentd-guarded "Open session"
+      (when (pyagentd-place-of buffer-file-name)
+        (pyagentd-mode)))))
+
+(provide 'pyagentd-session)
+;;; pyagentd-session.el ends here

@@ -1,0 +1,115 @@
+;;; pyagentd.el --- Agents that outlive Emacs -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Version: 0.1.0
+;; Package-Requires: ((emacs "28.1") (epc "0.1.1") (deferred "0.5.1"))
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; A thin window onto pyagentd, a daemon that runs LLM agents: each
+;; conversation is a Markdown file, session.md, in a directory of its own.
+;; Read and edit it like any file, send it with `C-c RET', and close Emacs
+;; whenever you like: the agent goes on and the answer is there when you
+;; come back.
+;;
+;;   M-x pyagentd-session         make a session and start to converse
+;;   M-x pyagentd-list-sessions   the sessions there are
+;;   C-c RET                      send, in a session
+;;   C-c C-y, C-c C-n             allow or deny what a tool asks for
+;;   C-c C-k                      stop the run
+;;
+;; Visiting a session.md in a session's directory turns on
+;; `pyagentd-mode'; nothing happens to other files.
+
+;;; Code:
+
+(require 'project)
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-rpc)
+(require 'pyagentd-session)
+(require 'pyagentd-chat)
+
+(autoload 'pyagentd-menu "pyagentd-menu" nil t)
+(autoload 'pyagentd-list-sessions "pyagentd-list" nil t)
+
+(defcustom pyagentd-default-preset nil
+  "Name of the preset of new sessions; nil means the daemon's default."
+  :type '(choice (const :tag "The daemon's default" nil) string)
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defun pyagentd--project-root ()
+  "Return the root of the project here, or else `default-directory'."
+  (let ((project (project-current)))
+    (directory-file-name
+     (expand-file-name (if project (project-root project) default-directory)))))
+
+(defun pyagentd--read-preset ()
+  "Read the name of a preset."
+  (let* ((presets (plist-get (pyagentd-rpc-call
+                              'presets (list :root (pyagentd--project-root)))
+                             :presets))
+         (describe (lambda (name)
+                     (seq-some (lambda (preset)
+                                 (and (equal (plist-get preset :name) name)
+                                      (format "  %s"
+                                              (or (plist-get preset :error)
+                                                  (plist-get preset :description)
+                                                  ""))))
+                               presets)))
+         (completion-extra-properties
+          (list :annotation-function describe)))
+    (completing-read "Preset: " (mapcar (lambda (preset)
+                                          (plist-get preset :name))
+                                        presets)
+                     nil t nil nil pyagentd-default-preset)))
+
+;;;###autoload
+(defun pyagentd-session (name &optional preset directory)
+  "Make a session called NAME and open its conversation.
+Its agent may read and write the project around `default-directory'.
+With a prefix argument ask for the PRESET.  From Lisp, DIRECTORY is the
+session's directory if it shall not be in `pyagentd-sessions-directory'.
+Return the buffer."
+  (interactive (list (read-string "Session name: ")
+                     (and current-prefix-arg (pyagentd--read-preset))))
+  (let* ((session (pyagentd-rpc-call
+                   'create-session
+                   (list :name name
+                         :preset (or preset pyagentd-default-preset)
+                         :root (pyagentd--project-root)
+                         :session-dir (and directory
+                                           (expand-file-name directory)))))
+         (buffer (find-file-noselect (plist-get session :file))))
+    (pyagentd-log 'info "Created session directory: %s"
+                  (plist-get session :session-dir))
+    (with-current-buffer buffer
+      (goto-char (point-max)))
+    (pop-to-buffer-same-window buffer)))
+
+(defun pyagentd-visit-preset ()
+  "Visit the configuration of the session in this buffer."
+  (interactive)
+  (unless pyagentd--branch-dir (user-error "Not a session"))
+  (find-file-other-window (pyagentd-place-preset pyagentd--branch-dir)))
+
+(provide 'pyagentd)
+;;; pyagentd.el ends here
