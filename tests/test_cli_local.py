@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.cli import checks, main
+from pyagentd.cli.link import run_environment
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.config import load_config
 
@@ -149,3 +150,30 @@ def test_doctor_warns_of_a_server_that_does_not_answer(home: Path, monkeypatch: 
         key, server = checks.check_backend(load_config())
     assert (key.level, server.level) == ("ok", "warning")
     assert "does not answer" in server.detail
+
+
+def test_a_run_is_told_backend_address_and_path_and_nothing_else(home: Path) -> None:
+    env = {"PATH": "/bin", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "SECRET": "s", "HOME": "/root"}
+    told, _ = run_environment(env, "Claude")
+    assert told == {"PATH": "/bin", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("backend", "env", "key"),
+    [
+        ("Claude", {}, "for-anthropic"),
+        ("local", {}, "for-local"),
+        ("open", {}, None),
+        ("Claude", {"PYAGENTD_BACKEND": "open"}, None),
+        ("unknown", {}, None),
+    ],
+)
+def test_a_key_goes_only_to_the_backend_that_is_configured_to_use_it(
+    home: Path, backend: str, env: dict[str, str], key: str | None
+) -> None:
+    (home / "config.toml").write_text(
+        '[backend.local]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:1"\nkey_env = "LOCAL_KEY"\n'
+        '[backend.open]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:2"\n'
+    )
+    keys = {"ANTHROPIC_API_KEY": "for-anthropic", "LOCAL_KEY": "for-local"}
+    assert run_environment({"PYAGENTD_CONFIG": str(home / "config.toml"), **keys, **env}, backend)[1] == key

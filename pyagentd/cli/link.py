@@ -10,18 +10,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyagentd.errors import ConfigError, Unreachable
+from pyagentd.errors import Busy, ConfigError, Unreachable
 
 if TYPE_CHECKING:
     from pyagentd.rpc.client import DaemonClient
 
 # What a run needs to know of the environment it was asked for in (DESIGN §5); never the whole environment.
 _SENT = ("PYAGENTD_BACKEND", "ANTHROPIC_BASE_URL", "PATH")
-_KEY = "ANTHROPIC_API_KEY"
 _ATTEMPTS = 3
 
 
@@ -69,22 +68,31 @@ def branch_of(link: DaemonClient, session: str) -> Path:
     return Path(link.call("resolve", name=name)["branch_dir"])
 
 
-def watch(link: DaemonClient, branch_dir: Path) -> str:
-    """Have the events of a branch sent from now on; return the branch's key."""
+def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
+    """Have the events of a branch sent from now on; return the answer to ``attach``."""
     from pyagentd.store.document import body_sha256, read
 
     for _ in range(_ATTEMPTS):
         # A client attaches from a version it has (DESIGN §3 rule 5); another writer may be faster.
         sha256 = body_sha256(read(branch_dir / "session.md").body)
-        state = link.call("attach", branch=str(branch_dir), sha256=sha256, mode="view")
+        state: Mapping[str, Any] = link.call("attach", branch=str(branch_dir), sha256=sha256, mode="view")
         if not state.get("reread"):
-            return str(state["branch"])
-    raise Unreachable(f"{branch_dir}/session.md changes faster than it can be read", mend="Try again")
+            return state
+    raise Busy(f"{branch_dir}/session.md changes faster than it can be read", mend="Try again")
 
 
-def run_environment(env: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
-    """Return what of ``env`` a run is told, and the key, which travels by itself and is only held in memory."""
-    return {name: env[name] for name in _SENT if name in env}, env.get(_KEY) or None
+def run_environment(env: Mapping[str, str], backend: str) -> tuple[dict[str, str], str | None]:
+    """Return what of ``env`` a run is told, and the key of ``backend`` if ``env`` has it.
+
+    A key goes only to the backend that is configured to use it: another server must not be sent it.
+    """
+    from pyagentd.config import load_config
+
+    try:
+        key_env = load_config(env).backend(env.get("PYAGENTD_BACKEND") or backend).key_env
+    except ConfigError:
+        key_env = None  # the run itself will say what is wrong
+    return {name: env[name] for name in _SENT if name in env}, (env.get(key_env) if key_env else None) or None
 
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

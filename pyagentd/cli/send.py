@@ -71,8 +71,9 @@ def send(
     if not message.strip():
         raise click.UsageError("TEXT is empty")
     with daemon(human=human) as link:
-        branch = watch(link, branch_of(link, session))
-        env, key = run_environment(os.environ)
+        state = watch(link, branch_of(link, session))
+        branch = state["branch"]
+        env, key = run_environment(os.environ, state["settings"]["backend"])
         run = link.call("prompt", branch=branch, text=message, env=env, key=key, allow=allow)
         if not wait:
             print_json({"run": run["run"], "seq": run["seq"]}) if as_json else print(run["run"])
