@@ -10,7 +10,8 @@ Pure and fast; knows nothing of frames or methods. Python becomes Lisp and back 
     inf, nan             →  1.0e+INF     #("text" 0 4 (…))    →  str without its properties
 
 A lone surrogate leaves as U+FFFD; bytes and unknown types raise ``Unencodable``. A raw byte of Emacs (an octal
-escape) arrives as ``os.fsdecode`` would give it. Objects without a read syntax (``#<buffer …>``) raise ``SexpError``.
+escape) arrives as ``os.fsdecode`` would give it. Objects without a read syntax (``#<buffer …>``) and quoted code
+(``'x``) raise ``SexpError``.
 
 ``Symbol`` is our own: it equals its name as a plain string, so a handler compares ``mode == "edit"`` whether the
 client sent a symbol or a string. ``sexpdata.Symbol`` never equals a string, and costs a Python-level ``__eq__``.
@@ -180,7 +181,8 @@ def _symbol(name: str) -> str:
     if not name:
         return "##"
     # A backslash makes any character a constituent, and a token that has one is never a number.
-    return "\\" + name[0] + _SYMBOL_SPECIAL.sub(r"\\\g<0>", name[1:])
+    first = name[0] if _PLAIN_SYMBOL.fullmatch(name[0]) else "\\" + name[0]
+    return first + _SYMBOL_SPECIAL.sub(r"\\\g<0>", name[1:])
 
 
 @lru_cache(maxsize=2048)
@@ -191,11 +193,12 @@ def _keyword(key: str) -> str:
 # Decoding ----------------------------------------------------------------------------------------------------------
 
 _TOKEN: Final = re.compile(
-    r"""(?:[\s]|;[^\n]*)*+
+    # White space is what Emacs takes for it: U+2028 and its like belong to symbols.
+    r"""(?:[\x00-\x20\xa0]|;[^\n]*)*+
         (?: (?P<string> "[^"\\]*+(?:\\.[^"\\]*+)*+" )
           | (?P<open>   \(|\[|\#\( )
           | (?P<close>  \)|\] )
-          | (?P<atom>   \#\# | (?!\#|\?) (?:[^\s"'();`,\[\]\\]|\\.)++ )
+          | (?P<atom>   \#\# | (?!\#|\?) (?:[^\x00-\x20\xa0"'();`,\[\]\\]|\\.)++ )
           | (?P<end>    \Z )
           | (?P<other>  . ) )""",
     re.VERBOSE | re.DOTALL,
