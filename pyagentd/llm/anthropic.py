@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 import httpx2
-from anthropic import AnthropicError, AsyncAnthropic, DefaultAsyncHttpxClient
+from anthropic import AnthropicError, AsyncAnthropic, BadRequestError, DefaultAsyncHttpxClient
 
 from pyagentd.clock import Clock, SystemClock
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import ModelRequest, StreamItem
+from pyagentd.llm.concede import Concession, concede, concession
 from pyagentd.llm.decode import StepDecoder
 from pyagentd.llm.failures import provider_error
 from pyagentd.llm.sse import SseDecoder
 from pyagentd.llm.translate import request_body
+
+_log = logging.getLogger(__name__)
 
 BASE_URL = "https://api.anthropic.com"
 _CONNECT_S = 15.0
@@ -46,6 +50,8 @@ def make_client(
         timeout=timeout,
         max_retries=0,
         open_telemetry=False,
+        # The SDK sends a bearer token; servers built for its earlier releases look for this header.
+        default_headers=None if base_url == BASE_URL else {"x-api-key": api_key},
         http_client=None if transport is None else DefaultAsyncHttpxClient(transport=transport, timeout=timeout),
     )
 
@@ -56,15 +62,14 @@ class AnthropicBackend:
     def __init__(self, client: AsyncAnthropic, clock: Clock | None = None) -> None:
         self._client = client
         self._clock = clock or SystemClock()
+        self._refused: dict[str, set[Concession]] = {}  # by model
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
         events, step = SseDecoder(), StepDecoder()
-        send = self._client.messages.with_streaming_response.create
         try:
-            async with send(**request_body(request), stream=True) as response:
-                _check_stream(response.http_response)
-                chunks = response.http_response.aiter_bytes()
+            async with contextlib.AsyncExitStack() as stack:
+                chunks = (await self._open(request, stack)).aiter_bytes()
                 async for chunk in chunks:
                     if items := step.decode(events.feed(chunk)):
                         yield items
@@ -79,6 +84,25 @@ class AnthropicBackend:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+    async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> httpx2.Response:
+        """Send ``request``, once more for each thing its model turns out to refuse."""
+        send = self._client.messages.with_streaming_response.create
+        refused = self._refused.setdefault(request.model, set())
+        while True:
+            body = concede(request_body(request), refused)
+            # The SDK has no parameter for a temperature any more; older models and other servers still take one.
+            extra = {"temperature": body.pop("temperature")} if "temperature" in body else None
+            try:
+                response = await stack.enter_async_context(send(**body, stream=True, extra_body=extra))
+            except BadRequestError as error:
+                if (found := concession(body | (extra or {}), error.api_message or "")) is None:
+                    raise
+                _log.warning("%s takes no %s: sending without", request.model, found)
+                refused.add(found)
+            else:
+                _check_stream(response.http_response)
+                return response.http_response
 
 
 def _check_stream(response: httpx2.Response) -> None:

@@ -98,7 +98,7 @@ class StepDecoder:
                 block.pieces.append(delta["partial_json"])
                 return
             case "signature_delta":
-                block.signature += delta["signature"]
+                block.signature = delta["signature"]
                 return
             case _:
                 return

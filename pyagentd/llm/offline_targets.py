@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_QUOTED = re.compile(r"`([^`\n]+)`")
+_QUOTED = re.compile(r"`[^`\n]+`")
+_WORD = re.compile(r"`([^`\n]+)`|([^\s`]+)")
 _PATH = re.compile(r"[~\w./@+*?{}\[\]-]+")
 _FILE = re.compile(
     r"^(.*/)?([\w.@+-]{2,}\.[A-Za-z][A-Za-z0-9]{0,8}|\.[A-Za-z][\w.-]+|Makefile|Dockerfile|LICENSE|README)$"
@@ -48,7 +49,7 @@ def targets_of(prompt: str) -> Targets:
 
 def named_paths(prompt: str) -> list[str]:
     """Return the words of ``prompt`` that are paths or patterns, in order and once."""
-    found = dict.fromkeys(_clean(word) for word in [*_QUOTED.findall(prompt), *_QUOTED.sub(" ", prompt).split()])
+    found = dict.fromkeys(_clean(quoted or plain) for quoted, plain in _WORD.findall(prompt))
     return [word for word in found if _is_path(word)]
 
 

@@ -1,0 +1,116 @@
+"""Requests become the JSON that the Messages API wants."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyagentd.llm.translate import request_body
+from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult
+from tests.llm.requests import assistant, request, tool, user
+
+CACHE = {"type": "ephemeral"}
+
+
+def marked(body: dict[str, Any]) -> int:
+    return json.dumps(body).count('"cache_control"')
+
+
+def test_a_first_request_holds_system_tools_and_prompt() -> None:
+    body = request_body(
+        request("hi", system="Be brief.", tools=(tool("A"), tool("B")), temperature=0.3, max_tokens=99)
+    )
+    assert body == {
+        "model": "claude-test",
+        "max_tokens": 99,
+        "temperature": 0.3,
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": CACHE}],
+        "tools": [
+            {"name": "A", "description": "The tool A.", "input_schema": {"type": "object", "properties": {}}},
+            {
+                "name": "B",
+                "description": "The tool B.",
+                "input_schema": {"type": "object", "properties": {}},
+                "cache_control": CACHE,
+            },
+        ],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": CACHE}]}],
+    }
+
+
+def test_what_is_absent_is_left_out() -> None:
+    assert request_body(request("hi", system=" ")).keys() == {"model", "max_tokens", "messages"}
+
+
+def test_each_kind_of_part_has_its_block() -> None:
+    body = request_body(
+        request(
+            "go",
+            assistant(
+                Reasoning(text="hm", signature="sig"),
+                Reasoning(text="", redacted="opaque"),
+                Text(text="I look."),
+                ToolCall(id="t1", name="Read", input={"file_path": "a"}),
+                ToolCall(id="t2", name="Read", input={}),
+            ),
+            user(ToolResult(id="t1", text="one"), ToolResult(id="t2", text="no such file", is_error=True)),
+        )
+    )
+    assert body["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "sig"},
+        {"type": "redacted_thinking", "data": "opaque"},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a"}},
+        {"type": "tool_use", "id": "t2", "name": "Read", "input": {}},
+    ]
+    assert body["messages"][2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "one"}]},
+        {
+            "type": "tool_result",
+            "tool_use_id": "t2",
+            "content": [{"type": "text", "text": "no such file"}],
+            "is_error": True,
+            "cache_control": CACHE,
+        },
+    ]
+
+
+def test_reasoning_without_a_signature_is_not_sent() -> None:
+    body = request_body(request("go", assistant(Reasoning(text="edited"), "said"), "more"))
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "said"}]
+
+
+def test_blank_text_and_messages_left_empty_are_not_sent() -> None:
+    body = request_body(request(user("go", "  \n"), assistant(" "), "more"))
+    assert [message["role"] for message in body["messages"]] == ["user", "user"]
+    assert len(body["messages"][0]["content"]) == 1
+
+
+def test_results_come_before_the_text_of_the_same_message() -> None:
+    body = request_body(
+        request("go", assistant(ToolCall(id="t", name="A", input={})), user("and?", ToolResult(id="t", text="x")))
+    )
+    assert [block["type"] for block in body["messages"][2]["content"]] == ["tool_result", "text"]
+
+
+def test_an_empty_result_is_still_a_result() -> None:
+    call = assistant(ToolCall(id="t", name="A", input={}))
+    body = request_body(request("go", call, user(ToolResult(id="t", text="")), "x", "y"))
+    assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "t"}]
+    failed = request_body(request("go", call, user(ToolResult(id="t", text="", is_error=True))))
+    assert failed["messages"][2]["content"][0]["content"][0]["text"]
+
+
+def test_the_cache_is_marked_at_system_tools_and_the_last_two_user_messages() -> None:
+    turns = [message for n in range(5) for message in (user(f"q{n}"), assistant(f"a{n}"))]
+    body = request_body(request(*turns, "last", system="s", tools=(tool("A"), tool("B"))))
+    assert marked(body) == 4
+    users = [message["content"] for message in body["messages"] if message["role"] == "user"]
+    assert ["cache_control" in content[-1] for content in users] == [False] * 4 + [True] * 2
+
+
+def test_thinking_raises_max_tokens_by_its_budget_and_drops_the_temperature() -> None:
+    body = request_body(request("hi", thinking_budget=2000, max_tokens=500, temperature=0.7))
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": 2000}
+    assert body["max_tokens"] == 2500
+    assert "temperature" not in body

@@ -1,0 +1,121 @@
+"""The server: a script of answers behind ``POST /v1/messages``, in a thread with its own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from tests.server.answers import Scripted, answer, refusal
+from tests.server.http import Gone, Reply, Request, read_request, write_reply
+from tests.server.rules import missing_key, problems
+
+Rule = Callable[[Request], Scripted]
+
+
+class ModelServer:
+    """Answers from a queue, then by a rule; records what it was asked.
+
+    Attributes:
+        requests: Every request, in the order they came.
+        connections: How many connections were accepted.
+        hangups: How many answers the client did not wait for.
+        rule: What answers when the queue is empty; says "ok" unless set.
+    """
+
+    def __init__(self, *, port: int = 0, rule: Rule | None = None) -> None:
+        self.requests: list[Request] = []
+        self.connections = 0
+        self.hangups = 0
+        self.rule: Rule = rule or (lambda request: answer("ok"))
+        self._port = port
+        self._queue: deque[Scripted | Rule] = deque()
+        self._changed = threading.Condition()
+        self._started = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="model server", daemon=True)
+
+    def __enter__(self) -> ModelServer:
+        self._thread.start()
+        self._started.wait()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """The base URL for a client."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def last(self) -> Request:
+        """The request that came last."""
+        return self.requests[-1]
+
+    def say(self, *answers: Scripted | Rule | str) -> None:
+        """Queue answers; a string is an answer of one text block, a function is asked with the request."""
+        self._queue.extend(answer(one) if isinstance(one, str) else one for one in answers)
+
+    def wait_until(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+        """Block until ``condition`` is true; it is looked at whenever a request, a connection or a hangup came."""
+        with self._changed:
+            assert self._changed.wait_for(condition, timeout_s), "the model server waited in vain"
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._converse, "127.0.0.1", self._port)
+        self._port = server.sockets[0].getsockname()[1]
+        self._started.set()
+        async with server:
+            await self._stop.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._note(connections=1)
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            try:
+                while (request := await read_request(reader)) is not None:
+                    await write_reply(reader, writer, self._reply(request))
+            except Gone as gone:
+                self._note(hangups=int(gone.by_client))
+            finally:
+                writer.close()
+
+    def _reply(self, request: Request) -> Reply:
+        with self._changed:
+            self.requests.append(request)
+            self._changed.notify_all()
+        return self._choose(request).reply(request)
+
+    def _choose(self, request: Request) -> Scripted:
+        if (request.method, request.path) != ("POST", "/v1/messages"):
+            return refusal(404, "not_found_error", f"{request.method} {request.path}")
+        if missing_key(request):
+            return refusal(401, "authentication_error", "x-api-key header is required")
+        if found := problems(request):
+            return refusal(400, "invalid_request_error", "; ".join(found))
+        with self._changed:
+            chosen = self._queue.popleft() if self._queue else self.rule
+        return chosen(request) if callable(chosen) else chosen
+
+    def _note(self, *, connections: int = 0, hangups: int = 0) -> None:
+        with self._changed:
+            self.connections += connections
+            self.hangups += hangups
+            self._changed.notify_all()
