@@ -142,7 +142,7 @@ def test_the_readme_gives_a_reason_for_every_dependency() -> None:
 
 
 def test_the_readme_names_every_make_target_it_uses() -> None:
-    used = set(re.findall(r"\bmake ([a-z0-9-]+)", README))
+    used = set(re.findall(r"(?:^ +|`)make ([a-z0-9-]+)", README, re.MULTILINE))
     defined = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.MULTILINE))
     assert used <= defined
 
