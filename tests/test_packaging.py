@@ -26,6 +26,7 @@ def make(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 def stand_in(directory: Path, name: str, script: str) -> None:
     file = directory / name
+    assert not file.is_symlink()  # writing through it would change the real program
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
 
@@ -101,7 +102,7 @@ def test_set_up_that_may_not_install_prints_the_line_to_run(tmp_path: Path) -> N
     shutil.copy(ROOT / "pyproject.toml", checkout)
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("bash", "dirname", "cksum", "cat", "id", "xargs", "env", "echo"):
+    for name in ("bash", "dirname", "cksum", "cat", "xargs", "env", "echo"):
         (tools / name).symlink_to(shutil.which(name) or name)
     (tools / "python3").symlink_to(sys.executable)
     stand_in(tools, "id", "echo 1000")
