@@ -145,6 +145,7 @@ def _complete_or_absent(place: Path) -> Iterator[None]:
         yield
     except BaseException:
         atomic.discard(place)
-        with suppress(OSError):
-            place.parent.rmdir()  # an agents/ made for this one alone; others are not empty
+        if place.parent.name == paths.AGENTS_DIR:
+            with suppress(OSError):  # it holds other agents
+                place.parent.rmdir()
         raise

@@ -1,0 +1,130 @@
+"""An import goes only where the room table allows; a back edge fails here before it becomes a habit."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pyagentd
+
+PACKAGE = Path(pyagentd.__file__).parent
+BASE_FILES = {
+    "__init__",
+    "background",
+    "clock",
+    "config",
+    "errors",
+    "events",
+    "ids",
+    "log",
+    "messages",
+    "pulse",
+    "sexp",
+}
+
+EVERYTHING = {
+    "base",
+    "lisp",
+    "store",
+    "policy",
+    "llm",
+    "tools",
+    "mission",
+    "agent",
+    "service",
+    "rpc",
+    "cli",
+    "daemon",
+}
+MAY_IMPORT = {
+    "base": set(),
+    "lisp": {"base"},
+    "store": {"base"},
+    "policy": {"base"},
+    "llm": {"base"},
+    "tools": {"base", "policy", "store"},
+    "mission": {"base", "lisp", "llm", "tools"},
+    "agent": {"base", "lisp", "store", "policy", "llm", "tools", "mission"},
+    "service": {"base", "lisp", "store", "policy", "llm", "tools", "mission", "agent"},
+    "rpc": {"base", "service"},
+    "background": {"base"},
+    "cli": EVERYTHING,
+    "daemon": EVERYTHING,
+    "__main__": EVERYTHING,
+}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(parts: tuple[str, ...]) -> str:
+    """Return the room of a module given by its path or name below the package."""
+    return "base" if not parts or parts[0] in BASE_FILES else parts[0]
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield line and name, below the package, of everything of ours that is imported, wherever it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import hides where it goes"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            first, *rest = name.split(".")
+            if first == "pyagentd":
+                # `from pyagentd import __version__` is a name of the package itself.
+                parts = () if rest and rest[0].startswith("__") else tuple(rest)
+                yield node.lineno, parts
+
+
+def back_edges(source: str, room: str) -> list[str]:
+    return [
+        f"line {line}: {room} imports {'.'.join(parts)}"
+        for line, parts in imported(ast.parse(source))
+        if room_of(parts) not in {room, *MAY_IMPORT[room]}
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_its_room_may(module):
+    room = room_of(module.relative_to(PACKAGE).with_suffix("").parts)
+    assert room in MAY_IMPORT, f"{room} is in no room: name it in the table"
+    assert back_edges(module.read_text("utf-8"), room) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from pyagentd.store.paths import ref_of",
+        "from pyagentd import store",
+        "import pyagentd.store.paths",
+        "def f():\n    from pyagentd.store import paths",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pyagentd.agent import run",
+        "from pyagentd.unheard_of import x",
+    ],
+)
+def test_every_form_of_a_back_edge_is_seen(source):
+    assert len(back_edges(source, "policy")) == 1
+
+
+def test_allowed_imports_pass():
+    source = "import re\nfrom pyagentd import __version__, ids\nfrom pyagentd.policy.a import b"
+    assert back_edges(source, "policy") == []
+
+
+def test_the_table_has_no_cycle_between_rooms():
+    settled: set[str] = set()
+    rooms = dict(MAY_IMPORT)
+    for room in ("cli", "daemon", "__main__"):
+        rooms.pop(room)
+    while rooms:
+        ready = {room for room, below in rooms.items() if below <= settled}
+        assert ready, f"these import each other: {sorted(rooms)}"
+        settled |= ready
+        for room in ready:
+            rooms.pop(room)
