@@ -125,6 +125,8 @@ class Outbox:
             self._request(self.flush)
 
     def _push_insert(self, branch: str, seq: int, text: str, role: Any) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"The text of an insert is {type(text).__name__}")
         if not text:
             return
         self._reopen_row(branch, seq)
