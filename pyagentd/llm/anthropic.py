@@ -73,6 +73,8 @@ class AnthropicBackend:
                 async for chunk in chunks:
                     if items := step.decode(events.feed(chunk)):
                         yield items
+                    if step.failure is not None:
+                        raise step.failure
                     if step.finished:
                         await _drain(chunks)
                         return

@@ -54,34 +54,48 @@ class _Block:
 
 
 class StepDecoder:
-    """Folds the events of one answer; ``finished`` once the provider said that it stopped."""
+    """Folds the events of one answer.
+
+    Attributes:
+        finished: The provider said that it stopped.
+        failure: What the server reported, or how it broke the protocol; transient when it may pass.
+    """
 
     def __init__(self) -> None:
         self.finished = False
+        self.failure: ProviderError | None = None
         self._blocks: dict[int, _Block | None] = {}  # None: a block of a kind we do not know
         self._usage: Json = {}
         self._stop_reason: str | None = None
+        self._growing = -1  # the block whose deltas are being joined
+        self._grown: list[str] = []
         self._broken_call = ""  # the name of a tool whose input was no JSON object
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
-        """Return the items that ``events`` mean.
+        """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``.
 
-        Raises:
-            ProviderError: The server reported an error for good, or an event is malformed.
-            TransientProviderError: The server reported an error that may pass.
+        Deltas that follow each other are one item: a chunk of many tokens costs its reader as much as one token.
         """
         items: list[StreamItem] = []
-        for event in events:
-            body = _load(event)
-            try:
-                kind = body.get("type") or event.name
-                if kind == "content_block_delta":
-                    self._delta(body, items)
-                elif (handle := _HANDLERS.get(kind)) is not None:
-                    handle(self, body, items)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise _malformed(event) from error
+        try:
+            for event in events:
+                self._take(event, items)
+        except ProviderError as error:
+            self.failure = error
+        self._flush(items)
         return items
+
+    def _take(self, event: SseEvent, items: list[StreamItem]) -> None:
+        body = _load(event)
+        try:
+            kind = body.get("type") or event.name
+            if kind == "content_block_delta":
+                self._delta(body, items)
+            elif (handle := _HANDLERS.get(kind)) is not None:
+                self._flush(items)
+                handle(self, body, items)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _malformed(event) from error
 
     def _delta(self, body: Json, items: list[StreamItem]) -> None:
         index = body["index"]
@@ -102,9 +116,18 @@ class StepDecoder:
                 return
             case _:
                 return
-        if text:
-            block.pieces.append(text)
-            items.append(PartDelta(index, text))
+        if not isinstance(text, str):
+            raise TypeError("text of a delta")
+        block.pieces.append(text)
+        if index != self._growing:
+            self._flush(items)
+            self._growing = index
+        self._grown.append(text)
+
+    def _flush(self, items: list[StreamItem]) -> None:
+        if text := "".join(self._grown):
+            items.append(PartDelta(self._growing, text))
+        self._grown.clear()
 
     def _message_start(self, body: Json, items: list[StreamItem]) -> None:
         self._count(body["message"].get("usage"))
@@ -195,7 +218,7 @@ _HANDLERS: dict[str, Callable[[StepDecoder, Json, list[StreamItem]], None]] = {
 def _load(event: SseEvent) -> Json:
     try:
         body = json.loads(event.data)
-    except ValueError as error:  # UnicodeDecodeError is one
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or a thousand brackets deep
         raise _malformed(event) from error
     if not isinstance(body, dict):
         raise _malformed(event)

@@ -409,6 +409,7 @@ async def test_an_error_in_the_middle_of_the_stream_is_raised(
         b'data: {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x"}}\n\n',
         b'data: {"type": "content_block_delta"}\n\n',
         b'data: {"type": "message_start", "message": null}\n\n',
+        b"data: " + b"[" * 100_000 + b"\n\n",
         b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use"}}\n\n',
     ],
 )

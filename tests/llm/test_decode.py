@@ -1,0 +1,100 @@
+"""Events of one chunk become as few items as possible, and nothing that came is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pyagentd.errors import ProviderError, TransientProviderError
+from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted, StreamItem
+from pyagentd.llm.decode import StepDecoder
+from pyagentd.llm.sse import SseEvent
+from pyagentd.messages import Reasoning, Text, ToolCall
+from tests.server import Block, answer, text, thinking, tool_use
+from tests.server.answers import Answer
+from tests.server.http import Request
+
+ASKED = Request(method="POST", path="/v1/messages", headers={}, body={"stream": True})
+
+
+def events(given: Answer) -> list[SseEvent]:
+    return [event(one) for one in given.events(ASKED)]
+
+
+def event(body: dict[str, Any]) -> SseEvent:
+    return SseEvent(body["type"], json.dumps(body).encode())
+
+
+def decode(*blocks: Block) -> list[StreamItem]:
+    return StepDecoder().decode(events(answer(*blocks)))
+
+
+def test_deltas_that_follow_each_other_are_one_item() -> None:
+    items = decode(text("a b c d e", chunks=9))
+    assert items[:3] == [PartStarted(0, "text"), PartDelta(0, "a b c d e"), PartFinished(0, Text(text="a b c d e"))]
+
+
+def test_deltas_of_different_parts_are_never_joined() -> None:
+    items = decode(thinking("hm", chunks=2), text("so", chunks=2))
+    assert [item for item in items if isinstance(item, PartDelta)] == [PartDelta(0, "hm"), PartDelta(1, "so")]
+
+
+def test_interleaved_parts_keep_their_order() -> None:
+    def delta(index: int, said: str) -> SseEvent:
+        return event({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": said}})
+
+    def start(index: int) -> SseEvent:
+        return event({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}})
+
+    items = StepDecoder().decode([start(0), start(1), delta(0, "a"), delta(1, "b"), delta(1, "c"), delta(0, "d")])
+    assert items[2:] == [PartDelta(0, "a"), PartDelta(1, "bc"), PartDelta(0, "d")]
+
+
+def test_a_tools_arguments_come_whole_and_not_as_deltas() -> None:
+    items = decode(tool_use("Read", id="t", file_path="ü.md", chunks=7))
+    assert items[:2] == [
+        PartStarted(0, "tool", "t", "Read"),
+        PartFinished(0, ToolCall(id="t", name="Read", input={"file_path": "ü.md"})),
+    ]
+
+
+def test_arguments_given_at_the_start_are_taken_too() -> None:
+    block = {"type": "tool_use", "id": "t", "name": "A", "input": {"x": 1}}
+    start = event({"type": "content_block_start", "index": 0, "content_block": block})
+    items = StepDecoder().decode([start, event({"type": "content_block_stop", "index": 0})])
+    assert items[1] == PartFinished(0, ToolCall(id="t", name="A", input={"x": 1}))
+
+
+def test_text_given_at_the_start_is_taken_too() -> None:
+    block = {"type": "text", "text": "early "}
+    start = event({"type": "content_block_start", "index": 0, "content_block": block})
+    more = event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "late"}})
+    items = StepDecoder().decode([start, more, event({"type": "content_block_stop", "index": 0})])
+    assert items[-1] == PartFinished(0, Text(text="early late"))
+    assert "".join(item.text for item in items if isinstance(item, PartDelta)) == "early late"
+
+
+def test_hidden_reasoning_keeps_its_signature() -> None:
+    assert decode(thinking("", signature="s"))[1] == PartFinished(0, Reasoning(text="", signature="s"))
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        (SseEvent("content_block_delta", b"{"), ProviderError),
+        (event({"type": "error", "error": {"type": "overloaded_error", "message": "m"}}), TransientProviderError),
+        (event({"type": "error"}), ProviderError),
+        (
+            event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": None}}),
+            ProviderError,
+        ),
+        (event({"type": "message_stop"}), ProviderError),
+    ],
+)
+def test_what_came_before_a_failure_in_the_same_chunk_is_not_lost(bad: SseEvent, kind: type[ProviderError]) -> None:
+    step = StepDecoder()
+    items = step.decode([*events(answer("kept"))[:4], bad, *events(answer("kept"))[4:]])
+    assert items == [PartStarted(0, "text"), PartDelta(0, "kept")]
+    assert type(step.failure) is kind and not step.finished
