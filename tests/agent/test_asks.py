@@ -1,0 +1,60 @@
+"""Questions: shown where somebody looks, answered once."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyagentd.agent.asks import Answer, Ask, AskBoard
+from pyagentd.errors import NotFound
+from pyagentd.events import Event
+
+
+def board() -> tuple[AskBoard, list[Event]]:
+    told: list[Event] = []
+    return AskBoard(told.append), told
+
+
+def post(asks: AskBoard, ask_id: str, run: str = "run_1", branches: tuple[str, ...] = ("child", "root")) -> Ask:
+    return asks.post(seq=7, run_id=run, branches=branches, row={"id": ask_id})
+
+
+async def test_an_ask_is_shown_on_its_branch_and_on_the_root_of_the_tree() -> None:
+    asks, told = board()
+    post(asks, "ask_1")
+    assert [(event.kind, event.branch, event.seq) for event in told] == [("ask", "child", 7), ("ask", "root", 0)]
+    assert asks.open_for("root") == asks.open_for("child") == asks.all() == [{"id": "ask_1"}]
+
+
+async def test_the_answer_reaches_who_waits_and_everybody_is_told() -> None:
+    asks, told = board()
+    ask = post(asks, "ask_1")
+    assert asks.answer("ask_1", Answer(decision="deny", reason="no"))
+    assert await ask.future == Answer(decision="deny", reason="no")
+    answered = [event for event in told if event.kind == "answered"]
+    assert [event.branch for event in answered] == ["child", "root"]
+    assert answered[0].args == ({"id": "ask_1", "decision": "deny"},)
+    assert asks.all() == []
+
+
+async def test_only_the_first_answer_counts() -> None:
+    asks, _ = board()
+    ask = post(asks, "ask_1")
+    asks.answer("ask_1", Answer(decision="allow"))
+    with pytest.raises(NotFound):
+        asks.answer("ask_1", Answer(decision="deny"))
+    assert (await ask.future).decision == "allow"
+
+
+async def test_asks_are_answered_in_any_order() -> None:
+    asks, _ = board()
+    first, second = post(asks, "ask_1"), post(asks, "ask_2")
+    asks.answer("ask_2", Answer(decision="allow"))
+    assert not first.future.done() and second.future.done()
+
+
+async def test_aborting_a_run_answers_all_its_asks_and_no_others() -> None:
+    asks, _ = board()
+    mine, other = post(asks, "ask_1"), post(asks, "ask_2", run="run_2")
+    asks.abort_run("run_1")
+    assert (await mine.future).decision == "abort"
+    assert not other.future.done()

@@ -1,0 +1,118 @@
+"""The PersistentAgent tool as the model and the person who approves it see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyagentd.agent.run import Outcome
+from pyagentd.agent.spawn import MAX_DEPTH, persistent_agent
+from pyagentd.policy.presets import Preset
+from pyagentd.tools.invoke import Envelope, invoke
+from pyagentd.tools.spec import ToolContext
+
+GOOD = {"preset": "explorer", "description": "find it", "prompt": "Find it."}
+
+
+class Spawner:
+    """Stands for the host: notes what was asked of it and answers ``outcome``."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.asked: list[dict[str, Any]] = []
+
+    def templates(self) -> Mapping[str, Preset]:
+        names = ("explorer", "executor")
+        return {name: Preset(name=name, backend="b", model="m", description=f"the {name}") for name in names}
+
+    async def run_agent(
+        self, *, preset: str, description: str, prompt: str, read: Sequence[str] | None, deny: Sequence[str]
+    ) -> Outcome:
+        self.asked.append({"preset": preset, "read": read, "deny": deny})
+        return self.outcome
+
+
+async def call(args: Mapping[str, Any], outcome: Outcome, depth: int = 0) -> tuple[Envelope, Spawner]:
+    spawner = Spawner(outcome)
+    place = Path("/tmp")
+    context = ToolContext(root=place, branch_dir=place, spool_dir=place, readable=lambda path: True)
+
+    async def authorise(action: object) -> None:
+        return None
+
+    return await invoke(persistent_agent(spawner, depth=depth), dict(args), context, authorise), spawner
+
+
+DONE = Outcome(reason="done", text="found")
+
+
+@pytest.mark.spec("000", "Tool parameters validated")
+@pytest.mark.parametrize("missing", sorted(GOOD))
+async def test_every_required_parameter_is_required(missing: str) -> None:
+    args = {name: value for name, value in GOOD.items() if name != missing}
+    envelope, spawner = await call(args, DONE)
+    assert not envelope.ok and missing in envelope.text
+    assert spawner.asked == []
+
+
+async def test_a_preset_that_does_not_exist_is_refused_before_anything_is_made() -> None:
+    envelope, spawner = await call(GOOD | {"preset": "nobody"}, DONE)
+    assert not envelope.ok and "explorer" in envelope.text
+    assert spawner.asked == []
+
+
+async def test_a_pattern_that_cannot_be_one_is_refused_before_anything_is_made() -> None:
+    envelope, spawner = await call(GOOD | {"allowed_paths": ["relative/**"]}, DONE)
+    assert not envelope.ok
+    assert spawner.asked == []
+
+
+@pytest.mark.parametrize("read", [None, [], ["/a/**"]])
+async def test_nil_empty_and_given_paths_stay_apart(read: list[str] | None) -> None:
+    args = GOOD if read is None else GOOD | {"allowed_paths": read}
+    _, spawner = await call(args, DONE)
+    assert spawner.asked == [{"preset": "explorer", "read": read, "deny": ()}]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (DONE, "found"),
+        (Outcome(reason="aborted", text="half"), "Error: User aborted agent"),
+        (
+            Outcome(reason="error", text="", code="provider-error", message="refused"),
+            "Error: Network failure\nrefused",
+        ),
+        (Outcome(reason="done", text=""), "(the agent finished without saying anything)"),
+    ],
+)
+async def test_every_way_an_agent_ends_is_a_result(outcome: Outcome, text: str) -> None:
+    envelope, _ = await call(GOOD, outcome)
+    assert envelope.text == text
+    assert envelope.ok == (outcome.reason == "done")
+
+
+async def test_agents_may_be_nested_only_so_deep() -> None:
+    envelope, spawner = await call(GOOD, DONE, depth=MAX_DEPTH)
+    assert not envelope.ok and spawner.asked == []
+    envelope, _ = await call(GOOD, DONE, depth=MAX_DEPTH - 1)
+    assert envelope.ok
+
+
+def test_the_presets_found_are_the_choices_and_are_described() -> None:
+    spec = persistent_agent(Spawner(DONE), depth=0)
+    assert spec.input_schema["properties"]["preset"]["enum"] == ["executor", "explorer"]
+    assert "- explorer: the explorer" in spec.description
+    assert spec.confirm and spec.kind == "meta"
+
+
+def test_a_request_to_read_everything_is_said_to_whoever_approves_it() -> None:
+    spec = persistent_agent(Spawner(DONE), depth=0)
+    place = Path("/tmp")
+    context = ToolContext(root=place, branch_dir=place, spool_dir=place, readable=lambda path: True)
+    assert spec.preview is not None
+    assert "EVERYTHING" in spec.preview(GOOD | {"allowed_paths": []}, context)
+    assert "EVERYTHING" not in spec.preview(GOOD, context)
