@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pyagentd
 PACKAGE = Path(pyagentd.__file__).parent
 BASE_FILES = {"__init__", "clock", "config", "errors", "events", "ids", "log", "messages", "pulse", "sexp"}
 
-MAY_IMPORT = {
+MAY_IMPORT: dict[str, Set[str]] = {
     "base": set(),
     "lisp": {"base"},
     "store": {"base"},
@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "background": {"base"},
 }
 # Command line and composition root may import everything.
-MAY_IMPORT |= dict.fromkeys(["cli", "daemon", "__main__"], {*MAY_IMPORT, "cli", "daemon"})
+MAY_IMPORT |= dict.fromkeys(["cli", "daemon", "__main__"], frozenset({*MAY_IMPORT, "cli", "daemon"}))
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
