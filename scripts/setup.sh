@@ -73,7 +73,7 @@ make_venv() {
         "$PYTHON" -m venv $VENV
     fi
     say "installing Python packages into $VENV"
-    $VENV/bin/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+    $VENV/bin/python -m pip install -q --disable-pip-version-check --use-pep517 -e '.[dev]'
     # Without byte code the first start of the daemon takes seconds instead of a fraction of one.
     $VENV/bin/python -m compileall -q pyagentd "$($VENV/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
         >/dev/null || true
