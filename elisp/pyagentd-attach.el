@@ -30,17 +30,13 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-place)
+(require 'pyagentd-block)
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
 (require 'pyagentd-overlay)
 (require 'pyagentd-ask)
 (require 'pyagentd-status)
-
-(defvar gptel-model)
-(defvar gptel--backend-name)
-(defvar gptel--tool-names)
-(defvar gptel-temperature)
 
 (defvar-local pyagentd-attach-state nil
   "Whether this buffer is attached: nil, `pending' or t.")
@@ -163,13 +159,13 @@ TRIES is how often that was tried before."
 (defun pyagentd-attach--set-variables (settings)
   "Set gptel's variables from SETTINGS, a plist."
   (when-let ((model (plist-get settings :model)))
-    (setq-local gptel-model (intern (format "%s" model))))
+    (pyagentd-block-set 'gptel-model (intern (format "%s" model))))
   (when-let ((backend (plist-get settings :backend)))
-    (setq-local gptel--backend-name backend))
+    (pyagentd-block-set 'gptel--backend-name backend))
   (when (plist-member settings :tools)
-    (setq-local gptel--tool-names (plist-get settings :tools)))
+    (pyagentd-block-set 'gptel--tool-names (plist-get settings :tools)))
   (when-let ((temperature (plist-get settings :temperature)))
-    (setq-local gptel-temperature temperature)))
+    (pyagentd-block-set 'gptel-temperature temperature)))
 
 (defun pyagentd-attach-set-viewing (viewing)
   "Make the buffer read-only if VIEWING, that is if another client writes."
@@ -202,7 +198,8 @@ Several events may have the same number."
                pyagentd-attach--tries))
 
 (defun pyagentd-attach--later (buffer tries)
-  "Attach BUFFER unless that was done, with TRIES for `pyagentd-attach'."
+  "Attach BUFFER unless that was done meanwhile.
+TRIES is that of `pyagentd-attach'."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (unless pyagentd-attach-state

@@ -36,12 +36,6 @@
 (require 'cl-lib)
 (require 'pyagentd-core)
 
-(defvar gptel-model)
-(defvar gptel--backend-name)
-(defvar gptel--tool-names)
-(defvar gptel-temperature)
-(defvar gptel--bounds)
-
 ;;;###autoload
 (progn
   (put 'gptel-model 'safe-local-variable #'symbolp)
@@ -62,39 +56,68 @@
 (defvar-local pyagentd-block--foreign nil
   "Lines \"NAME: VALUE\" of the block that are none of gptel's, as read.")
 
+(defvar-local pyagentd-block--settings nil
+  "Alist of `pyagentd-block-settings' and their values as last set.
+It outlives a change of the major mode, which the variables do not.")
+
 (put 'pyagentd-block--foreign 'permanent-local t)
+(put 'pyagentd-block--settings 'permanent-local t)
+
+(defun pyagentd-block-set (variable value)
+  "Let VARIABLE, one of `pyagentd-block-settings', have VALUE here."
+  (set (make-local-variable variable) value)
+  (setf (alist-get variable pyagentd-block--settings) value))
+
+(defun pyagentd-block--get (variable)
+  "Return the value of VARIABLE, one of `pyagentd-block-settings', here."
+  (if (local-variable-p variable)
+      (symbol-value variable)
+    (alist-get variable pyagentd-block--settings)))
 
 ;;;; Reading
 
-(defun pyagentd-block--find (limit)
-  "Return (BODY-END BEG LINES) of the block that ends the text before LIMIT.
+(defun pyagentd-block--line-at-point ()
+  "Return the text of the line at point."
+  (buffer-substring-no-properties (line-beginning-position)
+                                  (line-end-position)))
+
+(defun pyagentd-block--lines (prefix suffix)
+  "Return the lines from point to \"End:\" and move behind it.
+Each is between PREFIX and SUFFIX, which are cut off.  Return nil if
+there is no such end."
+  ;; No regexps on the line: a line of bounds is easily 100 kB long.
+  (let (lines line)
+    (while (and (not (eobp)) (not (equal line "End:"))
+                (setq line (pyagentd-block--line-at-point))
+                (string-prefix-p prefix line) (string-suffix-p suffix line)
+                (>= (length line) (+ (length prefix) (length suffix))))
+      (setq line (string-trim (substring line (length prefix)
+                                         (- (length line) (length suffix)))))
+      (push line lines)
+      (forward-line))
+    (and (equal line "End:") (nreverse lines))))
+
+(defun pyagentd-block--find ()
+  "Return (BODY-END . LINES) of the block that ends the buffer, or nil.
 BODY-END is where the text before the block and its empty line ends.
-LINES are the lines of the block without comment characters.  Return nil
-if there is no block, or if text follows it."
+LINES are the lines of the block without comment characters."
   (save-excursion
-    (goto-char limit)
+    (goto-char (point-max))
     (let ((case-fold-search nil))
-      (when (re-search-backward
-             (concat "^\\(.*\\)" pyagentd-block--heading "\\(.*\\)$") nil t)
-        (let* ((beg (match-beginning 0))
-               (line (concat "^" (regexp-quote (match-string 1))
-                             "\\(.*?\\)"
-                             (regexp-quote (match-string 2)) "$"))
-               lines)
-          (forward-line)
-          (while (and (< (point) limit)
-                      (not (equal (car lines) "End:"))
-                      (looking-at line))
-            (push (string-trim (match-string-no-properties 1)) lines)
-            (forward-line))
-          (when (equal (pop lines) "End:")
-            (skip-chars-forward " \t\r\n")
-            (when (>= (point) limit)
-              (goto-char beg)
-              (list (- beg (cond ((looking-back "\n\n" (- beg 2)) 2)
-                                 ((looking-back "\n" (1- beg)) 1)
-                                 (t 0)))
-                    beg (nreverse lines)))))))))
+      (when (search-backward pyagentd-block--heading nil t)
+        (let* ((beg (line-beginning-position))
+               (prefix (buffer-substring-no-properties beg (point)))
+               (suffix (buffer-substring-no-properties
+                        (match-end 0) (line-end-position)))
+               (lines (progn (forward-line)
+                             (pyagentd-block--lines prefix suffix))))
+          (skip-chars-forward " \t\r\n")
+          (when (and lines (eobp))
+            (goto-char beg)
+            (cons (- beg (cond ((looking-back "\n\n" (- beg 2)) 2)
+                               ((looking-back "\n" (1- beg)) 1)
+                               (t 0)))
+                  (butlast lines))))))))
 
 (defun pyagentd-block--parse (lines)
   "Return LINES of a block as an alist of (NAME . VALUE), both strings."
@@ -119,8 +142,8 @@ Return the number of blocks.  Works on the whole buffer, silently."
     (let ((count 0) bounds block)
       (with-silent-modifications
         (remove-text-properties (point-min) (point-max) '(gptel nil))
-        (while (setq block (pyagentd-block--find (point-max)))
-          (let ((alist (pyagentd-block--parse (nth 2 block))))
+        (while (setq block (pyagentd-block--find))
+          (let ((alist (pyagentd-block--parse (cdr block))))
             (setq bounds (or bounds (pyagentd-block--value alist 'gptel--bounds)))
             (when (= (cl-incf count) 1)
               (pyagentd-block--set-variables alist)))
@@ -133,8 +156,7 @@ Return the number of blocks.  Works on the whole buffer, silently."
   "Set the settings in ALIST buffer-locally and keep foreign lines."
   (dolist (variable pyagentd-block-settings)
     (when (assoc (symbol-name variable) alist)
-      (set (make-local-variable variable)
-           (pyagentd-block--value alist variable))))
+      (pyagentd-block-set variable (pyagentd-block--value alist variable))))
   (setq pyagentd-block--foreign
         (cl-loop for (name . value) in alist
                  ;; gptel's other variables, among them the system prompt,
@@ -212,8 +234,7 @@ count characters from 1, the end is exclusive."
           (append
            pyagentd-block--foreign
            (cl-loop for variable in pyagentd-block-settings
-                    for value = (and (local-variable-p variable)
-                                     (symbol-value variable))
+                    for value = (pyagentd-block--get variable)
                     when value collect (pyagentd-block--line variable value))
            (and bounds (list (pyagentd-block--line 'gptel--bounds bounds))))))
     (if lines

@@ -138,6 +138,10 @@ show in the echo area."
      (if-let ((mend (plist-get plist :mend)))
          (format "%s (%s)" message mend)
        (format "%s" message)))
+    ((and `(,symbol . ,(and data (pred consp)))
+          (guard (memq 'pyagentd-error (get symbol 'error-conditions))))
+     (format "%s: %s" (get symbol 'error-message)
+             (mapconcat (lambda (value) (format "%s" value)) data ", ")))
     (_ (error-message-string err))))
 
 ;;;; Log

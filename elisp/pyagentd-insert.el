@@ -61,6 +61,18 @@
       (marker-position pyagentd-insert--marker)
     (1+ (buffer-size))))
 
+(defun pyagentd-insert--after-change (beg end length)
+  "Text of LENGTH 0 before, typed between BEG and END at the marker, is the user's.
+It would be part of the answer before it, as text typed anywhere else is."
+  (when (and (= length 0) (< beg end) (not undo-in-progress)
+             pyagentd-insert--marker (= beg pyagentd-insert--marker))
+    (with-silent-modifications
+      (remove-text-properties beg end '(gptel nil)))))
+
+(add-to-list 'pyagentd-session-hooks
+             '(after-change-functions . pyagentd-insert--after-change))
+(put 'pyagentd-insert--after-change 'permanent-local-hook t)
+
 (defun pyagentd-insert-start (position)
   "Let the next answer begin at POSITION."
   (setq pyagentd-insert--cell nil)

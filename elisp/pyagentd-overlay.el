@@ -78,7 +78,7 @@ Both are called with the overlay and the event's plist, in this order.")
                     70 nil nil "…"))))
 
 (defun pyagentd-overlay--calls (calls)
-  "Return some lines about the list CALLS."
+  "Return a few lines about tool calls, the strings or plists CALLS."
   (let ((more (- (length calls) pyagentd-overlay--max-calls)))
     (propertize
      (concat (mapconcat #'pyagentd-overlay--call

@@ -127,11 +127,13 @@ Text within one answer is part of it, however it came there."
 
 (defun pyagentd-session--annotate (start end)
   "Return the block as an annotation if START and END are the whole buffer.
-For `write-region-annotate-functions'."
-  (when (and pyagentd-mode (= start 1) (= end (1+ (buffer-size))))
-    (let ((block (pyagentd-block-text)))
-      (unless (string-empty-p block)
-        (list (cons end (concat "\n\n" block)))))))
+For `write-region-annotate-functions'; nil for START means the whole."
+  (let ((last (1+ (buffer-size))))
+    (when (and pyagentd-mode
+               (or (null start) (and (eql start 1) (eql end last))))
+      (let ((block (pyagentd-block-text)))
+        (unless (string-empty-p block)
+          (list (cons last (concat "\n\n" block))))))))
 
 (defun pyagentd-session--before-save ()
   "Apply the events that have arrived: a frame is saved whole or not at all."
@@ -250,7 +252,7 @@ M-x revert-buffer to read it, C-x C-s to overwrite it" (buffer-name))
 (defvar pyagentd-mode-map (make-sparse-keymap)
   "Keymap of `pyagentd-mode'.")
 
-(defconst pyagentd-session--hooks
+(defvar pyagentd-session-hooks
   '((after-change-functions . pyagentd-session--after-change)
     (write-region-annotate-functions . pyagentd-session--annotate)
     (before-save-hook . pyagentd-session--before-save)
@@ -273,7 +275,7 @@ M-x revert-buffer to read it, C-x C-s to overwrite it" (buffer-name))
     (buffer-auto-save-file-name . nil))
   "Buffer-local settings of a session buffer.")
 
-(dolist (pair pyagentd-session--hooks)
+(dolist (pair pyagentd-session-hooks)
   (put (cdr pair) 'permanent-local-hook t))
 
 (put 'pyagentd-mode 'permanent-local t)
@@ -317,7 +319,7 @@ saved by itself after a pause.
 
 (defun pyagentd-session--apply-settings ()
   "Install the buffer-local hooks and settings of a session buffer."
-  (pcase-dolist (`(,hook . ,function) pyagentd-session--hooks)
+  (pcase-dolist (`(,hook . ,function) pyagentd-session-hooks)
     (add-hook hook function nil t))
   (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
     (set (make-local-variable variable) value)))
@@ -332,7 +334,7 @@ saved by itself after a pause.
 (defun pyagentd-session--tear-down ()
   "Make the current buffer an ordinary one with the text of the whole file."
   (pyagentd-session--leave)
-  (pcase-dolist (`(,hook . ,function) pyagentd-session--hooks)
+  (pcase-dolist (`(,hook . ,function) pyagentd-session-hooks)
     (remove-hook hook function t))
   (pcase-dolist (`(,variable . ,_) pyagentd-session-settings)
     (kill-local-variable variable))

@@ -1,0 +1,271 @@
+;;; chat-test.el --- Tests of conversations -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+
+(defmacro chat-test--with-session (text &rest body)
+  "Evaluate BODY in a session with TEXT that is attached to a daemon."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-daemon
+     (pyagentd-test-tell
+      'fake-answer "(:seq 0 :editor t :preset \"coder\" :model \"claude-opus-5\" :status (:state \"idle\"))"
+      'attach)
+     (pyagentd-test-tell 'fake-answer "(:run \"r1\" :seq 1)" 'send)
+     (let ((file (pyagentd-test-file root ,text)))
+       (with-current-buffer (find-file-noselect file)
+         (pyagentd-test-await (eq pyagentd-attach-state t))
+         (goto-char (point-max))
+         ,@body))))
+
+(defun chat-test--push (&rest events)
+  "Let the daemon send EVENTS, lists (KIND SEQ . ARGS), for this branch."
+  (apply #'pyagentd-test-push
+         (mapcar (pcase-lambda (`(,kind . ,rest))
+                   `(,kind ,pyagentd--branch-dir . ,rest))
+                 events)))
+
+(ert-deftest pyagentd-chat-opening-attaches-by-itself ()
+  (chat-test--with-session "### Hi"
+    (let ((request (car (pyagentd-test-calls 'attach))))
+      (should (equal (plist-get request :branch) pyagentd--branch-dir))
+      (should (equal (plist-get request :sha256) (secure-hash 'sha256 "### Hi")))
+      (should-not (plist-get request :seq)))
+    (should (string-match-p "Ready" pyagentd-status--line))
+    (should (string-match-p "coder  claude-opus-5" pyagentd-status--line))))
+
+(ert-deftest pyagentd-chat-opening-starts-no-daemon ()
+  (pyagentd-test-with-session "### Hi"
+    (let ((pyagentd-command '("/nonexistent/pyagentd")))
+      (pyagentd-attach--later (current-buffer) 0)
+      (should-not pyagentd-attach-state)
+      (should (string-match-p "Not connected" pyagentd-status--line)))))
+
+(ert-deftest pyagentd-chat-send-saves-and-says-where-the-prompt-ends ()
+  (chat-test--with-session "### Hi 👋"
+    (insert " there")
+    (let ((process-environment
+           (append '("PYAGENTD_BACKEND=offline") process-environment)))
+      (pyagentd-send))
+    (should-not (buffer-modified-p))
+    (should (equal (pyagentd-test-content file) "### Hi 👋 there"))
+    (let ((request (car (pyagentd-test-calls 'send))))
+      (should (eql (plist-get request :end) (point-max)))
+      (should (equal (plist-get request :sha256)
+                     (secure-hash 'sha256 (encode-coding-string
+                                           "### Hi 👋 there" 'utf-8))))
+      (should (equal (plist-get (plist-get request :env) :PYAGENTD_BACKEND)
+                     "offline"))
+      (should-not (plist-get request :text)))))
+
+(ert-deftest pyagentd-chat-answer-arrives-and-is-reported-saved ()
+  "SPEC 000 Prompt inserted to buffer before request."
+  (chat-test--with-session "### Hi"
+    (let ((pyagentd-autosave-idle-time 0.05) finished)
+      (add-hook 'pyagentd-run-finished-functions
+                (lambda (run) (setq finished run)) nil t)
+      (pyagentd-send)
+      (should (string-match-p "Waiting" pyagentd-status--line))
+      (chat-test--push '(run 1 (:id "r1" :phase "started"))
+                       '(insert 1 "\n\n" nil)
+                       '(insert 2 "Hello" response))
+      (pyagentd-test-await (string-match-p "Typing" pyagentd-status--line))
+      (chat-test--push '(insert 3 " you" response)
+                       '(insert 4 "\n\n### " nil)
+                       '(run 4 (:id "r1" :phase "finished" :reason "done")))
+      (pyagentd-test-await finished)
+      (should (equal (buffer-string) "### Hi\n\nHello you\n\n### "))
+      (should (eobp))
+      (should (string-match-p "Ready" pyagentd-status--line))
+      (pyagentd-test-await (not (buffer-modified-p)))
+      (let ((saved (car (last (pyagentd-test-calls 'saved)))))
+        (should (eql (plist-get saved :seq) 4))
+        (should (eql (plist-get saved :marker) (point-max)))
+        (should (equal (plist-get saved :sha256) pyagentd-session-sha256))))))
+
+(ert-deftest pyagentd-chat-send-from-the-middle-answers-there ()
+  (chat-test--with-session "### One\n\n### Two"
+    (goto-char 8)
+    (pyagentd-send)
+    (should (eql (plist-get (car (pyagentd-test-calls 'send)) :end) 8))
+    (chat-test--push '(insert 1 "\n\nyes" response))
+    (pyagentd-test-await (string-match-p "yes" (buffer-string)))
+    (should (equal (buffer-string) "### One\n\nyes\n\n### Two"))
+    (should (= (point) 8))))
+
+(ert-deftest pyagentd-chat-send-refused-shows-why ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-error "(no-key \"No API key\" :mend \"see the manual\")"
+                        'send)
+    (pyagentd-send)
+    (pyagentd-test-await (string-match-p "Error: No API key (see the manual)"
+                                         pyagentd-status--line))
+    (should (equal (buffer-string) "### Hi"))))
+
+(ert-deftest pyagentd-chat-send-during-a-run-is-refused-here ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-send)
+    (should-error (pyagentd-send) :type 'user-error)))
+
+(ert-deftest pyagentd-chat-attach-replays-what-is-missing ()
+  (chat-test--with-session "### Hi\n\n### draft"
+    (pyagentd-test-tell
+     'fake-answer "(:seq 7 :editor t :marker 7 :inserts ((5 \"\\n\\n\" nil) (6 \"Yes\" response)) :status (:state busy))"
+     'attach)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach)
+    (pyagentd-test-await (eql pyagentd-attach-seq 7))
+    (should (equal (buffer-string) "### Hi\n\nYes\n\n### draft"))
+    (chat-test--push '(insert 6 "old" response) '(insert 7 "old" response)
+                     '(insert 8 " new" response) '(insert 8 "!" response))
+    (pyagentd-test-await (eql pyagentd-attach-seq 8))
+    (should (equal (buffer-string) "### Hi\n\nYes new!\n\n### draft"))))
+
+(ert-deftest pyagentd-chat-only-the-latest-attach-counts ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell
+     'fake-answer "(:seq 7 :editor t :marker 7 :inserts ((6 \"Yes\" response)))"
+     'attach)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach-now)
+    (pyagentd-rpc-call 'status)
+    (should (equal (buffer-string) "### HiYes"))))
+
+(ert-deftest pyagentd-chat-file-that-changed-is-read-again ()
+  (chat-test--with-session "### Hi"
+    (write-region "### Hello\n\nYo" nil file nil 'quiet)
+    (pyagentd-test-tell 'fake-answer "(:reread t)" 'attach)
+    (setq pyagentd-attach-state nil)
+    (let ((inhibit-message t))
+      (pyagentd-attach)
+      (pyagentd-test-await (equal (buffer-string) "### Hello\n\nYo"))
+      (pyagentd-test-await (> (length (pyagentd-test-calls 'attach)) 2))
+      (pyagentd-test-tell 'fake-answer "(:seq 1 :editor t)" 'attach))
+    (pyagentd-attach-now)
+    (should (eq pyagentd-attach-state t))))
+
+(ert-deftest pyagentd-chat-resync-attaches-from-the-last-event ()
+  (chat-test--with-session "### Hi"
+    (chat-test--push '(insert 3 "a" response))
+    (chat-test--push '(resync 3))
+    (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'attach))))
+    (should (eql (plist-get (cadr (pyagentd-test-calls 'attach)) :seq) 3))))
+
+(ert-deftest pyagentd-chat-view-is-read-only-and-follows-the-file ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-answer "(:seq 0 :editor nil)" 'attach)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach-now)
+    (should buffer-read-only)
+    (should-error (pyagentd-send) :type 'user-error)
+    (chat-test--push '(insert 1 "\n\nyes" response))
+    (pyagentd-test-await (string-suffix-p "yes" (buffer-string)))
+    (write-region (buffer-string) nil file nil 'quiet)
+    (set-file-times file (time-add nil 5))
+    (should-not (verify-visited-file-modtime))
+    (chat-test--push `(persisted 0 (:sha256 ,(pyagentd-session-body-sha256)
+                                    :mtime 1.0)))
+    (pyagentd-test-await (verify-visited-file-modtime))
+    (should-not (buffer-modified-p))))
+
+(ert-deftest pyagentd-chat-prompt-of-another-client-is-inserted ()
+  (chat-test--with-session "### Hi\n\nYo\n\n### "
+    (chat-test--push '(prompt 4 "From afar") '(insert 5 "\n\n" nil)
+                     '(insert 6 "Yes" response))
+    (pyagentd-test-await (eql pyagentd-attach-seq 6))
+    (should (equal (buffer-string) "### Hi\n\nYo\n\n### From afar\n\nYes"))))
+
+(ert-deftest pyagentd-chat-prompt-follows-the-prefix-rule ()
+  (pcase-dolist (`(,body ,text ,result)
+                 '(("### " "a" "a") ("### " "### a" "a") ("" "a" "### a")
+                   ("" "### a" "### a") ("x\n\n" "a" "a")))
+    (with-temp-buffer
+      (should (equal (pyagentd-chat--join body text) result)))))
+
+(ert-deftest pyagentd-chat-abort-stops-the-run ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-answer "(:aborted t)" 'abort)
+    (pyagentd-abort)
+    (should (equal (pyagentd-test-calls 'abort)
+                   `((:branch ,pyagentd--branch-dir))))))
+
+(ert-deftest pyagentd-chat-kill-buffer-during-a-run-detaches-silently ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-send)
+    (let ((branch pyagentd--branch-dir))
+      (chat-test--push '(insert 1 "\n\nhalf" response))
+      (pyagentd-test-await (string-suffix-p "half" (buffer-string)))
+      (cl-letf (((symbol-function 'yes-or-no-p)
+                 (lambda (&rest _) (ert-fail "Asked"))))
+        (kill-buffer))
+      (should (equal (pyagentd-test-calls 'detach) `((:branch ,branch))))
+      (should (string-match-p "half" (pyagentd-test-content file)))
+      (chat-test--push '(insert 2 "late" response))
+      (pyagentd-rpc-call 'status))))
+
+(ert-deftest pyagentd-chat-disconnect-shows-and-comes-back ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-rpc-disconnect)
+    (pyagentd-test-await (string-match-p "Not connected" pyagentd-status--line))
+    (pyagentd-attach--retry 0)
+    (pyagentd-test-await (eq pyagentd-attach-state t))
+    (should (string-match-p "Ready" pyagentd-status--line))))
+
+(ert-deftest pyagentd-chat-status-in-words ()
+  (pcase-dolist (`(,status ,text)
+                 '((nil "Not connected") ((:state idle) "Ready")
+                   ((:state busy) "Waiting...")
+                   ((:state busy :tool "Bash") "Calling tool (Bash)")
+                   ((:state busy :tools ("Bash" "Read")) "Calling tools (Bash, Read)")
+                   ((:state typing) "Typing...")
+                   ((:state retrying :attempt 2 :message "overloaded")
+                    "Retrying… (2) overloaded")
+                   ((:state error :message "No key") "Error: No key")))
+    (should (equal (substring-no-properties (pyagentd-status--text status)) text))))
+
+(ert-deftest pyagentd-chat-settings-go-into-the-block ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-attach--set-variables
+     '(:model "claude-opus-5" :backend "Claude" :tools ("Read") :temperature 0.2))
+    (should (equal (pyagentd-block-text)
+                   "<!-- Local Variables: -->
+<!-- gptel-model: claude-opus-5 -->
+<!-- gptel--backend-name: \"Claude\" -->
+<!-- gptel--tool-names: (\"Read\") -->
+<!-- gptel-temperature: 0.2 -->
+<!-- End: -->\n"))))
+
+(ert-deftest pyagentd-chat-new-session-opens-with-a-prompt ()
+  "SPEC 001 Standalone session creation."
+  (pyagentd-test-with-daemon
+    (let* ((file (pyagentd-test-file root ""))
+           (default-directory root))
+      (pyagentd-test-tell 'fake-answer (format "(:file %S :session-dir \"x\")" file)
+                          'create-session)
+      (save-window-excursion
+        (with-current-buffer (jf/gptel-persistent-session "API Integration" "coder")
+          (should (equal (buffer-string) "### "))
+          (should (eobp))
+          (should-not (buffer-modified-p))))
+      (let ((request (car (pyagentd-test-calls 'create-session))))
+        (should (equal (plist-get request :name) "API Integration"))
+        (should (equal (plist-get request :preset) "coder"))
+        (should (equal (plist-get request :root) root))))))
+
+(ert-deftest pyagentd-chat-list-shows-sessions ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell
+     'fake-answer "(:sessions ((:session-id \"a-1\" :branch-dir \"/s/a-1/branches/main\" :branch-name \"main\" :preset \"coder\" :state idle :updated-at 1770000000000)))"
+     'sessions)
+    (save-window-excursion
+      (pyagentd-list-sessions)
+      (should (string-match-p "idle +coder +main +a-1" (buffer-string)))
+      (should (equal (pyagentd-list--file) "/s/a-1/branches/main/session.md"))
+      (kill-buffer))))
+
+;;; chat-test.el ends here

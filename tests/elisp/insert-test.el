@@ -1,0 +1,201 @@
+;;; insert-test.el --- Tests of streaming -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+
+(defmacro insert-test--with-answer (prompt &rest body)
+  "Evaluate BODY in a session with PROMPT whose answer begins at its end."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-session ,prompt
+     (pyagentd-test-attach)
+     (pyagentd-insert-start (point-max))
+     (goto-char (point-min))
+     ,@body))
+
+(ert-deftest pyagentd-insert-streams-text-with-its-roles ()
+  "SPEC 000 String responses dual-duty behavior."
+  (insert-test--with-answer "### Hi"
+    (pyagentd-test-events
+     '(insert 1 "\n\n" nil) '(insert 2 "Hel" response) '(insert 3 "lo" response)
+     '(insert 3 "\n\n" nil)
+     '(insert 4 "``` tool (Bash)" ignore) '(insert 4 "\n(:name \"Bash\")" (tool "t1"))
+     '(insert 4 "\n\n7" (tool "t1")) '(insert 4 "\n```\n" ignore)
+     '(insert 5 "\n\n### " nil))
+    (should (equal (buffer-string)
+                   "### Hi\n\nHello\n\n``` tool (Bash)\n(:name \"Bash\")\n\n7\n```\n\n\n### "))
+    (should (equal (pyagentd-block-bounds)
+                   '((tool (31 49 "t1")) (ignore (16 31) (49 54))
+                     (response (9 14)))))))
+
+(ert-deftest pyagentd-insert-saves-what-streamed ()
+  "SPEC 000 Auto-save triggers after each response."
+  (insert-test--with-answer "### Hi"
+    (let ((pyagentd-autosave-idle-time 0.02))
+      (pyagentd-test-events '(insert 1 "\n\n" nil) '(insert 2 "Yo 👋" response))
+      (should (buffer-modified-p))
+      (pyagentd-test-await (not (buffer-modified-p)))
+      (should (equal (pyagentd-test-content file)
+                     (concat "### Hi\n\nYo 👋\n\n<!-- Local Variables: -->\n"
+                             "<!-- gptel--bounds: ((response (9 13))) -->\n"
+                             "<!-- End: -->\n"))))))
+
+(ert-deftest pyagentd-insert-text-typed-at-the-marker-stays-below ()
+  (insert-test--with-answer "### Hi"
+    (pyagentd-test-stream "one")
+    (goto-char (point-max))
+    (let ((last-command-event ?x)) (self-insert-command 3))
+    (pyagentd-test-stream "two")
+    (should (equal (buffer-string) "### Hionetwoxxx"))
+    (should (equal (pyagentd-block-bounds) '((response (7 13)))))))
+
+(ert-deftest pyagentd-insert-point-follows-only-at-the-end ()
+  (insert-test--with-answer "### Hi"
+    (goto-char 3)
+    (pyagentd-test-stream "one")
+    (should (= (point) 3))
+    (goto-char (point-max))
+    (pyagentd-test-stream "two")
+    (should (eobp))
+    (save-excursion (insert "draft"))
+    (pyagentd-test-stream "three")
+    (should (looking-at-p "threedraft"))))
+
+(ert-deftest pyagentd-insert-windows-follow-only-at-the-end ()
+  (insert-test--with-answer "### Hi"
+    (delete-other-windows)
+    (let ((reading (selected-window))
+          (following (split-window)))
+      (dolist (window (list reading following))
+        (set-window-buffer window (current-buffer)))
+      (set-window-point reading 2)
+      (set-window-point following (point-max))
+      (pyagentd-test-stream "one" "two")
+      (should (= (window-point reading) 2))
+      (should (= (window-point following) (point-max)))
+      (delete-other-windows))))
+
+(ert-deftest pyagentd-insert-goes-on-while-narrowed ()
+  (insert-test--with-answer "### Hi there"
+    (pyagentd-insert-start (point-max))
+    (narrow-to-region 5 7)
+    (pyagentd-test-stream "one" "two")
+    (should (equal (buffer-string) "Hi"))
+    (widen)
+    (should (equal (buffer-string) "### Hi thereonetwo"))))
+
+(ert-deftest pyagentd-insert-shows-in-indirect-buffers ()
+  (insert-test--with-answer "### Hi"
+    (let ((clone (clone-indirect-buffer "clone" nil)) (base (current-buffer)))
+      (unwind-protect
+          (progn
+            (with-current-buffer clone (goto-char (point-max)))
+            (pyagentd-test-stream "one" "two")
+            (with-current-buffer clone
+              (should (equal (buffer-string) "### Hionetwo"))
+              (should (eobp))))
+        (kill-buffer clone))
+      (should (eq (pyagentd-place-buffer pyagentd--branch-dir) base))
+      (pyagentd-test-stream "three")
+      (should (string-suffix-p "three" (buffer-string))))))
+
+(ert-deftest pyagentd-insert-edits-in-an-indirect-buffer-are-saved ()
+  (insert-test--with-answer "### Hi"
+    (let ((clone (clone-indirect-buffer "clone" nil))
+          (pyagentd-autosave-idle-time 0.02))
+      (unwind-protect
+          (progn (with-current-buffer clone
+                   (goto-char (point-max))
+                   (insert "!"))
+                 (pyagentd-test-await (not (buffer-modified-p)))
+                 (should (equal (pyagentd-test-content file) "### Hi!")))
+        (kill-buffer clone)))))
+
+(ert-deftest pyagentd-insert-answer-is-one-step-of-undo ()
+  (insert-test--with-answer "### Hi"
+    (buffer-enable-undo)
+    (apply #'pyagentd-test-stream (make-list 100 "word "))
+    (should (< (length buffer-undo-list) 5))
+    (undo-boundary)
+    (setq last-command nil)
+    (undo)
+    (should (equal (buffer-string) "### Hi"))))
+
+(ert-deftest pyagentd-insert-undo-takes-the-draft-first ()
+  (insert-test--with-answer "### Hi"
+    (pyagentd-test-stream "one")
+    (undo-boundary)
+    (goto-char (point-max))
+    (insert "draft")
+    (undo-boundary)
+    (goto-char 5)
+    (insert "Oh ")
+    (undo-boundary)
+    (pyagentd-test-stream "two" "three")
+    (goto-char (point-max))
+    (delete-char -2)
+    (undo-boundary)
+    (pyagentd-test-stream "four")
+    (should (equal (buffer-string) "### Oh Hionetwothreefourdra"))
+    (let ((last-command nil) (text nil))
+      (dotimes (_ 4)
+        (undo)
+        (setq last-command 'undo)
+        (undo-boundary)
+        (push (substring-no-properties (buffer-string)) text))
+      (should (equal (nreverse text)
+                     '("### Oh Hionetwothreefourdraft"
+                       "### Hionetwothreefourdraft"
+                       "### Hionetwothreefour"
+                       "### Hi"))))))
+
+(ert-deftest pyagentd-insert-never-asks-about-a-changed-file ()
+  (insert-test--with-answer "### Hi"
+    (write-region "other" nil file nil 'quiet)
+    (set-file-times file (time-add nil 10))
+    (cl-letf (((symbol-function 'userlock--ask-user-about-supersession-threat)
+               (lambda (&rest _) (ert-fail "Asked"))))
+      (pyagentd-test-stream "one"))
+    (should (equal (buffer-string) "### Hione"))))
+
+(ert-deftest pyagentd-insert-runs-no-change-hooks ()
+  (insert-test--with-answer "### Hi"
+    (let ((calls 0))
+      (add-hook 'after-change-functions (lambda (&rest _) (cl-incf calls)) nil t)
+      (add-hook 'before-change-functions (lambda (&rest _) (cl-incf calls)) nil t)
+      (pyagentd-test-stream "one" "two")
+      (should (= calls 0))
+      (should (text-property-any 7 (point-max) 'fontified t)))))
+
+(ert-deftest pyagentd-insert-fontifies-when-the-stream-pauses ()
+  (insert-test--with-answer "### Hi"
+    (let (flushed)
+      (cl-letf (((symbol-function 'font-lock-flush)
+                 (lambda (beg end) (push (list beg end) flushed))))
+        (pyagentd-test-stream "one" "two")
+        (should-not flushed)
+        (pyagentd-test-await flushed)
+        (should (equal flushed '((7 13))))
+        (should-not pyagentd-insert--dirty)))))
+
+(ert-deftest pyagentd-insert-into-a-view-keeps-it-unmodified ()
+  (insert-test--with-answer "### Hi"
+    (pyagentd-attach-set-viewing t)
+    (should buffer-read-only)
+    (pyagentd-test-stream "one")
+    (should (equal (buffer-string) "### Hione"))
+    (should-not (buffer-modified-p))
+    (should-not pyagentd-session--timer)))
+
+(ert-deftest pyagentd-insert-into-a-large-conversation-is-quick ()
+  (insert-test--with-answer (concat "### Hi\n\n" (make-string 1000000 ?x))
+    (pyagentd-insert-start (point-max))
+    (let ((time (car (benchmark-run 1
+                       (apply #'pyagentd-test-stream (make-list 1000 "word "))))))
+      (pyagentd-test-report "insertion in 1 MB: %.3f ms" time)
+      (should (< time 5)))))
+
+;;; insert-test.el ends here

@@ -1,0 +1,190 @@
+;;; rpc-test.el --- Tests of the connection -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+
+(ert-deftest pyagentd-rpc-call-returns-the-answer ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-answer "(:runs 3 :name \"Grüße 👩‍👩‍👧\")" 'status)
+    (should (equal (pyagentd-rpc-call 'status)
+                   '(:runs 3 :name "Grüße 👩‍👩‍👧")))))
+
+(ert-deftest pyagentd-rpc-hello-comes-first-and-says-who-we-are ()
+  (pyagentd-test-with-daemon
+    (let ((pyagentd-human t))
+      (pyagentd-rpc-call 'status))
+    (let ((calls (pyagentd-rpc-call 'fake-calls)))
+      (should (eq (caar calls) 'hello))
+      (let ((hello (car (pyagentd-test-calls 'hello))))
+        (should (eql (plist-get hello :proto) 1))
+        (should (eq (plist-get hello :human) t))))))
+
+(ert-deftest pyagentd-rpc-call-signals-what-the-daemon-refused ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-error "(busy \"A run is going on\" :mend \"abort it\")"
+                        'send)
+    (let ((err (should-error (pyagentd-rpc-call 'send)
+                             :type 'pyagentd-remote-error)))
+      (should (equal (pyagentd-error-text err) "A run is going on (abort it)"))
+      (should (eq (nth 1 err) 'busy)))))
+
+(ert-deftest pyagentd-rpc-call-times-out-and-forgets-the-call ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-silent "" 'status)
+    (should-error (pyagentd-rpc-call 'status nil 0.1) :type 'pyagentd-timeout)
+    (should-not (epc:manager-sessions pyagentd-rpc--manager))
+    (should-not (pyagentd-rpc-call 'asks))))
+
+(ert-deftest pyagentd-rpc-async-call-times-out ()
+  (pyagentd-test-with-daemon
+    (let (failure)
+      (pyagentd-test-tell 'fake-silent "" 'status)
+      (pyagentd-rpc-call-async 'status nil :timeout 0.05
+                               :error (lambda (err) (setq failure err)))
+      (should (eq (car (pyagentd-test-await failure)) 'pyagentd-timeout)))))
+
+(ert-deftest pyagentd-rpc-disconnect-fails-every-pending-call ()
+  (pyagentd-test-with-daemon
+    (let (failures)
+      (pyagentd-test-tell 'fake-silent "" 'status)
+      (dotimes (_ 3)
+        (pyagentd-rpc-call-async 'status nil
+                                 :error (lambda (err) (push err failures))))
+      (should-error (pyagentd-rpc-call 'fake-close)
+                    :type 'pyagentd-disconnected)
+      (should (equal (mapcar #'car failures)
+                     '(pyagentd-disconnected pyagentd-disconnected
+                       pyagentd-disconnected)))
+      (should-not (pyagentd-rpc-connected-p)))))
+
+(ert-deftest pyagentd-rpc-async-call-without-daemon-fails-and-starts-none ()
+  (pyagentd-test-with-place
+    (let ((pyagentd-command '("/nonexistent/pyagentd"))
+          failure)
+      (pyagentd-rpc-call-async 'status nil :error (lambda (err) (setq failure err)))
+      (should (eq (car failure) 'pyagentd-disconnected)))))
+
+(ert-deftest pyagentd-rpc-call-without-program-says-what-to-do ()
+  (pyagentd-test-with-place
+    (let ((pyagentd-command '("/nonexistent/pyagentd")))
+      (should (string-match-p
+               "pyagentd-command"
+               (cadr (should-error (pyagentd-rpc-call 'status)
+                                   :type 'user-error)))))))
+
+(ert-deftest pyagentd-rpc-call-starts-a-detached-daemon ()
+  (pyagentd-test-with-place
+    (let ((pyagentd-command
+           (list "python3" (expand-file-name "fake-daemon.py"
+                                             pyagentd-test-directory))))
+      (should-not (pyagentd-rpc-call 'status))
+      (should (equal 1 (length (pyagentd-test-calls 'status)))))))
+
+(ert-deftest pyagentd-rpc-stale-runtime-file-is-no-daemon ()
+  (pyagentd-test-with-place
+    (write-region "(:proto 1 :socket \"/nonexistent/daemon.sock\")" nil
+                  (pyagentd-rpc--runtime-file) nil 'quiet)
+    (should-not (pyagentd-rpc-connect))))
+
+(ert-deftest pyagentd-rpc-other-protocol-is-an-error-with-a-mend ()
+  (pyagentd-test-with-place
+    (write-region "(:proto 2 :socket \"/nonexistent/daemon.sock\")" nil
+                  (pyagentd-rpc--runtime-file) nil 'quiet)
+    (should (string-match-p
+             "pyagentd stop"
+             (cadr (should-error (pyagentd-rpc-connect)
+                                 :type 'pyagentd-protocol-error))))))
+
+(ert-deftest pyagentd-rpc-frames-carry-text-without-properties ()
+  (let ((frame (pyagentd-rpc--frame
+                (list 'call 7 'echo (list (list :text (propertize "ä\"\\" 'face 'bold)))))))
+    (should (equal (substring frame 6)
+                   (encode-coding-string "(call 7 echo ((:text \"ä\\\"\\\\\")))\n"
+                                         'utf-8)))
+    (should (= (string-to-number (substring frame 0 6) 16)
+               (- (length frame) 6)))
+    (should-error (pyagentd-rpc--frame (list (current-buffer))))))
+
+(ert-deftest pyagentd-rpc-frames-cut-anywhere-arrive-whole ()
+  (pyagentd-test-with-daemon
+    (pyagentd-rpc-connect t)
+    (pyagentd-rpc-call 'status)
+    (let* (seen
+           (frame (pyagentd-rpc--frame '(call 0 events (((cut "b" 1 "ä€𝄞"))))))
+           (process (pyagentd-rpc--process)))
+      (pyagentd-events-register 'cut (lambda (_b _s args) (push (car args) seen)))
+      (dotimes (cut (length frame))
+        (pyagentd-rpc--filter process (substring frame 0 cut))
+        (pyagentd-rpc--filter process (substring frame cut)))
+      (pyagentd-events-drain)
+      (should (= (length seen) (length frame)))
+      (should (seq-every-p (lambda (text) (equal text "ä€𝄞")) seen)))))
+
+(ert-deftest pyagentd-rpc-events-come-in-order-after-the-answer ()
+  (pyagentd-test-with-daemon
+    (let (seen)
+      (pyagentd-events-register 'count (lambda (_b seq _a) (push seq seen)))
+      (apply #'pyagentd-test-push
+             (mapcar (lambda (n) `(count "b" ,n)) (number-sequence 1 100)))
+      (apply #'pyagentd-test-push
+             (mapcar (lambda (n) `(count "b" ,n)) (number-sequence 101 200)))
+      (pyagentd-test-await (= (length seen) 200))
+      (should (equal (nreverse seen) (number-sequence 1 200))))))
+
+(ert-deftest pyagentd-rpc-failing-handler-does-not-stop-later-events ()
+  (let (seen)
+    (pyagentd-events-register 'fails (lambda (&rest _) (error "No")))
+    (pyagentd-events-register 'works (lambda (_b seq _a) (push seq seen)))
+    (pyagentd-events-enqueue
+     (lambda () (list '(fails "b" 1) '(works "b" 2) '(unknown "b" 3) '(works "b" 4))))
+    (let ((inhibit-message t) (debug-on-error nil))
+      (pyagentd-events-drain))
+    (should (equal seen '(4 2)))))
+
+(ert-deftest pyagentd-rpc-drain-gives-way-after-its-budget ()
+  (let ((seen 0))
+    (pyagentd-events-register 'slow (lambda (&rest _)
+                                      (cl-incf seen)
+                                      (let ((until (+ (float-time) 0.004)))
+                                        (while (< (float-time) until)))))
+    (pyagentd-events-enqueue (lambda () (make-list 20 '(slow "b" 1))))
+    (pyagentd-events--on-timer)
+    (should (< 0 seen 10))
+    (pyagentd-test-await (= seen 20))))
+
+(ert-deftest pyagentd-rpc-other-calls-of-the-daemon-are-refused ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-raw "(call 5 evil (1))")
+    (should-not (pyagentd-rpc-call 'status))))
+
+(ert-deftest pyagentd-rpc-call-is-fast ()
+  (pyagentd-test-with-daemon
+    (pyagentd-rpc-call 'status)
+    (let ((times (sort (cl-loop repeat 300 collect
+                                (let ((start (float-time)))
+                                  (pyagentd-rpc-call 'status)
+                                  (- (float-time) start)))
+                       #'<)))
+      (pyagentd-test-report "call p50 %.3f ms, p99 %.3f ms"
+               (* 1000 (nth 150 times)) (* 1000 (nth 297 times)))
+      (should (< (nth 150 times) 0.005)))))
+
+(ert-deftest pyagentd-rpc-burst-of-events-arrives ()
+  (pyagentd-test-with-daemon
+    (let ((seen 0) (start nil) (count 50000))
+      (pyagentd-events-register 'burst (lambda (&rest _) (cl-incf seen)))
+      (pyagentd-rpc-call 'status)
+      (setq start (float-time))
+      (pyagentd-rpc-call-async
+       'fake-burst
+       (list :count count
+             :text (base64-encode-string
+                    "(call 0 events (((burst \"branch\" 1 \"some text\"))))" t)))
+      (pyagentd-test-await (= seen count))
+      (pyagentd-test-report "%d events/s" (/ count (- (float-time) start))))))
+
+;;; rpc-test.el ends here

@@ -1,0 +1,299 @@
+;;; session-test.el --- Tests of session buffers -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+
+(defconst session-test--text
+  "### Hi\n\nHello 👋 e\u0301\n\n### \n\n<!-- Local Variables: -->
+<!-- gptel-model: claude-opus-5 -->
+<!-- gptel--bounds: ((response (9 19))) -->
+<!-- End: -->\n"
+  "File of a short conversation.")
+
+(ert-deftest pyagentd-session-opens-with-all-variables-set ()
+  "SPEC 001 Opening existing session via find-file."
+  (pyagentd-test-with-session session-test--text
+    (should pyagentd-mode)
+    (should (equal pyagentd--session-id "demo-20260205143052"))
+    (should (equal pyagentd--session-dir
+                   (expand-file-name "sessions/demo-20260205143052" root)))
+    (should (equal pyagentd--branch-name "main"))
+    (should (equal pyagentd--branch-dir
+                   (directory-file-name (file-name-directory file))))
+    (should (eq pyagentd-autosave-enabled t))
+    (should (eq (pyagentd-place-buffer pyagentd--branch-dir) (current-buffer)))
+    (should (eq (plist-get (pyagentd-place-lookup "demo-20260205143052") :buffer)
+                (current-buffer)))))
+
+(ert-deftest pyagentd-session-opens-agents ()
+  "SPEC 000 Session resumable via find-file."
+  (pyagentd-test-with-place
+    (let ((file (pyagentd-test-file
+                 root "Find it\n\n"
+                 "sessions/s-20260101000000/branches/main/agents/explorer-20260101000001-find/session.md")))
+      (with-current-buffer (find-file-noselect file)
+        (should pyagentd-mode)
+        (should (equal pyagentd--session-id "explorer-20260101000001-find"))
+        (should (equal pyagentd--branch-name "main"))
+        (should (equal pyagentd--branch-dir pyagentd--session-dir))
+        (should (equal (buffer-string) "Find it\n\n"))))))
+
+(ert-deftest pyagentd-session-opens-through-the-current-link ()
+  (pyagentd-test-with-place
+    (let* ((file (pyagentd-test-file root "### Hi"))
+           (link (expand-file-name "../../current" (file-name-directory file))))
+      (make-symbolic-link "branches/main" link)
+      (with-current-buffer (find-file-noselect (expand-file-name "session.md" link))
+        (should (equal pyagentd--branch-name "main"))
+        (should (equal pyagentd--session-id "demo-20260205143052"))))))
+
+(ert-deftest pyagentd-session-leaves-other-files-alone ()
+  "SPEC 001 Fast guard for non-session files."
+  (pyagentd-test-with-place
+    (dolist (relative '("a.md" "session.md" "branches.d/main/session.md"
+                        "branches/main/other.md" "branches/main/xsession.md"))
+      (with-current-buffer (find-file-noselect
+                            (pyagentd-test-file root "x" relative))
+        (should-not (bound-and-true-p pyagentd-mode))
+        (should-not pyagentd--session-id)))))
+
+(ert-deftest pyagentd-session-guard-is-cheap ()
+  (with-temp-buffer
+    (setq buffer-file-name "/tmp/some/ordinary/file.md")
+    (let ((time (car (benchmark-run 1000 (pyagentd-maybe-enable)))))
+      (setq buffer-file-name nil)
+      (should (< time 0.1)))))
+
+(ert-deftest pyagentd-session-second-guard-changes-nothing ()
+  "SPEC 001 Buffer-local variables mark session initialization."
+  (pyagentd-test-with-session session-test--text
+    (let ((body (buffer-string)))
+      (pyagentd-maybe-enable)
+      (should (equal-including-properties body (buffer-string)))
+      (should-not (buffer-modified-p)))))
+
+(ert-deftest pyagentd-session-shows-the-body-unmodified ()
+  (pyagentd-test-with-session session-test--text
+    (should (equal (buffer-string) "### Hi\n\nHello 👋 e\u0301\n\n### "))
+    (should (eq (get-text-property 9 'gptel) 'response))
+    (should-not (get-text-property 19 'gptel))
+    (should-not (buffer-modified-p))
+    (should-not buffer-undo-list)
+    (should (equal pyagentd-session-sha256
+                   (secure-hash 'sha256 (encode-coding-string (buffer-string)
+                                                              'utf-8))))))
+
+(ert-deftest pyagentd-session-saves-the-same-bytes ()
+  (pyagentd-test-with-session session-test--text
+    (set-buffer-modified-p t)
+    (save-buffer)
+    (should (equal (pyagentd-test-content file) session-test--text))))
+
+(ert-deftest pyagentd-session-save-follows-the-text ()
+  "SPEC 001 Manual save via C-x C-s."
+  (pyagentd-test-with-session session-test--text
+    (goto-char (point-min))
+    (forward-line)
+    (insert "👩‍👩‍👧")                     ; five code points
+    (save-buffer)
+    (should (string-suffix-p
+             "\n\n### \n\n<!-- Local Variables: -->
+<!-- gptel-model: claude-opus-5 -->
+<!-- gptel--bounds: ((response (14 24))) -->
+<!-- End: -->\n"
+             (pyagentd-test-content file)))
+    (should-not (file-exists-p (concat file "~")))))
+
+(ert-deftest pyagentd-session-save-while-narrowed-writes-everything ()
+  (pyagentd-test-with-session session-test--text
+    (goto-char (point-max))
+    (insert "x")
+    (narrow-to-region 3 6)
+    (save-buffer)
+    (should (equal (pyagentd-test-content file)
+                   (replace-regexp-in-string "### \n\n<" "### x\n\n<"
+                                             session-test--text)))))
+
+(ert-deftest pyagentd-session-empty-file-shows-a-prompt-and-stays-empty ()
+  (pyagentd-test-with-session ""
+    (should (equal (buffer-string) "### "))
+    (should-not (buffer-modified-p))
+    (should (equal pyagentd-session-sha256 (secure-hash 'sha256 "")))
+    (goto-char (point-max))
+    (insert "Hello")
+    (save-buffer)
+    (should (equal (pyagentd-test-content file) "### Hello"))))
+
+(ert-deftest pyagentd-session-revert-reads-roles-anew ()
+  (pyagentd-test-with-session session-test--text
+    (dolist (preserve '(nil t))
+      (write-region (concat "### Hey\n\nYo\n\n<!-- Local Variables: -->\n"
+                            "<!-- gptel--bounds: ((response (10 12))) -->\n"
+                            "<!-- End: -->\n")
+                    nil file nil 'quiet)
+      (revert-buffer t t preserve)
+      (should pyagentd-mode)
+      (should (equal (buffer-string) "### Hey\n\nYo"))
+      (should (equal (pyagentd-block-bounds) '((response (10 12)))))
+      (should-not (buffer-modified-p)))))
+
+(ert-deftest pyagentd-session-survives-a-change-of-major-mode ()
+  (pyagentd-test-with-session session-test--text
+    (text-mode)
+    (fundamental-mode)
+    (should pyagentd-mode)
+    (set-buffer-modified-p t)
+    (save-buffer)
+    (should (equal (pyagentd-test-content file) session-test--text))))
+
+(ert-deftest pyagentd-session-mode-off-shows-the-whole-file ()
+  (pyagentd-test-with-session session-test--text
+    (pyagentd-mode -1)
+    (should (equal (buffer-string) session-test--text))
+    (should-not (buffer-modified-p))
+    (should-not pyagentd--session-id)
+    (set-buffer-modified-p t)
+    (save-buffer)
+    (should (equal (pyagentd-test-content file) session-test--text))))
+
+(ert-deftest pyagentd-session-written-elsewhere-is-no-session ()
+  (pyagentd-test-with-session session-test--text
+    (write-file (expand-file-name "copy.md" root))
+    (should-not pyagentd-mode)
+    (should (equal (pyagentd-test-content (expand-file-name "copy.md" root))
+                   session-test--text))))
+
+(ert-deftest pyagentd-session-autosaves-after-a-pause ()
+  "SPEC 001 Auto-save after idle time."
+  (pyagentd-test-with-session session-test--text
+    (let ((pyagentd-autosave-idle-time 0.05))
+      (goto-char (point-max))
+      (insert "draft")
+      (should (buffer-modified-p))
+      (pyagentd-test-await (not (buffer-modified-p)))
+      (should (string-match-p "### draft\n\n<!-- Local"
+                              (pyagentd-test-content file))))))
+
+(ert-deftest pyagentd-session-autosave-waits-for-quiet-but-not-for-ever ()
+  (with-temp-buffer
+    (let ((pyagentd-autosave-idle-time 0.5))
+      (setq pyagentd-session--first-change 100.0)
+      (pcase-dolist (`(,last ,now ,due) '((100.0 100.2 0.3) (103.0 103.2 0.3)
+                                          (104.9 104.9 0.1) (106.0 106.0 -1.0)))
+        (setq pyagentd-session--last-change last)
+        (should (< (abs (- due (pyagentd-session--due now))) 0.001))))))
+
+(ert-deftest pyagentd-session-autosave-can-be-off ()
+  "SPEC 001 Disabling auto-save, Auto-save buffer-local control."
+  (pyagentd-test-with-session session-test--text
+    (goto-char (point-max))
+    (let ((pyagentd-autosave-idle-time 0))
+      (insert "a")
+      (should-not pyagentd-session--timer))
+    (setq pyagentd-autosave-enabled nil)
+    (insert "b")
+    (should-not pyagentd-session--timer)))
+
+(ert-deftest pyagentd-session-autosave-leaves-a-changed-file-alone ()
+  (pyagentd-test-with-session session-test--text
+    (insert "x")
+    (write-region "other" nil file nil 'quiet)
+    (set-file-times file (time-add nil 10))
+    (should-not (pyagentd-session-save))
+    (should (equal (pyagentd-test-content file) "other"))))
+
+(ert-deftest pyagentd-session-kill-saves-without-a-question ()
+  (pyagentd-test-with-session session-test--text
+    (goto-char (point-max))
+    (insert "last words")
+    (cl-letf (((symbol-function 'yes-or-no-p)
+               (lambda (&rest _) (ert-fail "Asked"))))
+      (kill-buffer))
+    (should (string-match-p "last words" (pyagentd-test-content file)))))
+
+(ert-deftest pyagentd-session-keeps-its-directory-clean ()
+  (pyagentd-test-with-session session-test--text
+    (insert "x")
+    (do-auto-save t)
+    (save-buffer)
+    (should (equal (directory-files (file-name-directory file) nil "[^.]")
+                   '("session.md")))))
+
+(ert-deftest pyagentd-session-text-typed-in-an-answer-belongs-to-it ()
+  (pyagentd-test-with-session session-test--text
+    (goto-char 12)
+    (insert "XX")
+    (should (equal (pyagentd-block-bounds) '((response (9 21)))))
+    (goto-char 9)
+    (insert "mine\n")
+    (should (equal (pyagentd-block-bounds) '((response (14 26)))))))
+
+(ert-deftest pyagentd-session-yanked-answer-is-text-of-the-user ()
+  (pyagentd-test-with-session session-test--text
+    (kill-ring-save 9 14)
+    (goto-char (point-max))
+    (yank)
+    (should (string-suffix-p "### Hello" (buffer-string)))
+    (should (equal (pyagentd-block-bounds) '((response (9 19)))))))
+
+(ert-deftest pyagentd-session-undone-deletion-has-its-role ()
+  (pyagentd-test-with-session session-test--text
+    (undo-boundary)
+    (delete-region 9 19)
+    (undo-boundary)
+    (undo)
+    (should (equal (pyagentd-block-bounds) '((response (9 19)))))))
+
+(ert-deftest pyagentd-session-removes-gptels-save-hook ()
+  "SPEC 001 Duplicate save hook detection."
+  (pyagentd-test-with-session session-test--text
+    (setq before-save-hook (append '(gptel--save-state gptel--save-state)
+                                   before-save-hook))
+    (run-hooks 'gptel-mode-hook)
+    (should-not (memq 'gptel--save-state before-save-hook))))
+
+(ert-deftest pyagentd-session-asks-nothing-about-its-variables ()
+  (dolist (pair '((gptel-model . m) (gptel--backend-name . "C")
+                  (gptel--tool-names . ("Bash")) (gptel-temperature . 0.5)
+                  (gptel--bounds . ((response (1 2))))))
+    (should (safe-local-variable-p (car pair) (cdr pair)))))
+
+(ert-deftest pyagentd-session-discovery ()
+  "SPEC 001 Comprehensive branch discovery with agents."
+  (pyagentd-test-with-place
+    (pyagentd-test-file root)
+    (pyagentd-test-file
+     root "" "sessions/demo-20260205143052/branches/main/agents/a/session.md")
+    (make-directory (expand-file-name "sessions/.hidden/branches" root) t)
+    (make-directory (expand-file-name "sessions/invalid" root) t)
+    (should (equal (mapcar #'file-name-nondirectory
+                           (jf/gptel--list-session-directories))
+                   '("demo-20260205143052")))
+    (let ((branch (car (jf/gptel--find-all-branches-with-agents))))
+      (should (equal (plist-get branch :branch-name) "main"))
+      (should (equal (mapcar #'file-name-nondirectory
+                             (plist-get branch :agent-dirs))
+                     '("a"))))))
+
+(ert-deftest pyagentd-session-paths ()
+  "SPEC 001 Computing branch directory path, Computing context file path."
+  (should (equal (jf/gptel--branch-dir-path "/s/my-session" "main")
+                 "/s/my-session/branches/main"))
+  (should (equal (jf/gptel--context-file-path "/s/my-session/branches/main")
+                 "/s/my-session/branches/main/session.md")))
+
+(ert-deftest pyagentd-session-log-levels ()
+  "SPEC 001 Logging level filtering."
+  (let ((pyagentd-log-level 'info) logged (inhibit-message t))
+    (cl-letf (((symbol-function 'message)
+               (lambda (&rest args) (push (apply #'format args) logged))))
+      (pyagentd-log 'debug "a")
+      (pyagentd-log 'info "b")
+      (pyagentd-log 'error "c"))
+    (should (equal logged '("[PYAGENTD-ERROR] c" "[PYAGENTD-INFO] b")))))
+
+;;; session-test.el ends here
