@@ -1,0 +1,183 @@
+"""Where a run goes on in a document whose exact saved state is unknown.
+
+Somebody else (an editor that vanished, a daemon that died) put part of the run's text into the document, and the user
+may have edited above and inside it. What is there already is recognised by text and role; the rest is returned to be
+inserted. When in doubt text is taken to be there: nothing is inserted twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from pyagentd.events import InsertRole
+from pyagentd.store.document import Span
+from pyagentd.store.render import RUN_CLOSE, Insert
+
+_SURE = 24  # characters from which equal text is hardly chance
+_LIKELY = 8
+
+
+class _Block(NamedTuple):
+    """Neighbouring inserts of one part and role as one text; ``offset`` counts from the run's first character."""
+
+    text: str
+    role: InsertRole
+    offset: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.text)
+
+
+def locate(
+    body: str, spans: Sequence[Span], anchor: int, inserts: Sequence[Insert]
+) -> tuple[int, tuple[Insert, ...]]:
+    """Find how much of a run the body holds.
+
+    Args:
+        body: The document's text.
+        spans: Its roles; without any, text alone decides.
+        anchor: Where the run's first insert went, if nothing above was edited since.
+        inserts: Everything the run inserted so far, in order.
+
+    Returns:
+        The offset at which the run goes on, and the inserts it lacks; the first may be the rest of one.
+    """
+    place = _Place(body, spans, list(_blocks(inserts)))
+    position, known = place.find(max(0, min(anchor, len(body))))
+    return position, tuple(_rest(inserts, known))
+
+
+class _Place:
+    def __init__(self, body: str, spans: Sequence[Span], blocks: Sequence[_Block]) -> None:
+        self._body = body
+        self._spans = spans
+        self._starts = [span.start for span in spans]
+        self._blocks = blocks
+
+    def find(self, anchor: int) -> tuple[int, int]:
+        """Return the offset in the body where the run goes on, and how many of its characters are there."""
+        position, known = self._follow(anchor, 0)
+        if not self._shows(known):
+            # Nothing of the run at the anchor: text above was edited, or nothing was inserted yet.
+            found = self._find_anywhere(anchor if self._ends_prompt(anchor) else 0)
+            if found is None:
+                return position, known
+            position, known = found
+        while (later := self._find_later(position, known)) is not None:
+            position, known = later
+        return self._inside_edited(position, known)
+
+    def _follow(self, position: int, known: int) -> tuple[int, int]:
+        """Go on as long as body and run agree in text and role."""
+        for block in self._blocks:
+            if block.end <= known:
+                continue
+            text = block.text[max(0, known - block.offset) :]
+            agreeing = self._agreeing(position, text, block.role)
+            position, known = position + agreeing, known + agreeing
+            if agreeing < len(text):
+                break
+        return position, known
+
+    def _agreeing(self, position: int, text: str, role: InsertRole) -> int:
+        """Return how many characters of ``text`` stand at ``position`` in that role."""
+        available = min(len(text), self._role_end(position, role) - position)
+        if available == len(text) and self._body.startswith(text, position):
+            return available
+        agreeing = 0
+        while agreeing < available and self._body[position + agreeing] == text[agreeing]:
+            agreeing += 1
+        by_chance = role is not None and not self._spans and agreeing < _LIKELY
+        return 0 if by_chance and position + agreeing < len(self._body) else agreeing
+
+    def _role_end(self, position: int, role: InsertRole) -> int:
+        """Return how far the text from ``position`` on has the role; ``position`` itself when it has not."""
+        if not self._spans:
+            return len(self._body)
+        index = bisect_right(self._starts, position) - 1
+        span = self._spans[index] if index >= 0 and self._spans[index].end > position else None
+        if role is None:
+            following = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._body)
+            return position if span else following
+        return span.end if span and (span.kind, span.id) == _span_role(role) else position
+
+    def _shows(self, known: int) -> bool:
+        """Return whether so many characters of the run include some of an answer or a tool."""
+        return any(block.role is not None and block.offset < known for block in self._blocks)
+
+    def _ends_prompt(self, position: int) -> bool:
+        """Return whether text of the user ends here, so that the position is likely still right."""
+        before = self._body[position - 1 : position]
+        after = self._body[position : position + 2]
+        return bool(before.strip()) and self._role_end(position - 1, None) >= position and not after.strip()
+
+    def _find_anywhere(self, low: int) -> tuple[int, int] | None:
+        """Return the place after the run's last block that surely stands somewhere from ``low`` on, or None."""
+        for block in reversed(self._blocks):
+            if len(block.text) >= _SURE and block.role is not None:
+                start = self._body.rfind(block.text, low)  # of equal answers the last is this run's
+                if start >= 0 and self._role_end(start, block.role) >= start + len(block.text):
+                    return self._follow(start + len(block.text), block.end)
+        return None
+
+    def _find_later(self, position: int, known: int) -> tuple[int, int] | None:
+        """Return the place after the run's last block that stands below ``position``, or None."""
+        zone_end = self._zone_end(position)
+        for block in reversed(self._blocks):
+            if block.offset < known or block.end == known:
+                break
+            if block.role is None or len(block.text) < (_SURE if block.role == "ignore" else _LIKELY):
+                continue
+            start = self._body.find(block.text, position, zone_end)
+            while start >= 0:
+                if self._role_end(start, block.role) >= start + len(block.text):
+                    return self._follow(start + len(block.text), block.end)
+                start = self._body.find(block.text, start + 1, zone_end)
+        return None
+
+    def _zone_end(self, position: int) -> int:
+        """Return where the next prompt begins: what stands below it is of other runs."""
+        if not self._spans:
+            return len(self._body)
+        heading = self._body.find(RUN_CLOSE, position)
+        while heading >= 0 and self._role_end(heading, None) == heading:
+            heading = self._body.find(RUN_CLOSE, heading + 1)
+        return len(self._body) if heading < 0 else heading
+
+    def _inside_edited(self, position: int, known: int) -> tuple[int, int]:
+        """Go past the rest of a text that the user edited while it was growing."""
+        block = next((b for b in self._blocks if b.offset < known < b.end), None)
+        if block is None or block.role is None or not self._spans:
+            return position, known
+        end = self._role_end(position, block.role)
+        if end == position:
+            return position, known
+        tail = self._body[max(position, end - _SURE) : end]
+        found = block.text.rfind(tail)
+        if found >= 0 and len(tail) >= _LIKELY:
+            return end, block.offset + found + len(tail)
+        return end, min(block.end, known + end - position)
+
+
+def _blocks(inserts: Sequence[Insert]) -> Iterator[_Block]:
+    offset = 0
+    for (role, _), group in groupby(inserts, key=lambda insert: (insert.role, insert.part_id)):
+        text = "".join(insert.text for insert in group)
+        yield _Block(text, role, offset)
+        offset += len(text)
+
+
+def _rest(inserts: Sequence[Insert], known: int) -> Iterator[Insert]:
+    """Yield the inserts without the first ``known`` characters."""
+    for insert in inserts:
+        if known < len(insert.text):
+            yield insert._replace(text=insert.text[known:])
+        known = max(0, known - len(insert.text))
+
+
+def _span_role(role: InsertRole) -> tuple[str, str]:
+    return role if isinstance(role, tuple) else (role or "", "")

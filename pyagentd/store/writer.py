@@ -1,0 +1,171 @@
+"""The document in memory and on disk, with the place where a run writes.
+
+One insertion rule for everybody (``apply``; the Emacs side follows it too): text goes to the marker and the marker
+behind it, roles right of it shift, text the user typed at the marker stays below. The file is written atomically and
+never over content that was not read: ``changed_on_disk`` tells, ``persist`` refuses.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from pyagentd.errors import StoreError
+from pyagentd.events import InsertRole
+from pyagentd.store import atomic, document
+from pyagentd.store.document import Document, Span, merged
+from pyagentd.store.local_variables import Settings
+from pyagentd.store.render import Insert, prompt_text
+
+_REMEMBERED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Persisted:
+    """A state of the file: hash of the body, last row in it, and the marker (an offset)."""
+
+    sha256: str
+    seq: int
+    marker: int
+
+
+class _Stat(NamedTuple):
+    mtime_ns: int
+    size: int
+    inode: int
+
+
+def apply(doc: Document, marker: int, insert: Insert) -> tuple[Document, int]:
+    """Return the document with ``insert`` at offset ``marker``, and the marker after it."""
+    text, length = insert.text, len(insert.text)
+    spans = doc.spans
+    # The first span that ends behind the marker: it contains the marker, or begins at or after it.
+    index = bisect_left(spans, marker + 1, key=lambda span: span.end)
+    left, right = spans[:index], spans[index:]
+    if right and right[0].start < marker:  # someone marked text around the marker
+        left = (*left, right[0]._replace(end=marker))
+        right = (right[0]._replace(start=marker), *right[1:])
+    shifted = [Span(start + length, end + length, kind, id) for start, end, kind, id in right]
+    own = _span(marker, marker + length, insert.role)
+    joined = (*left[:-1], *merged([*left[-1:], *own, *shifted[:1]]), *shifted[1:])
+    body = doc.body[:marker] + text + doc.body[marker:]
+    return replace(doc, body=body, spans=joined), marker + length
+
+
+class DocumentWriter:
+    """Writes one ``session.md``; starts with ``doc`` in memory and no file known.
+
+    Attributes:
+        marker: The offset at which the next insert goes.
+        seq: The last row whose insert the document holds.
+    """
+
+    def __init__(self, path: Path, doc: Document | None = None) -> None:
+        self._path = path
+        self._stat: _Stat | None = None
+        self._saved: Document | None = None
+        self._persisted: deque[Persisted] = deque(maxlen=_REMEMBERED)
+        self._document = doc or Document()
+        self.marker = len(self._document.body)
+        self.seq = 0
+
+    @classmethod
+    def load(cls, path: Path) -> DocumentWriter:
+        """Return a writer for what is on disk; a missing file is an empty document.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+        stat = _stat(path)  # before reading: a change in between counts as one that was not read
+        writer = cls(path, document.read(path))
+        writer._stat = stat
+        writer._saved = writer._document
+        return writer
+
+    @property
+    def document(self) -> Document:
+        """The document as it is in memory."""
+        return self._document
+
+    @property
+    def body(self) -> str:
+        """Its text without the Local Variables."""
+        return self._document.body
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Its roles."""
+        return self._document.spans
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether memory holds what the file does not."""
+        return self._document is not self._saved
+
+    def insert(self, insert: Insert) -> None:
+        """Put an insert of the run at the marker."""
+        self._document, self.marker = apply(self._document, self.marker, insert)
+        self.seq = max(self.seq, insert.seq)
+
+    def append_prompt(self, text: str, *, is_agent: bool = False) -> None:
+        """Put a message from another client at the end; its run goes on right after it."""
+        body = self._document.body
+        self._document = replace(self._document, body=body + prompt_text(body, text, is_agent=is_agent))
+        self.marker = len(self._document.body)
+
+    def set_spans(self, spans: tuple[Span, ...]) -> None:
+        """Replace the roles by recovered ones."""
+        self._document = replace(self._document, spans=spans, stale=False)
+
+    def set_settings(self, settings: Settings) -> None:
+        """Replace the settings; variables we do not know stay as they were in the file."""
+        other = self._document.settings.other
+        self._document = replace(self._document, settings=replace(settings, other=other))
+
+    def changed_on_disk(self) -> bool:
+        """Return whether the file is not what was last read or written here."""
+        return _stat(self._path) != self._stat
+
+    def persist(self, *, fsync: bool = True) -> str:
+        """Write the file if it lacks something, remember its state, and return the hash of its body.
+
+        Raises:
+            StoreError: The disk refused, or the file holds what was not read.
+        """
+        if self.changed_on_disk():
+            raise StoreError(f"{self._path} changed since it was read", mend="Read it again")
+        if self.unsaved:
+            data = document.format_file(self._document).encode("utf-8", "surrogateescape")
+            atomic.write_bytes(self._path, data, fsync=fsync)
+            self._stat, self._saved = _stat(self._path), self._document
+        state = Persisted(sha256=document.body_sha256(self.body), seq=self.seq, marker=self.marker)
+        self._persisted.append(state)
+        return state.sha256
+
+    def persisted(self, sha256: str) -> Persisted | None:
+        """Return what is known of a recent state of the file."""
+        return next((state for state in reversed(self._persisted) if state.sha256 == sha256), None)
+
+
+def _span(start: int, end: int, role: InsertRole) -> list[Span]:
+    match role:
+        case None:
+            return []
+        case ("tool", call_id):
+            return [Span(start, end, "tool", call_id)]
+        case "response" | "ignore":
+            return [Span(start, end, role)]
+    raise ValueError(f"no role: {role!r}")
+
+
+def _stat(path: Path) -> _Stat | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    return _Stat(stat.st_mtime_ns, stat.st_size, stat.st_ino)
