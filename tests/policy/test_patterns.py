@@ -1,6 +1,9 @@
 """The meaning of glob patterns, as a table."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wcmatch import glob
 
 from pyagentd.errors import BadRequest
 from pyagentd.policy.patterns import first_match, matches, under, validate_pattern
@@ -45,6 +48,17 @@ TABLE = [
 @pytest.mark.parametrize(("pattern", "path", "expected"), TABLE)
 def test_pattern_matches_whole_path(pattern, path, expected):
     assert matches(pattern, path) is expected
+
+
+SEGMENTS = st.sampled_from(["a", "b", "ab", ".x", "a.b", "*", "[", "a*b"])
+WILD = st.sampled_from(["a", "ab", ".x", "*", "**", "?", "a?", "*b", "[ab]", "[!a]b", "\\*", "a\\[b", "[", "."])
+
+
+@given(st.lists(WILD, min_size=1, max_size=4), st.lists(SEGMENTS, min_size=1, max_size=4))
+def test_the_quick_look_for_a_word_never_changes_the_answer(wild, segments):
+    pattern, path = "/" + "/".join(wild), "/" + "/".join(segments)
+    flags = glob.GLOBSTAR | glob.DOTGLOB | glob.FORCEUNIX | glob.CASE
+    assert matches(pattern, path) is glob.globmatch(path, pattern, flags=flags)
 
 
 def test_a_tilde_is_the_users_home(monkeypatch):
