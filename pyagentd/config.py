@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from platformdirs import user_config_path
 
@@ -59,7 +59,7 @@ class BackendSettings:
     """How to reach one provider of models."""
 
     name: str
-    kind: str
+    kind: Literal["anthropic", "offline"]
     base_url: str | None = None
     key_env: str | None = None  # the environment variable that holds the key
     model: str | None = None  # used where a preset names none

@@ -38,8 +38,12 @@ class Event(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where events of a client go; never blocks and never raises."""
+    """Where events of a client go; neither method blocks or raises."""
 
     def push(self, event: Event) -> None:
         """Queue ``event`` for delivery."""
+        ...
+
+    def reset(self, branch: str, seq: int) -> None:
+        """Forget what is queued for ``branch``: the client is told everything up to ``seq`` in another way."""
         ...

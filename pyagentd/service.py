@@ -21,7 +21,7 @@ from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.host import Host
 from pyagentd.agent.keeper import Version
-from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.settings import SendOptions, document_settings
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.events import Sink
 from pyagentd.policy.presets import DEFAULT_PRESET
@@ -87,9 +87,7 @@ class Service:
     ) -> dict[str, Any]:
         """Create a session; with ``root`` (a project) it may read and write everything below it."""
         parsed, text = self._host.presets.template(preset)
-        workspace = Path(root).expanduser().resolve() if root else None
-        if workspace is not None and not workspace.is_dir():
-            raise BadRequest(f"{root} is no directory", mend="Name the project's directory")
+        workspace = _directory(root) if root else None
         inside = None if workspace is None else [f"{workspace}/**"]
         ref = sessions.create_session(
             self._host.config.sessions_dir,
@@ -99,7 +97,7 @@ class Service:
             paths_read=inside,
             paths_write=inside,
             clock=self._host.clock,
-            session_dir=Path(session_dir).expanduser() if session_dir else None,
+            session_dir=_expanded(session_dir) if session_dir else None,
         )
         self._registry.add(ref)
         branch = self._host.open(ref)
@@ -143,10 +141,11 @@ class Service:
     ) -> dict[str, Any]:
         """Watch a branch, and edit it when nobody else does, from the text that has hash ``sha256``."""
         live = self._branch(branch)
+        preset = self._host.presets.of_branch(live.ref)
         answer = await live.attach(client, sha256=sha256, seq=seq, mode="view" if mode == "view" else "edit")
         if answer is None:
             return {"branch": live.key, "reread": True}
-        preset = self._host.presets.of_branch(live.ref)
+        settings = document_settings(preset)
         return {
             **answer,
             "session_id": live.ref.session_id,
@@ -155,10 +154,10 @@ class Service:
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
             "model": preset.model,
             "settings": {
-                "backend": preset.backend,
-                "model": preset.model,
-                "tools": list(preset.tools),
-                "temperature": preset.temperature,
+                "model": settings.model,
+                "backend": settings.backend,
+                "tools": settings.tools,
+                "temperature": settings.temperature,
             },
         }
 
@@ -173,9 +172,9 @@ class Service:
         offset = None if marker is None else marker - 1
         self._open(branch).saved(client, Version(sha256=sha256, seq=seq, marker=offset))
 
-    async def lease(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Ask to become the editor of a branch that is attached; granted when nobody else is."""
-        return {"editor": self._open(branch).keeper.lease(client, None)}
+    async def lease(self, client: Client, *, branch: str, take: bool = False) -> dict[str, Any]:
+        """Ask to become the editor of a branch that is attached; granted when nobody else is, or with ``take``."""
+        return {"editor": self._open(branch).keeper.lease(client, None, take=take)}
 
     async def send(
         self,
@@ -286,6 +285,17 @@ def _described(ref: BranchRef) -> dict[str, Any]:
         "branch": ref.key,
         "file": str(paths.session_file(ref.branch_dir)),
     }
+
+
+def _expanded(path: str) -> Path:
+    return Path(path).expanduser()
+
+
+def _directory(path: str) -> Path:
+    place = _expanded(path).resolve()
+    if not place.is_dir():
+        raise BadRequest(f"{path} is no directory", mend="Name the project's directory")
+    return place
 
 
 def _options(

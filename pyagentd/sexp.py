@@ -192,18 +192,17 @@ def _keyword(key: str) -> str:
 
 # Decoding ----------------------------------------------------------------------------------------------------------
 
-_TOKEN: Final = re.compile(
+_TOKENS: Final = re.compile(
     # White space is what Emacs takes for it: U+2028 and its like belong to symbols.
     r"""(?:[\x00-\x20\xa0]|;[^\n]*)*+
-        (?: (?P<string> "[^"\\]*+(?:\\.[^"\\]*+)*+" )
-          | (?P<open>   \(|\[|\#\( )
-          | (?P<close>  \)|\] )
-          | (?P<atom>   \#\# | (?!\#|\?) (?:[^\x00-\x20\xa0"'();`,\[\]\\]|\\.)++ )
-          | (?P<end>    \Z )
-          | (?P<other>  . ) )""",
+        ( "[^"\\]*+(?:\\.[^"\\]*+)*+"                        # string
+        | [()\[\]] | \#\(
+        | \#\# | (?!\#|\?) (?:[^\x00-\x20\xa0"'();`,\[\]\\]|\\.)++  # atom
+        | \Z
+        | [^\x00-\x20\xa0] )                                # what begins no token: findall must not pass over it""",
     re.VERBOSE | re.DOTALL,
 )
-_STRING, _OPEN, _CLOSE, _ATOM, _END = range(1, 6)
+_UNREADABLE: Final = frozenset("\"'`,?\\#")  # tokens of one character that are none
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+\.?")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.[0-9]+|\.[0-9]+|[0-9]+(?=e))(?:e[+-]?[0-9]+)?")
@@ -235,28 +234,24 @@ def decode(source: bytes | str) -> Any:
     items: list[Any] = []
     outer: list[tuple[list[Any], str]] = []
     opener = ""
-    for token in _TOKEN.finditer(text):
-        kind = token.lastindex
-        if kind == _STRING:
-            items.append(_unescape(text[token.start(_STRING) + 1 : token.end() - 1]))
-        elif kind == _ATOM:
-            atom = token[_ATOM]
-            items.append(_known_atom(atom) if len(atom) <= _CACHED_LENGTH else _atom(atom))
-        elif kind == _OPEN:
+    for token in _TOKENS.findall(text):
+        if token == "(" or token == "[" or token == "#(":
             outer.append((items, opener))
-            items, opener = [], token[_OPEN]
-        elif kind == _CLOSE:
-            if not outer or _CLOSERS[opener] != token[_CLOSE]:
-                raise SexpError(f"Unexpected {token[_CLOSE]!r} at character {token.end() - 1}")
+            items, opener = [], token
+        elif token == ")" or token == "]":
+            if not outer or _CLOSERS[opener] != token:
+                raise SexpError(f"Unexpected {token!r}")
             value = _closed(items, opener)
             items, opener = outer.pop()
             items.append(value)
-        elif kind == _END:
-            break
-        else:
-            raise SexpError(f"Unreadable at character {token.end() - 1}: {text[token.end() - 1 :][:20]!r}")
+        elif token in _UNREADABLE:
+            raise SexpError(f"Unreadable: {token!r}")
+        elif token.startswith('"'):
+            items.append(_unescape(token[1:-1]))
+        elif token:
+            items.append(_known_atom(token) if len(token) <= _CACHED_LENGTH else _atom(token))
     if outer:
-        raise SexpError(f"{len(outer)} unclosed {outer[-1][1] or opener!r}")
+        raise SexpError(f"{len(outer)} unclosed {opener!r}")
     if len(items) != 1 or items[0] is _DOT:
         raise SexpError(f"Expected one value, found {len(items)}")
     return items[0]

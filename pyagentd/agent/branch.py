@@ -43,7 +43,7 @@ class LiveBranch:
         self.sinks: dict[Sink, None] = {}  # in the order they attached
         self.file = paths.session_file(ref.branch_dir)
         self._interrupted = False
-        self.keeper = Keeper(self.file, persisted=self._persisted)
+        self.keeper = Keeper(self.file, is_agent=ref.is_agent, persisted=self._persisted)
         self.recorder = Recorder(
             journal=Journal.open(paths.journal_file(ref.branch_dir)),
             conversation=Conversation(),
@@ -116,12 +116,13 @@ class LiveBranch:
         if document.body_sha256(doc.body) != sha256:
             raise BadRequest(f"{self.file} changed since it was saved", mend="Revert or save the buffer, then send")
         aligned = align(doc, self.conversation, end)
-        if not aligned.new_prompt:
+        prompt = aligned.new_prompt or aligned.last_prompt  # sending again asks the same question again
+        if not prompt:
             raise BadRequest("There is no prompt before point", mend="Write something first")
         for edit in aligned.edits:
             self.recorder.record("edit", edit)
         version = Version(sha256=sha256, seq=self.recorder.last_seq, marker=end)
-        return aligned.new_prompt, version, aligned.view
+        return prompt, version, aligned.view
 
     def view_for_client(self, text: str) -> tuple[Message, ...]:
         """Return the model view for a prompt that a client sent as text: the whole document, then ``text``."""
@@ -175,12 +176,12 @@ class LiveBranch:
     ) -> dict[str, Any] | None:
         """Let ``sink`` watch, or also edit, from the version it has; None when it must read the file again.
 
-        A client that was attached and fell behind names only ``seq``.
+        A client that is attached and fell behind names the last event it saw, ``seq``.
         """
         await self.keeper.flush()
         self.recorder.flush()
-        if sha256 is None and seq is not None:
-            version: Version | None = Version(sha256="", seq=seq, marker=None)
+        if seq is not None and sink in self.sinks:  # it fell behind; its own marker goes on
+            version: Version | None = Version(sha256=sha256 or "", seq=seq, marker=None)
         else:
             version = self.keeper.version(sha256 or "")
         if version is None:
@@ -188,7 +189,7 @@ class LiveBranch:
         # No await from here on: the answer and the events after it are in one order.
         self.sinks[sink] = None
         sink.reset(self.key, self.recorder.last_seq)
-        editor = mode == "edit" and self.keeper.lease(sink, version if sha256 else None)
+        editor = mode == "edit" and self.keeper.lease(sink, version if version.marker is not None else None)
         return {
             "branch": self.key,
             "seq": self.recorder.last_seq,

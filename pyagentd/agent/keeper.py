@@ -19,7 +19,8 @@ from pathlib import Path
 from pyagentd.errors import StoreError
 from pyagentd.events import Sink
 from pyagentd.store import document
-from pyagentd.store.align import locate
+from pyagentd.store.local_variables import Settings
+from pyagentd.store.locate import locate
 from pyagentd.store.render import Insert
 from pyagentd.store.writer import DocumentWriter
 
@@ -43,11 +44,13 @@ class Version:
 class Keeper:
     """Keeps one branch's ``session.md``."""
 
-    def __init__(self, path: Path, *, persisted: Callable[[Version, float], None]) -> None:
+    def __init__(self, path: Path, *, is_agent: bool, persisted: Callable[[Version, float], None]) -> None:
         self._path = path
+        self._is_agent = is_agent
         self._persisted = persisted
         self.editor: Sink | None = None
         self.inserts: list[Insert] = []
+        self.settings: Settings | None = None  # for the file's Local Variables; None keeps what is there
         self._prompt = ""
         self._anchor: int | None = None
         self._versions: deque[Version] = deque(maxlen=8)
@@ -96,9 +99,9 @@ class Keeper:
         """Return the inserts that a client at ``version`` does not have."""
         return [insert for insert in self.inserts if insert.seq > version.seq]
 
-    def lease(self, sink: Sink, version: Version | None) -> bool:
-        """Make ``sink`` the editor if nobody else is; from now on the daemon leaves the file alone."""
-        if self.editor is None:
+    def lease(self, sink: Sink, version: Version | None, *, take: bool = False) -> bool:
+        """Make ``sink`` the editor if nobody else is, or by force; from now on the daemon leaves the file alone."""
+        if self.editor is None or take:
             self.editor = sink
             self._waiting = []
             self._writer = None
@@ -165,6 +168,8 @@ class Keeper:
         # Runs in a thread; the lock keeps it the only one that touches the writer.
         if self._writer is None or self._writer.changed_on_disk():
             self._writer, batch = self._reopen(inserts)
+            if self.settings is not None:
+                self._writer.set_settings(self.settings)
         for insert in batch:
             self._writer.insert(insert)
         sha256 = self._writer.persist()
@@ -183,7 +188,7 @@ class Keeper:
         if anchor is None:
             found = writer.body.rfind(self._prompt)
             if found < 0:
-                writer.append_prompt(self._prompt)
+                writer.append_prompt(self._prompt, is_agent=self._is_agent)
                 return writer, inserts
             anchor = found + len(self._prompt)
         writer.marker, remaining = locate(writer.body, writer.spans, anchor, inserts)

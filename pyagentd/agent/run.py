@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from pyagentd.agent.answer import Answer
 from pyagentd.agent.authority import Authority
-from pyagentd.agent.machine import State, advance
 from pyagentd.agent.machine import Signal as S
+from pyagentd.agent.machine import State, advance
 from pyagentd.agent.recorder import Recorder
 from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.ids import new_id
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished, ToolSchema
+from pyagentd.llm.backend import Backend, ModelRequest, Retrying, StepFinished, ToolSchema
 from pyagentd.messages import Message, ToolCall, ToolResult
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec

@@ -17,6 +17,7 @@ from pyagentd.llm.factory import BackendSettings, make_backend
 from pyagentd.policy.guard import Context
 from pyagentd.policy.presets import Preset, parse_preset
 from pyagentd.store import paths, presetfile, templates
+from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
 
 DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
@@ -95,6 +96,16 @@ class Presets:
             cached = (signature, parse_preset(name, parsed.front, parsed.body, str(file)))
             self._cache[file] = cached
         return cached[1]
+
+
+def document_settings(preset: Preset) -> Settings:
+    """Return what the document's Local Variables say about a preset, in gptel's terms (DD-2)."""
+    return Settings(
+        model=preset.model or None,
+        backend=preset.backend,
+        tools=preset.tools,
+        temperature=preset.temperature,
+    )
 
 
 def policy_context(

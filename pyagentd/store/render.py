@@ -57,6 +57,7 @@ class Renderer:
     """The fold. Feed it every row of a branch, or all rows from the start of a run."""
 
     def __init__(self) -> None:
+        self._prompts: set[str] = set()  # the user's messages: where their text goes is not the run's business
         self._begin()
 
     def feed(self, row: Row) -> list[Insert]:
@@ -68,7 +69,9 @@ class Renderer:
                 part_id = row.data["part_id"]
                 if part_id in self._shown:
                     self._show(part_id, row.data["text"])
-            case "part":
+            case "message" if row.data["role"] == "user":
+                self._prompts.add(row.data["id"])
+            case "part" if row.data["message_id"] not in self._prompts:
                 self._feed_part(row.data)
             case "run" if row.data["state"] == "started":
                 self._begin()

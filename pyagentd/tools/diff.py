@@ -7,8 +7,7 @@ middle is shown as removed and added as a whole.
 from __future__ import annotations
 
 from difflib import SequenceMatcher
-from itertools import islice
-from os.path import commonprefix
+from itertools import islice, takewhile
 
 _CONTEXT = 3
 _COMPARED_LINES = 2_000
@@ -36,8 +35,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[list[_Opcode]]:
-    head = len(commonprefix([old, new]))
-    tail = len(commonprefix([old[head:][::-1], new[head:][::-1]]))
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
     if head == old_end and head == new_end:
         return []
@@ -57,6 +56,10 @@ def _hunks(old: list[str], new: list[str]) -> list[list[_Opcode]]:
         [(tag, i1 + start, i2 + start, j1 + start, j2 + start) for tag, i1, i2, j1, j2 in group]
         for group in matcher.get_grouped_opcodes(_CONTEXT)
     ]
+
+
+def _common(old: list[str], new: list[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
 
 def _format(hunk: list[_Opcode], old: list[str], new: list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pyagentd.tools.search import (
     SECONDS,
     Scope,
     directory,
+    is_directory,
     names_hidden,
     output,
     regexes,
@@ -62,7 +62,7 @@ def _describe(args: Args, ctx: ToolContext) -> Target:
 
 async def _run(args: Args, ctx: ToolContext) -> Output:
     base, (_, pattern) = ctx.paths[0], _split(args, ctx)
-    if not os.path.isdir(base.resolved):  # noqa: PTH112
+    if not is_directory(base):
         raise ToolError(f"{base.lexical} is not a directory")
     scope = Scope(base, ctx)
     found: list[tuple[int, str]] = []
@@ -79,7 +79,7 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
         notes.append(f"[Stopped after {SECONDS:g} s: there may be more files. Name a directory to search.]")
     if len(found) >= _KEPT:
         notes.append(f"[These are {_KEPT} of more files: narrow the pattern.]")
-    nothing = f"[No file matches {args['pattern']} in {base.lexical}]"
+    nothing = f"[No file matches {args['pattern']} in {scope.base}]"
     return output([name for _, name in sorted(found)], _SHOWN, nothing, notes)
 
 

@@ -34,7 +34,7 @@ _SCHEMA = {
     "type": "object",
     "properties": {
         "pattern": {"type": "string", "minLength": 1, "description": "The regular expression"},
-        "path": PATH_SCHEMA | {"description": PATH_SCHEMA["description"].replace("directory", "directory or file")},
+        "path": PATH_SCHEMA | {"description": "The directory or file to search (default: the workspace root)"},
         "glob": {"type": "string", "minLength": 1, "description": "Only these files: `*.py`, `src/**/*.{ts,tsx}`"},
         "output_mode": {
             "type": "string",
@@ -127,7 +127,8 @@ def grep_tool(seconds: float = SECONDS) -> ToolSpec:
 
     async def run(args: Args, ctx: ToolContext) -> Output:
         base = ctx.paths[0]
-        found = _Matches(Scope(base, ctx), args.get("context", 0))
+        scope = Scope(base, ctx)
+        found = _Matches(scope, args.get("context", 0))
         notes = []
         if not await search(_request(args, base, seconds), found.take, seconds):
             notes.append(
@@ -137,7 +138,7 @@ def grep_tool(seconds: float = SECONDS) -> ToolSpec:
         if found.count >= _KEPT:
             notes.append(f"[These are {_KEPT} of more matches: narrow the search.]")
         notes += [f"[Not searched, too large: {name}]" for name in found.too_large]
-        nothing = f"[Nothing matches {args['pattern']} in {base.lexical}]"
+        nothing = f"[Nothing matches {args['pattern']} in {scope.base}]"
         return output(found.lines, found.shown, nothing, notes)
 
     return ToolSpec(

@@ -48,7 +48,7 @@ class Group:
         try:
             if self._signal(signal.SIGTERM):
                 async with asyncio.timeout(grace_s):
-                    while self._signal(0):
+                    while self._signal(0):  # noqa: ASYNC110 - nothing tells when a group is empty
                         await asyncio.sleep(_POLL_S)
         except TimeoutError:
             pass

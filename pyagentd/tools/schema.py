@@ -82,7 +82,9 @@ def _object_problems(where: str, schema: Schema, value: Mapping[str, Any]) -> It
 
 
 def _bounds(where: str, size: float, low: float | None, high: float | None, unit: str) -> Iterator[str]:
-    if low is not None and size < low:
+    if size == 0 and low == 1 and unit:
+        yield f'"{where}" must not be empty'
+    elif low is not None and size < low:
         yield f'"{where}" must be at least {low}{unit}, got {size}'
     if high is not None and size > high:
         yield f'"{where}" must be at most {high}{unit}, got {size}'

@@ -42,6 +42,7 @@ class Scope:
     """What of the searched place may be seen, and under which name."""
 
     def __init__(self, base: ResolvedPath, ctx: ToolContext) -> None:
+        self.base = base.lexical.rstrip("/") or "/"
         self._lexical, self._resolved = base.lexical.rstrip("/"), base.resolved.rstrip("/")
         self._ctx = ctx
 
@@ -62,6 +63,11 @@ def directory(path: ResolvedPath) -> ResolvedPath:
     return ResolvedPath(lexical=path.lexical.rstrip("/") + "/", resolved=path.resolved.rstrip("/") + "/")
 
 
+def is_directory(path: ResolvedPath) -> bool:
+    """Whether ``directory`` found ``path`` to be one."""
+    return path.resolved.endswith("/")
+
+
 def undirected(path: ResolvedPath) -> str:
     """Return the resolved path without the slash that ``directory`` put there."""
     return path.resolved.rstrip("/") or "/"
@@ -78,11 +84,14 @@ def names_hidden(pattern: str) -> bool:
 
 
 def output(lines: list[str], shown: int | None, nothing: str, notes: list[str]) -> Output:
-    """Return the first ``shown`` of ``lines``, with all of them kept beside; ``nothing`` when there are none."""
+    """Return the notes and the first ``shown`` of ``lines``, with all kept beside; ``nothing`` when there are none."""
     if not lines:
         # Nothing found by a search that did not end is no answer.
-        return Output(text="\n".join([nothing, *notes]), ok=not notes)
-    return Output(text="\n".join([*lines[:shown], *notes]), full="\n".join([*lines, *notes]))
+        return Output(text="\n".join([*notes, nothing]), ok=not notes)
+    if shown is None or len(lines) <= shown:
+        return Output(text="\n".join([*notes, *lines]))
+    head = [*notes, *lines[:shown]]
+    return Output(text="".join(f"{line}\n" for line in head), full="\n".join([*notes, *lines]))
 
 
 async def search(request: Request, take: Callable[[list[Row]], bool], seconds: float) -> bool:

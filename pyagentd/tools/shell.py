@@ -10,6 +10,7 @@ import asyncio
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pyagentd.errors import ToolError
 from pyagentd.tools import spool
@@ -162,7 +163,8 @@ async def _finish(command: str, ctx: ToolContext, pipe: _Pipe, seconds: float) -
     pipe.close_write()
     exited = asyncio.ensure_future(group.process.wait())
     try:
-        await asyncio.wait({exited, pipe.refused}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {exited, pipe.refused}
+        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if exited.done():
             await pipe.rest()
             return _status(exited.result())

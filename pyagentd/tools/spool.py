@@ -52,7 +52,8 @@ def _whole_characters(data: bytes) -> bytes:
 def notice(shown: str, path: Path) -> str:
     """Return the sentence that tells the model where the rest is and how to read it."""
     line = shown.count("\n") + 1
+    gap = "" if shown.endswith("\n") else "\n"
     return (
-        f"\n[Only the beginning is shown. The whole output is in {path}: "
+        f"{gap}[Only the beginning is shown. The whole output is in {path}: "
         f'read on with Read(file_path="{path}", offset={line}) or search it with Grep.]'
     )

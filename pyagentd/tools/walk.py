@@ -88,7 +88,7 @@ def _rules_above(base: str) -> _Rules | None:
     """
     above: list[str] = []
     directory = base
-    while not os.path.lexists(os.path.join(directory, ".git")):  # noqa: PTH110, PTH118 - strings all the way
+    while not os.path.lexists(os.path.join(directory, ".git")):  # noqa: PTH118 - strings all the way
         if directory == "/":
             return None
         directory = os.path.dirname(directory)  # noqa: PTH120

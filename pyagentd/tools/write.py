@@ -140,7 +140,8 @@ def _preview(plan: _Planner) -> Callable[[Args, ToolContext], str]:
     def preview(args: Args, ctx: ToolContext) -> str:
         path = file_of(args, ctx)
         change = plan(path, args, ctx)
-        return unified(change.before and change.before.text, change.after, path.lexical)
+        before = None if change.before is None else change.before.text
+        return unified(before, change.after, path.lexical)
 
     return preview
 
