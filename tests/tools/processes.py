@@ -1,0 +1,44 @@
+"""What tests need to know about processes they caused."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+
+def running(pid: int) -> bool:
+    """Whether the process is there and not merely waiting to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def children() -> set[int]:
+    """Return our child processes that run."""
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(parent) == os.getpid() and state != "Z":
+            found.add(int(stat.parent.name))
+    return found
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until ``condition`` holds; another process makes it so."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - there is no event for what another process does
+            await asyncio.sleep(0.01)
+
+
+async def pids_in(file: Path, count: int) -> list[int]:
+    """Wait until ``count`` pids stand in the file, one a line, and return them."""
+
+    def pids() -> list[int]:
+        return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+    await until(lambda: len(pids()) >= count)
+    return pids()
