@@ -272,23 +272,38 @@ else return nil."
         ((pyagentd-rpc--open (pyagentd-rpc--runtime)))
         (start (pyagentd-rpc--start))))
 
-(defun pyagentd-rpc--start ()
-  "Start a daemon that survives Emacs and connect to it."
+(defun pyagentd-rpc--launch ()
+  "Start a daemon that survives Emacs; return the process that does so."
   (let ((default-directory (expand-file-name "~/"))
-        (deadline (+ (float-time) pyagentd-start-timeout)))
+        (process-connection-type nil))
     (unless (executable-find (car pyagentd-command))
       (user-error "Cannot find %s; install it or customize `pyagentd-command'"
                   (car pyagentd-command)))
-    (apply #'call-process (car pyagentd-command) nil 0 nil
-           (append (cdr pyagentd-command) '("serve" "--detach")))
-    (while (not (or (pyagentd-rpc--open (pyagentd-rpc--runtime))
-                    (> (float-time) deadline)))
-      (accept-process-output nil 0.02))
-    (or pyagentd-rpc--manager
-        (signal 'pyagentd-timeout
-                (list (format "it was started as `%s serve'; see its log next to %s"
-                              (string-join pyagentd-command " ")
-                              (pyagentd-rpc--runtime-file)))))))
+    (let ((process (apply #'start-process "pyagentd-serve"
+                          (generate-new-buffer " *pyagentd-serve*")
+                          (append pyagentd-command '("serve" "--detach")))))
+      (set-process-query-on-exit-flag process nil)
+      (set-process-sentinel process #'ignore)
+      process)))
+
+(defun pyagentd-rpc--start ()
+  "Start a daemon and connect to it."
+  (let* ((process (pyagentd-rpc--launch))
+         (deadline (+ (float-time) pyagentd-start-timeout)))
+    (unwind-protect
+        (while (not (pyagentd-rpc--open (pyagentd-rpc--runtime)))
+          (cond ((and (eq (process-status process) 'exit)
+                      (/= (process-exit-status process) 0))
+                 (signal 'pyagentd-connection-error
+                         (list (with-current-buffer (process-buffer process)
+                                 (string-trim (buffer-string))))))
+                ((> (float-time) deadline)
+                 (signal 'pyagentd-timeout
+                         (list (format "it was started as `%s serve'"
+                                       (string-join pyagentd-command " "))))))
+          (accept-process-output nil 0.02))
+      (kill-buffer (process-buffer process)))
+    pyagentd-rpc--manager))
 
 ;;;; Calls
 

@@ -24,6 +24,7 @@ from pyagentd.agent.keeper import Version
 from pyagentd.agent.settings import SendOptions, document_settings
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.events import Sink
+from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.sexp import SexpError, plist_to_dict
 from pyagentd.store import metadata, paths, sessions
@@ -88,7 +89,7 @@ class Service:
         """Create a session; with ``root`` (a project) it may read and write everything below it."""
         parsed, text = self._host.presets.template(preset)
         workspace = _directory(root) if root else None
-        inside = None if workspace is None else [f"{workspace}/**"]
+        inside = None if workspace is None else [under(str(workspace))]
         ref = sessions.create_session(
             self._host.config.sessions_dir,
             name,

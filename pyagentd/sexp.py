@@ -264,7 +264,7 @@ def _closed(items: list[Any], opener: str) -> Any:
         return items[0]
     if not items:
         return None if opener == "(" else []
-    if any(item is _DOT for item in items):
+    if _DOT in items:
         return _improper(items, opener)
     return items
 
@@ -344,7 +344,7 @@ def plist_to_dict(plist: Sequence[Any] | None) -> dict[str, Any]:
     Raises:
         SexpError: It is no plist.
     """
-    if plist is None:
+    if not plist:
         return {}
     if not _is_plist(plist):
         raise SexpError("Expected a plist: keywords, each followed by a value")
@@ -360,9 +360,10 @@ def plists_to_dicts(value: Any) -> Any:
     return type(value)(map(plists_to_dicts, value))
 
 
-def _is_plist(value: object) -> bool:
+def _is_plist(value: Sequence[Any]) -> bool:
     return (
         isinstance(value, list)
         and len(value) % 2 == 0
-        and all(isinstance(key, Symbol) and key.startswith(":") for key in value[::2])
+        and bool(value)
+        and all([isinstance(key, Symbol) and key.startswith(":") for key in value[::2]])
     )

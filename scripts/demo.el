@@ -31,7 +31,7 @@ the presets may run commands."
     (pyagentd-session "Demo")
     (insert demo-prompt)
     (message "%s" (substitute-command-keys "Send it with \\<pyagentd-mode-map>\\[pyagentd-send]; \
-answer what it asks with \\[pyagentd-ask-allow] or \\[pyagentd-ask-deny]"))))
+answer what it asks with \\[pyagentd-allow-once] or \\[pyagentd-deny]"))))
 
 (defun demo-say (format &rest args)
   "Print FORMAT with ARGS on a line of standard output."
@@ -66,7 +66,7 @@ answer what it asks with \\[pyagentd-ask-allow] or \\[pyagentd-ask-deny]"))))
       (demo-watch)
       (when-let ((ask (pyagentd-ask-here)))
         (demo-say "asked: %s — allowed" (plist-get ask :action))
-        (pyagentd-ask-allow)))
+        (pyagentd-allow-once)))
     (remove-hook 'pyagentd-run-finished-functions note)
     (unless finished (error "The run did not finish"))
     (unless (equal (format "%s" (plist-get finished :reason)) "done")
@@ -74,6 +74,7 @@ answer what it asks with \\[pyagentd-ask-allow] or \\[pyagentd-ask-deny]"))))
 
 (defun demo-first ()
   "Make a session, converse, and close Emacs."
+  (setq pyagentd-human t)
   (demo-title "Emacs, the first: M-x pyagentd-session, a prompt, C-c RET")
   (let ((default-directory (file-name-as-directory demo-root)))
     (pyagentd-session "Demo"))
@@ -81,14 +82,16 @@ answer what it asks with \\[pyagentd-ask-allow] or \\[pyagentd-ask-deny]"))))
   (demo-run)
   (save-buffer)
   (demo-title "On disk")
-  (let ((directory (file-name-directory buffer-file-name)))
+  (let* ((file buffer-file-name)
+         (directory (file-name-directory file)))
     (dolist (file (directory-files-recursively directory "\\.\\(md\\|yml\\|jsonl\\)\\'"))
       (demo-say "%7d  %s" (file-attribute-size (file-attributes file)) (file-relative-name file demo-root)))
     (with-temp-file (getenv "DEMO_STATE")
-      (prin1 buffer-file-name (current-buffer)))))
+      (prin1 file (current-buffer)))))
 
 (defun demo-second ()
   "Open the file that the first Emacs left, and go on with the conversation."
+  (setq pyagentd-human t)
   (demo-title "Emacs, the second: find-file, another prompt")
   (find-file (with-temp-buffer
                (insert-file-contents (getenv "DEMO_STATE"))

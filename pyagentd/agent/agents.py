@@ -22,8 +22,6 @@ from pyagentd.store import sessions
 if TYPE_CHECKING:  # the host owns the spawner; the spawner starts runs through the host
     from pyagentd.agent.host import Host
 
-DEFAULT_WRITE = ("/tmp/**",)
-
 
 @dataclass(slots=True)
 class Child:
@@ -128,7 +126,6 @@ class ParentSpawner:
             preset_text=text,
             description=description,
             read=own if read is None else (read or ["/**"]),
-            write_default=DEFAULT_WRITE,
             deny=deny,
             clock=self._host.clock,
         )

@@ -21,7 +21,14 @@ from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.keeper import Version
 from pyagentd.agent.prompt import environment, system_prompt
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id
-from pyagentd.agent.settings import DEFAULT_MAX_TOKENS, Presets, SendOptions, backend_for, document_settings, policy_context
+from pyagentd.agent.settings import (
+    DEFAULT_MAX_TOKENS,
+    Presets,
+    SendOptions,
+    backend_for,
+    document_settings,
+    policy_context,
+)
 from pyagentd.agent.spawn import persistent_agent
 from pyagentd.clock import Clock
 from pyagentd.config import Config

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +21,16 @@ from pyagentd.agent.machine import State, advance
 from pyagentd.agent.recorder import Recorder
 from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.ids import new_id
-from pyagentd.llm.backend import Backend, ModelRequest, Retrying, StepFinished, ToolSchema
+from pyagentd.llm.backend import (
+    Backend,
+    ModelRequest,
+    PartDelta,
+    PartFinished,
+    PartStarted,
+    Retrying,
+    StepFinished,
+    ToolSchema,
+)
 from pyagentd.messages import Message, ToolCall, ToolResult
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec
@@ -99,22 +109,26 @@ class Run:
         self._move(S.REQUEST)
         self._answer.begin_step()
         stop: StepFinished | None = None
-        async for batch in self._settings.backend.stream(self._request()):
-            for item in batch:
-                match item:
-                    case Retrying():
-                        self._tell("retrying", attempt=item.attempt, delay=item.delay_s, message=item.message)
-                    case StepFinished():
+        async with aclosing(self._settings.backend.stream(self._request())) as batches:
+            async for batch in batches:
+                for item in batch:
+                    if isinstance(item, StepFinished):
                         stop = item
-                    case _:
-                        if self.state is State.WAIT:
-                            self._move(S.ANSWER)
-                        self._answer.take(item)
+                    else:
+                        self._take(item)
         if self.state is State.WAIT:
             self._move(S.ANSWER)  # an empty answer is an answer
         assert stop is not None, "a backend's stream ends with StepFinished or raises"
         self._answer.finish_step(stop.stop_reason, stop.usage)
         return self._after_answer(stop.stop_reason)
+
+    def _take(self, item: Retrying | PartStarted | PartDelta | PartFinished) -> None:
+        if isinstance(item, Retrying):
+            self._tell("retrying", attempt=item.attempt, delay=item.delay_s, message=item.message)
+            return
+        if self.state is State.WAIT:
+            self._move(S.ANSWER)
+        self._answer.take(item)
 
     def _after_answer(self, stop_reason: str) -> Step | None:
         message = self._answer.step_message()

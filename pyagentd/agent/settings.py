@@ -15,6 +15,7 @@ from pyagentd.errors import PresetError, StoreError
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings, make_backend
 from pyagentd.policy.guard import Context
+from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Preset, parse_preset
 from pyagentd.store import paths, presetfile, templates
 from pyagentd.store.local_variables import Settings
@@ -119,7 +120,7 @@ def policy_context(
             preset=presets.of_branch(ref),
             ancestor_denies=denies,
             protected=protected_paths(config),
-            readable=(f"{paths.files_dir(ref.branch_dir)}/**",),
+            readable=(under(str(paths.files_dir(ref.branch_dir))),),
             interactive=options.interactive,
             grants=options.grants,
         )
@@ -130,7 +131,7 @@ def policy_context(
 def protected_paths(config: Config) -> tuple[str, ...]:
     """Return patterns of our own places that no tool may write, whatever a preset says (DESIGN §7)."""
     own = (config.sessions_dir, config.runtime_dir, config.file.parent)
-    return tuple(f"{directory.resolve()}/**" for directory in own)
+    return tuple(under(str(directory.resolve())) for directory in own)
 
 
 def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[Backend, str]:

@@ -29,6 +29,8 @@ class Progress:
         state = str(status.get("state"))
         if state == "retrying":
             self._state = " ".join(filter(None, ("Retrying…", status.get("message"))))
+        elif state == "busy" and status.get("tools"):
+            self._state = f"Running {', '.join(status['tools'])}…"
         else:
             self._state = _TEXTS.get(state, self._state)
 

@@ -1,7 +1,8 @@
 """The rules of the offline stand-in: which tools to call for a prompt; pure.
 
 The first rule of ``RULES`` that fits the prompt, and whose tool is offered, decides. What it finds is then read, up
-to ``READ_AT_MOST`` files in one answer, and that is all: the next answer reports.
+to ``READ_AT_MOST`` files in one answer, and that is all: the next answer reports. Who is told to look "yourself" and to
+delegate does both, in this order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyagentd.llm.offline_view import View, found_files
 READ_AT_MOST = 3
 
 _SPAWN = re.compile(r"\b(sub-?agents?|agents?|explorers?|delegat\w*|spawn\w*|PersistentAgent)\b", re.IGNORECASE)
+_YOURSELF = re.compile(r"\byourself\b", re.IGNORECASE)
 _ERRAND = re.compile(r"\b(?:to|that|which|who|and have it|should)\s+(.{8,})", re.IGNORECASE | re.DOTALL)
 _COMMAND = re.compile(r"\b(?:run|execute)\s+(?:the\s+command\s+)?`([^`\n]+)`", re.IGNORECASE)
 _WRITE = re.compile(r"\bwrite\s+[`\"“]([^`\"”]+)[`\"”]\s+(?:in)?to\s+`?([\w./~-]+[\w/])`?", re.IGNORECASE)
@@ -41,11 +43,15 @@ class Rule:
 
 def plan(view: View) -> tuple[Call, ...]:
     """Return the calls to make next, all at once; none when it is time to report."""
+    looks_too = _YOURSELF.search(view.prompt) is not None
     if not view.exchanges:
-        return next((calls for rule in RULES if (calls := _apply(rule, view))), ())
+        rules = (*RULES[1:], RULES[0]) if looks_too else RULES
+        return next((calls for rule in rules if (calls := _apply(rule, view))), ())
     if all(exchange.name == "Glob" for exchange in view.exchanges) and "Read" in view.tools:
         found = [path for one in view.exchanges if not one.is_error for path in found_files(one)]
         return tuple(Call("Read", _read(view, path)) for path in found[:READ_AT_MOST])
+    if looks_too and all(exchange.name != "PersistentAgent" for exchange in view.exchanges):
+        return _apply(RULES[0], view)
     return ()
 
 

@@ -84,7 +84,7 @@ def names_hidden(pattern: str) -> bool:
 
 
 def output(lines: list[str], shown: int | None, nothing: str, notes: list[str]) -> Output:
-    """Return the notes and the first ``shown`` of ``lines``, with all kept beside; ``nothing`` when there are none."""
+    """Return the notes and the first ``shown`` of ``lines``, all of them kept beside, or ``nothing``."""
     if not lines:
         # Nothing found by a search that did not end is no answer.
         return Output(text="\n".join([*notes, nothing]), ok=not notes)

@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 from pyagentd.errors import ToolError
 from pyagentd.tools.beneath import open_file
-from pyagentd.tools.text import is_binary
+from pyagentd.tools.text import SNIFFED, is_binary
 from pyagentd.tools.walk import walk
 
 What = Literal["glob", "content", "count", "files"]
@@ -95,8 +95,11 @@ class _Needle:
 
     def rows(self, path: str, descriptor: int) -> Iterator[Row]:
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        if is_binary(data) or self._literal not in data:
+            start = file.read(SNIFFED)
+            if is_binary(start):
+                return
+            data = start + file.read(_MAX_BYTES + 1)
+        if self._literal not in data:
             return
         if len(data) > _MAX_BYTES:
             yield ["", path]

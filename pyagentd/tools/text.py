@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyagentd.errors import ToolError
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_SNIFFED = 8192  # bytes searched for a NUL
+SNIFFED = 8192  # bytes searched for a NUL
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +60,4 @@ def marked(data: bytes) -> tuple[bytes, str]:
 
 def is_binary(data: bytes) -> bool:
     """Whether the beginning of ``data`` has a NUL, as no text in a usual encoding does."""
-    return b"\0" in data[:_SNIFFED]
+    return b"\0" in data[:SNIFFED]

@@ -76,6 +76,13 @@
                (cadr (should-error (pyagentd-rpc-call 'status)
                                    :type 'user-error)))))))
 
+(ert-deftest pyagentd-rpc-daemon-that-does-not-start-says-why ()
+  (pyagentd-test-with-place
+    (let* ((pyagentd-command '("sh" "-c" "echo No room >&2; exit 1"))
+           (err (should-error (pyagentd-rpc-call 'status)
+                              :type 'pyagentd-connection-error)))
+      (should (equal (cdr err) '("No room"))))))
+
 (ert-deftest pyagentd-rpc-call-starts-a-detached-daemon ()
   (pyagentd-test-with-place
     (let ((pyagentd-command

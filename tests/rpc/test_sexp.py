@@ -224,6 +224,7 @@ def test_plists_become_dicts_at_any_depth() -> None:
         "agents": [{"branch_dir": "d"}],
     }
     assert plist_to_dict(None) == {}
+    assert plists_to_dicts(decode("(:a [] :b nil)")) == {"a": [], "b": None}
 
 
 @pytest.mark.parametrize("text", ["(:a)", "(a 1)", '(":a" 1)', "(1 2)"])

@@ -102,7 +102,12 @@ async def test_both_forms_of_a_path_are_checked(tmp_path: Path, root: Path, call
     make(tmp_path, "real/a")
     (root / "link").symlink_to(tmp_path / "real")
     seen: list[ResolvedPath] = []
-    await call(GLOB, within=replace(ctx, readable=lambda path: not seen.append(path)), pattern="*", path="link")
+
+    def look(path: ResolvedPath) -> bool:
+        seen.append(path)
+        return True
+
+    await call(GLOB, within=replace(ctx, readable=look), pattern="*", path="link")
     assert seen == [ResolvedPath(lexical=f"{root}/link/a", resolved=str((tmp_path / "real" / "a").resolve()))]
 
 

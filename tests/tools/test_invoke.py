@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.tools.conftest import Call, allow
 Run = Callable[[Args, ToolContext], Awaitable[str | Output]]
 
 
-def tool(run: Run, **fields: object) -> ToolSpec:
+def tool(run: Run, **fields: Any) -> ToolSpec:
     spec = ToolSpec(
         name="Tool",
         description="A tool",
@@ -66,6 +67,10 @@ async def test_a_refusal_is_the_text_and_the_tool_does_not_run(call: Call) -> No
     assert not ran
 
 
+@pytest.mark.spec(
+    "002",
+    "How should errors be designed — what auto-retries, what hard-fails, and is a hard-failed session dead forever?",
+)
 @pytest.mark.parametrize(
     ("error", "text"),
     [
