@@ -365,5 +365,5 @@ def _is_plist(value: Sequence[Any]) -> bool:
         isinstance(value, list)
         and len(value) % 2 == 0
         and bool(value)
-        and all([isinstance(key, Symbol) and key.startswith(":") for key in value[::2]])
+        and all(isinstance(key, Symbol) and key.startswith(":") for key in value[::2])
     )
