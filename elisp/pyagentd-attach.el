@@ -65,7 +65,8 @@
 (defun pyagentd-attach--request ()
   "Return what to tell the daemon when attaching the current buffer."
   (pyagentd-session-save)
-  (setq pyagentd-attach--latest (1+ pyagentd-attach--latest))
+  (setq pyagentd-attach-state 'pending
+        pyagentd-attach--latest (1+ pyagentd-attach--latest))
   (list :branch pyagentd--branch-dir :sha256 pyagentd-session-sha256
         :seq pyagentd-attach-seq :mode 'edit))
 
@@ -73,7 +74,6 @@
   "Attach the current buffer if there is a daemon; return at once.
 TRIES is how often that was tried before."
   (when (and pyagentd-mode (pyagentd-rpc-connect))
-    (setq pyagentd-attach-state 'pending)
     (let* ((buffer (current-buffer))
            (request (pyagentd-attach--request))
            (number pyagentd-attach--latest)
@@ -100,7 +100,11 @@ TRIES is how often that was tried before."
   (unless (eq pyagentd-attach-state t)
     (let ((request (pyagentd-attach--request))
           (tick (buffer-chars-modified-tick)))
-      (pyagentd-attach--accept (pyagentd-rpc-call 'attach request) tick))
+      (pyagentd-attach--accept
+       (condition-case err (pyagentd-rpc-call 'attach request)
+         ((error quit) (setq pyagentd-attach-state nil)
+          (signal (car err) (cdr err))))
+       tick))
     (unless (eq pyagentd-attach-state t)
       (user-error "The file changed on disk; look at it and send again"))))
 

@@ -187,10 +187,7 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 (pyagentd-chat--define-event insert `(,text ,role)
   "Insert text of the run."
-  (let ((value (pyagentd-attach-role role)))
-    (pyagentd-insert text value)
-    (when (eq value 'response)
-      (pyagentd-status-set '(:state typing)))))
+  (pyagentd-insert text (pyagentd-attach-role role)))
 
 (pyagentd-chat--define-event prompt `(,text)
   "Insert the prompt of another client at the end; its answer goes there."
@@ -226,11 +223,7 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 (pyagentd-chat--define-event status `(,status)
   "Show the status of the branch."
-  ;; The daemon knows that it is busy, we know that text arrives.
-  (unless (and (eq (plist-get pyagentd-status :state) 'typing)
-               (eq (pyagentd-symbol (plist-get status :state)) 'busy)
-               (null (pyagentd-status--tools status)))
-    (pyagentd-status-set status)))
+  (pyagentd-status-set status))
 
 (pyagentd-chat--define-event persisted `(,written)
   "Note that the daemon wrote the file we are viewing."

@@ -25,6 +25,7 @@
 
 ;;; Code:
 
+(require 'parse-time)
 (require 'tabulated-list)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
@@ -42,24 +43,23 @@
   "Major mode for the list of sessions.
 
 \\{pyagentd-list-mode-map}"
-  (setq tabulated-list-format [("Updated" 17 t) ("State" 9 t) ("Preset" 14 t)
+  (setq tabulated-list-format [("Created" 17 t) ("State" 9 t) ("Preset" 14 t)
                                ("Branch" 12 t) ("Session" 0 t)]
-        tabulated-list-sort-key '("Updated" . t))
+        tabulated-list-sort-key '("Created" . t))
   (add-hook 'tabulated-list-revert-hook #'pyagentd-list--refresh nil t)
   (tabulated-list-init-header))
 
 (defun pyagentd-list--time (value)
-  "Return VALUE, milliseconds since the epoch or a string, for a column."
-  (cond ((numberp value) (format-time-string "%F %R" (/ value 1000.0)))
-        ((stringp value) value)
-        (t "")))
+  "Return VALUE, a time in ISO 8601 or nil, in local time for a column."
+  (if-let ((time (and value (ignore-errors (parse-iso8601-time-string value)))))
+      (format-time-string "%F %R" time)
+    ""))
 
 (defun pyagentd-list--entry (session)
   "Return SESSION, a plist, as an entry of the list."
   (let ((text (lambda (key) (format "%s" (or (plist-get session key) "")))))
     (list (plist-get session :branch-dir)
-          (vector (pyagentd-list--time (or (plist-get session :updated-at)
-                                           (plist-get session :updated)))
+          (vector (pyagentd-list--time (plist-get session :created))
                   (funcall text :state)
                   (funcall text :preset)
                   (funcall text :branch-name)

@@ -294,6 +294,7 @@ else return nil."
         (while (not (pyagentd-rpc--open (pyagentd-rpc--runtime)))
           (cond ((and (eq (process-status process) 'exit)
                       (/= (process-exit-status process) 0))
+                 (while (accept-process-output process 0.1))
                  (signal 'pyagentd-connection-error
                          (list (with-current-buffer (process-buffer process)
                                  (string-trim (buffer-string))))))

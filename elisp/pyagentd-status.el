@@ -32,8 +32,9 @@
 
 (defvar-local pyagentd-status nil
   "What the daemon said last about this branch, a plist with :state.
-The state is one of the symbols `idle', `busy', `retrying', `waiting',
-`error', and here also `typing' and `sending'; nil without a daemon.")
+The state is one of the symbols `idle', `busy', `retrying', `waiting' and
+`error', and here also `sending'; nil without a daemon.  The :phase of a
+busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
 (defvar-local pyagentd-status-preset nil
   "Name of the preset of this branch.")
 (defvar-local pyagentd-status-model nil
@@ -45,10 +46,16 @@ The state is one of the symbols `idle', `busy', `retrying', `waiting',
                     pyagentd-status-model pyagentd-status--line))
   (put variable 'permanent-local t))
 
-(defun pyagentd-status--tools (status)
-  "Return the name or names of the tools that run in STATUS, or nil."
-  (let ((tools (or (plist-get status :tools) (plist-get status :tool))))
-    (if (stringp tools) (list tools) tools)))
+(defun pyagentd-status--busy (status)
+  "Return what a run with STATUS does, in gptel's words."
+  (let ((tools (mapcar (lambda (call) (truncate-string-to-width call 40 nil nil "…"))
+                       (plist-get status :tools))))
+    (pcase (pyagentd-symbol (plist-get status :phase))
+      ('TYPE (propertize "Typing..." 'face 'success))
+      ((guard (null tools)) (propertize "Waiting..." 'face 'warning))
+      (_ (propertize (format (if (cdr tools) "Calling tools (%s)" "Calling tool (%s)")
+                             (string-join tools ", "))
+                     'face 'warning)))))
 
 (defun pyagentd-status--text (status)
   "Return STATUS, see variable `pyagentd-status', in words."
@@ -56,14 +63,7 @@ The state is one of the symbols `idle', `busy', `retrying', `waiting',
     ('nil (propertize "Not connected" 'face 'shadow))
     ('idle (propertize "Ready" 'face 'success))
     ('sending (propertize "Waiting..." 'face 'warning))
-    ('typing (propertize "Typing..." 'face 'success))
-    ('busy
-     (let ((tools (pyagentd-status--tools status)))
-       (propertize (cond ((null tools) "Waiting...")
-                         ((cdr tools)
-                          (format "Calling tools (%s)" (string-join tools ", ")))
-                         (t (format "Calling tool (%s)" (car tools))))
-                   'face 'warning)))
+    ('busy (pyagentd-status--busy status))
     ('waiting (propertize "Waiting for your answer" 'face 'warning))
     ('retrying
      (propertize (concat "Retrying…"
@@ -79,7 +79,7 @@ The state is one of the symbols `idle', `busy', `retrying', `waiting',
 (defun pyagentd-status-busy-p ()
   "Return non-nil if a run is going on in this buffer."
   (memq (plist-get pyagentd-status :state)
-        '(sending typing busy retrying waiting)))
+        '(sending busy retrying waiting)))
 
 (defun pyagentd-status-set (status)
   "Show STATUS, a plist as the daemon sends it, in the header line."

@@ -71,6 +71,7 @@
       (should (string-match-p "Waiting" pyagentd-status--line))
       (chat-test--push '(run 1 (:id "r1" :phase "started"))
                        '(insert 1 "\n\n" nil)
+                       '(status 0 (:state "busy" :phase "TYPE"))
                        '(insert 2 "Hello" response))
       (pyagentd-test-await (string-match-p "Typing" pyagentd-status--line))
       (chat-test--push '(insert 3 " you" response)
@@ -135,6 +136,15 @@
     (pyagentd-attach-now)
     (pyagentd-rpc-call 'status)
     (should (equal (buffer-string) "### HiYes"))))
+
+(ert-deftest pyagentd-chat-send-right-after-opening-attaches-once ()
+  (chat-test--with-session "### Hi"
+    (revert-buffer t t)
+    (goto-char (point-max))
+    (pyagentd-send)
+    (pyagentd-test-await (= 1 (length (pyagentd-test-calls 'send))))
+    (should (= 2 (length (pyagentd-test-calls 'attach))))
+    (should (eq (plist-get pyagentd-status :state) 'sending))))
 
 (ert-deftest pyagentd-chat-file-that-changed-is-read-again ()
   (chat-test--with-session "### Hi"
@@ -220,9 +230,9 @@
   (pcase-dolist (`(,status ,text)
                  '((nil "Not connected") ((:state idle) "Ready")
                    ((:state busy) "Waiting...")
-                   ((:state busy :tool "Bash") "Calling tool (Bash)")
-                   ((:state busy :tools ("Bash" "Read")) "Calling tools (Bash, Read)")
-                   ((:state typing) "Typing...")
+                   ((:state busy :phase "TYPE") "Typing...")
+                   ((:state busy :phase "TOOL" :tools ("Bash")) "Calling tool (Bash)")
+                   ((:state busy :phase "TOOL" :tools ("Bash" "Read")) "Calling tools (Bash, Read)")
                    ((:state retrying :attempt 2 :message "overloaded")
                     "Retrying… (2) overloaded")
                    ((:state error :message "No key") "Error: No key")))
@@ -260,11 +270,11 @@
 (ert-deftest pyagentd-chat-list-shows-sessions ()
   (pyagentd-test-with-daemon
     (pyagentd-test-tell
-     'fake-answer "(:sessions ((:session-id \"a-1\" :branch-dir \"/s/a-1/branches/main\" :branch-name \"main\" :preset \"coder\" :state idle :updated-at 1770000000000)))"
+     'fake-answer "(:sessions ((:session-id \"a-1\" :branch-dir \"/s/a-1/branches/main\" :branch-name \"main\" :preset \"coder\" :state idle :created \"2026-02-07T12:00:00Z\")))"
      'sessions)
     (save-window-excursion
       (pyagentd-list-sessions)
-      (should (string-match-p "idle +coder +main +a-1" (buffer-string)))
+      (should (string-match-p "^ *2026-02-0[78] [0-9:]+ +idle +coder +main +a-1" (buffer-string)))
       (should (equal (pyagentd-list--file) "/s/a-1/branches/main/session.md"))
       (kill-buffer))))
 
