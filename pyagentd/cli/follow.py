@@ -58,11 +58,13 @@ class Follower:
     def follow(self, timeout_s: float | None = None) -> Ending:
         """Show the run until it ends, the user leaves it, or ``timeout_s`` have passed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with Interrupts() as interrupts:
-            ending = self._until(deadline, lambda: interrupts.count > 0)
-            if ending is None and interrupts.count:
-                ending = self._interrupted(interrupts)
-        self._view.pause()
+        try:
+            with Interrupts() as interrupts:
+                ending = self._until(deadline, lambda: interrupts.count > 0)
+                if ending is None and interrupts.count:
+                    ending = self._interrupted(interrupts)
+        finally:
+            self._view.pause()
         return ending or Ending("timeout", f"No end after {timeout_s:g} s; the run goes on")
 
     def _until(self, deadline: float | None, stop: Callable[[], bool] = lambda: False) -> Ending | None:

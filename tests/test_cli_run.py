@@ -1,0 +1,375 @@
+"""``send`` and its neighbours with a real daemon: what comes out, what it exits with, what a terminal is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import System
+from tests.e2e.conftest import system as whole_system
+from tests.server import ModelServer, answer, refusal, text, tool_use
+
+__all__ = ["whole_system"]  # a fixture
+
+pytestmark = pytest.mark.e2e
+
+WRITE = answer("I write it.", tool_use("Write", file_path="new.txt", content="from the model\n"))
+
+
+class Terminal:
+    """A process whose stdin, stdout and stderr are one terminal."""
+
+    def __init__(self, command: list[str], system: System) -> None:
+        self._master, slave = pty.openpty()
+        env = {**system.env, "TERM": "xterm", "NO_COLOR": "1"}
+        self._process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=system.project, start_new_session=True
+        )
+        os.close(slave)
+        self.screen = ""
+
+    def expect(self, pattern: str, timeout_s: float = 20.0) -> None:
+        """Read until what was printed since the last match has ``pattern``."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := re.search(pattern, self.screen)):
+            readable, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
+            assert readable, f"{pattern!r} was not printed in time; this was: {self.screen!r}"
+            try:
+                self.screen += os.read(self._master, 65536).decode(errors="replace")
+            except OSError:  # how Linux says that the other side is closed
+                raise AssertionError(f"{pattern!r} was not printed; this was: {self.screen!r}") from None
+        self.screen = self.screen[found.end() :]
+
+    def type(self, line: str) -> None:
+        os.write(self._master, line.encode() + b"\n")
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def exit_code(self, timeout_s: float = 20.0) -> int:
+        return self._process.wait(timeout_s)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def system(whole_system: System) -> System:
+    # The directory of the configuration is protected from tools, so it must not hold the project.
+    (whole_system.home / "config").mkdir()
+    whole_system.env["PYAGENTD_CONFIG"] = str(whole_system.home / "config" / "config.toml")
+    return whole_system
+
+
+@pytest.fixture
+def terminal(system: System) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(*arguments: str) -> Terminal:
+        opened.append(Terminal(system.command(*arguments), system))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def server(system: System, model_server: ModelServer) -> ModelServer:
+    system.use_server(model_server.url)
+    return model_server
+
+
+def idle(system: System, session: str) -> bool:
+    return all(one["state"] != "busy" for one in system.json("sessions") if one["session_id"] == session)
+
+
+def wait_until_idle(system: System, session: str) -> None:
+    deadline = time.monotonic() + 20
+    while not idle(system, session):
+        assert time.monotonic() < deadline, "the run does not end"
+
+
+def test_new_prints_where_the_session_is(system: System) -> None:
+    made = system.json("new", "Tidy Up")
+    assert re.fullmatch(r"tidy-up-\d{14}", made["session_id"])
+    assert set(made) == {"session_id", "session_dir", "branch_dir"}
+    assert (Path(made["branch_dir"]) / "session.md").read_text() == ""
+
+
+def test_send_streams_the_answer_and_only_that_to_a_pipe(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say(answer(text("Grüße, 世界.\nDone.", chunks=5)))
+    assert system.ok("send", session, "hello") == "Grüße, 世界.\nDone.\n"
+
+
+def test_a_prefix_or_a_path_means_the_same_session(system: System, server: ModelServer) -> None:
+    session, branch = system.new("notes")
+    server.say("by prefix", "by path")
+    assert system.ok("send", "not", "hello") == "by prefix\n"
+    relative = os.path.relpath(branch, system.project)
+    assert relative.startswith(".")
+    assert system.ok("send", relative, "hello") == "by path\n"
+    assert "by path" in system.ok("show", session)
+
+
+def test_send_reads_its_text_from_stdin(system: System, server: ModelServer) -> None:
+    session, branch = system.new()
+    system.ok("send", session, "-", input="line one\nline two")
+    assert (branch / "session.md").read_text().startswith("### line one\nline two\n\n")
+
+
+def test_with_json_every_line_is_an_event_and_the_last_one_the_end(system: System, server: ModelServer) -> None:
+    session, branch = system.new()
+    server.say(answer(text("some text", chunks=3)))
+    events = [json.loads(line) for line in system.ok("send", session, "hello", "--json").splitlines()]
+    assert all({"kind", "branch", "seq"} <= set(event) for event in events)
+    assert {event["branch"] for event in events} == {str(branch)}
+    said = [event["text"] for event in events if event["kind"] == "insert" and event["role"] == "response"]
+    assert "".join(said) == "some text"
+    assert (events[-1]["kind"], events[-1]["phase"], events[-1]["reason"]) == ("run", "finished", "done")
+    numbers = [event["seq"] for event in events if event["seq"]]
+    assert numbers == sorted(numbers)
+
+
+def test_a_tool_is_one_line_and_its_result_is_left_to_the_document(system: System, server: ModelServer) -> None:
+    (system.project / "a.txt").write_text("alpha\n")
+    session, branch = system.new()
+    server.say(answer("Let me look.", tool_use("Read", file_path="a.txt")), "It says alpha.")
+    assert system.ok("send", session, "read it") == 'Let me look.\n• Read :file_path "a.txt"\n\nIt says alpha.\n'
+    assert "alpha\n" in (branch / "session.md").read_text()
+
+
+def test_show_prints_the_document_and_with_json_the_messages(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say("fine")
+    system.ok("send", session, "how are you?")
+    assert system.ok("show", session) == "### how are you?\n\nfine\n\n### \n"
+    shown = system.json("show", session)
+    assert [one["message"]["role"] for one in shown["messages"]] == ["user", "assistant"]
+    assert shown["session"]["id"] == session
+
+
+def test_a_refused_request_exits_with_1_and_says_why_on_stderr(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say(refusal(400, "invalid_request_error", "the model is on holiday"))
+    done = system.run("send", session, "hello", "--json")
+    assert done.returncode == 1
+    error = json.loads(done.stderr)["error"]
+    assert error["code"] == "run-failed"
+    assert "the model is on holiday" in error["message"]
+
+
+def test_no_wait_returns_at_once_and_the_run_goes_on(system: System, server: ModelServer) -> None:
+    session, branch = system.new()
+    server.say("later")
+    said = system.json("send", session, "hello", "--no-wait")
+    assert said["run"].startswith("run_")
+    wait_until_idle(system, session)
+    assert "later" in (branch / "session.md").read_text()
+
+
+def test_a_timeout_stops_the_waiting_and_not_the_run(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say(answer("half", hang_after=4))
+    done = system.run("send", session, "hello", "--timeout", "0.5", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stderr)["error"]["code"] == "timeout"
+    assert not idle(system, session)
+    system.ok("abort", session)
+    wait_until_idle(system, session)
+
+
+def test_abort_ends_what_another_client_waits_for(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say(answer("half", hang_after=4))
+    with subprocess.Popen(
+        system.command("send", session, "hello"),
+        env=system.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        server.wait_until(lambda: server.requests)
+        system.ok("abort", session)
+        _, error = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert error == "pyagentd: The run was aborted\n"
+
+
+def test_abort_of_an_idle_session_says_so_and_is_no_error(system: System) -> None:
+    session, _ = system.new()
+    done = system.run("abort", session)
+    assert (done.returncode, done.stderr) == (0, f"pyagentd: {session} has no run to abort\n")
+
+
+def test_a_daemon_that_dies_under_a_send_is_exit_code_3(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say(answer("half", hang_after=4))
+    with subprocess.Popen(
+        system.command("send", session, "hello"),
+        env=system.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        server.wait_until(lambda: server.requests)
+        os.kill(system.daemon_pid(), signal.SIGKILL)
+        _, error = process.communicate(timeout=20)
+    assert process.returncode == 3
+    assert error.count("\n") == 1
+
+
+def test_what_needs_approval_is_denied_where_nobody_can_be_asked(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say(WRITE, "I could not.")
+    system.ok("send", session, "write it")
+    assert not (system.project / "new.txt").exists()
+
+
+def test_allow_lets_matching_actions_do_without_asking(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say(WRITE, "Written.")
+    system.ok("send", session, "write it", "--allow", "tool:Write:.*")
+    assert (system.project / "new.txt").read_text() == "from the model\n"
+
+
+@pytest.mark.parametrize(("reply", "written"), [("a", True), ("d not there", False)])
+def test_a_terminal_is_asked_and_its_answer_counts(
+    reply: str, written: bool, system: System, server: ModelServer, terminal: Callable[..., Terminal]
+) -> None:
+    session, _ = system.new()
+    server.say(WRITE, "That was it.")
+    screen = terminal("send", session, "write it")
+    screen.expect(r"wants to use Write: \S*new\.txt")
+    screen.expect(r"from the model")
+    screen.expect(r"\[a\]llow once")
+    screen.type(reply)
+    screen.expect("That was it.")
+    assert screen.exit_code() == 0
+    assert (system.project / "new.txt").exists() == written
+    assert ("not there" in json.dumps(server.last.body)) == (not written)
+
+
+def test_aborting_on_a_question_ends_the_run(
+    system: System, server: ModelServer, terminal: Callable[..., Terminal]
+) -> None:
+    session, _ = system.new()
+    server.say(WRITE)
+    screen = terminal("send", session, "write it")
+    screen.expect(r"\[a\]llow once")
+    screen.type("b")
+    screen.expect("The run was aborted")
+    assert screen.exit_code() == 1
+    assert not (system.project / "new.txt").exists()
+
+
+def test_headless_asks_nobody_even_on_a_terminal(
+    system: System, server: ModelServer, terminal: Callable[..., Terminal]
+) -> None:
+    session, _ = system.new()
+    server.say(WRITE, "I could not.")
+    screen = terminal("send", session, "write it", "--headless")
+    screen.expect("I could not.")
+    assert screen.exit_code() == 0
+    assert "llow once" not in screen.screen
+
+
+def test_one_interrupt_detaches_and_the_run_goes_on(
+    system: System, server: ModelServer, terminal: Callable[..., Terminal]
+) -> None:
+    session, _ = system.new()
+    server.say(answer("half", hang_after=4))
+    screen = terminal("send", session, "hello")
+    screen.expect("half")
+    screen.interrupt()
+    screen.expect("detached; the run goes on")
+    screen.expect(f"pyagentd abort {session}")
+    assert screen.exit_code() == 1
+    assert not idle(system, session)
+    system.ok("abort", session)
+
+
+def test_a_second_interrupt_aborts(system: System, server: ModelServer, terminal: Callable[..., Terminal]) -> None:
+    session, _ = system.new()
+    server.say(answer("half", hang_after=4))
+    screen = terminal("send", session, "hello")
+    screen.expect("half")
+    screen.interrupt()
+    screen.expect("detached; the run goes on")
+    screen.interrupt()
+    screen.expect("The run was aborted")
+    assert screen.exit_code() == 1
+    wait_until_idle(system, session)
+
+
+def test_sessions_lists_what_there_is(system: System) -> None:
+    first, _ = system.new("first")
+    second, _ = system.new("second")
+    assert [one["session_id"] for one in system.json("sessions")] == [first, second]
+    assert f"{first}/main\tidle\t" in system.ok("sessions")
+
+
+def test_presets_names_the_shipped_ones_and_the_users(system: System) -> None:
+    (system.home / "config" / "presets").mkdir()
+    (system.home / "config" / "presets" / "mine.md").write_text(
+        "---\ndescription: Mine.\nbackend: Claude\nmodel: m\n---\nHi\n"
+    )
+    found = {one["name"]: one for one in system.json("presets")}
+    assert found["mine"]["description"] == "Mine."
+    assert "explorer" in found
+
+
+def test_status_and_stop(system: System) -> None:
+    system.new()
+    status = system.json("status")
+    assert {"pid", "uptime", "clients", "runs", "memory"} <= set(status)
+    assert system.ok("stop") == f"stopped (pid {status['pid']})\n"
+    assert system.run("status").returncode == 3
+
+
+def test_doctor_finds_the_running_daemon(system: System) -> None:
+    system.new()
+    checks = {one["name"]: one for one in system.json("doctor")["checks"]}
+    assert checks["daemon"]["detail"].startswith(f"running (pid {system.daemon_pid()}")
+
+
+def test_a_daemon_of_another_sessions_directory_is_not_used_by_mistake(system: System) -> None:
+    system.new()
+    other = system.home / "other"
+    served = system.env["PYAGENTD_SESSIONS_DIR"]
+    system.env["PYAGENTD_SESSIONS_DIR"] = str(other)
+    done = system.run("new", "x")
+    assert done.returncode == 1
+    assert f"serves the sessions in {served}, not {other}" in done.stderr
+    assert not other.exists()
+
+
+def test_serve_detached_returns_and_leaves_a_daemon(system: System) -> None:
+    system.ok("serve", "--detach")
+    deadline = time.monotonic() + 20
+    while (status := system.run("status", "--json")).returncode == 3:
+        assert time.monotonic() < deadline
+    assert json.loads(status.stdout)["pid"]
+
+
+def test_what_the_key_is_stays_out_of_log_and_arguments(system: System, server: ModelServer) -> None:
+    system.env["PYAGENTD_LOG_LEVEL"] = "debug"
+    session, branch = system.new()
+    system.ok("send", session, "hello")
+    assert server.last.headers["x-api-key"] == "test-key"
+    for file in [system.runtime / "daemon.log", *branch.rglob("*")]:
+        assert not file.is_file() or b"test-key" not in file.read_bytes(), file
+    assert b"test-key" not in Path(f"/proc/{system.daemon_pid()}/cmdline").read_bytes()
