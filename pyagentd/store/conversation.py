@@ -8,30 +8,34 @@ that was still streaming when the log ended is there, from its deltas.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyagentd.store.journal import Row
 
 
-@dataclass(slots=True, eq=False)
 class Part:
-    """A part of a message: its last row, and what the user made of it."""
+    """A part of a message: its last row, and what the user made of it.
 
-    row: dict[str, Any]
-    edited: str | None = None  # the text the user put in its place
-    hidden: bool = False
-    deltas: list[str] = field(default_factory=list)
+    Attributes:
+        row: The last row.
+        id: Its id.
+        type: ``text``, ``reasoning``, ``step-start`` or ``tool-<Name>``.
+        is_tool: Whether this is a tool call (with its result, once there is one).
+        edited: The text the user put in its place, or None.
+        hidden: Whether the user removed it.
+        deltas: Streamed text that no full row has superseded yet.
+    """
 
-    @property
-    def id(self) -> str:
-        """Its id."""
-        return str(self.row["id"])
+    __slots__ = ("deltas", "edited", "hidden", "id", "is_tool", "row", "type")
 
-    @property
-    def type(self) -> str:
-        """``text``, ``reasoning``, ``step-start`` or ``tool-<Name>``."""
-        return str(self.row["type"])
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.row = row
+        self.id: str = row["id"]
+        self.type: str = row["type"]
+        self.is_tool = self.type.startswith("tool-")
+        self.edited: str | None = None
+        self.hidden = False
+        self.deltas: list[str] = []
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -46,11 +50,6 @@ class Part:
         return text + "".join(self.deltas) if self.deltas else text
 
     @property
-    def is_tool(self) -> bool:
-        """Whether this is a tool call (with its result, once there is one)."""
-        return self.type.startswith("tool-")
-
-    @property
     def result(self) -> tuple[str, bool] | None:
         """The text of a tool's result and whether it is an error; None while there is none."""
         match self.data.get("state"):
@@ -61,23 +60,25 @@ class Part:
         return None
 
 
-@dataclass(slots=True, eq=False)
 class Message:
-    """A message: its last row, and its parts in order of their index."""
+    """A message: its last row, and its parts in order of their index.
 
-    row: dict[str, Any]
-    parts: list[Part] = field(default_factory=list)
-    hidden: bool = False
+    Attributes:
+        row: The last row.
+        id: Its id.
+        role: ``user``, ``assistant`` or ``system``.
+        parts: Its parts.
+        hidden: Whether the user removed it.
+    """
 
-    @property
-    def id(self) -> str:
-        """Its id."""
-        return str(self.row["id"])
+    __slots__ = ("hidden", "id", "parts", "role", "row")
 
-    @property
-    def role(self) -> str:
-        """``user``, ``assistant`` or ``system``."""
-        return str(self.row["role"])
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.row = row
+        self.id: str = row["id"]
+        self.role: str = row["role"]
+        self.parts: list[Part] = []
+        self.hidden = False
 
     @property
     def text(self) -> str:

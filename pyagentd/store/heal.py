@@ -9,6 +9,7 @@ is not looked for outside its neighbours.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -73,15 +74,14 @@ def _find_all(body: str, recorded: Sequence[Recorded], missing: Sequence[int], l
     """Return where the missing pieces are between two offsets: long texts first, short ones between those."""
     long = [number for number in missing if len(recorded[number].key[2]) >= _LONG]
     anchors = _find_in_order(body, recorded, long, low, high)
+    short = [number for number in missing if len(recorded[number].key[2]) < _LONG]
     places: list[_Place] = []
-    before = _Place(-1, low, low, ())
     for after in [*anchors, _Place(len(recorded), high, high, ())]:
-        short = [n for n in missing if before.number < n < after.number and len(recorded[n].key[2]) < _LONG]
-        places += _find_in_order(body, recorded, short, before.end, after.start)
-        if after.number < len(recorded):
-            places.append(after)
-        before = after
-    return places
+        between = short[: bisect_left(short, after.number)]
+        short = short[len(between) :]
+        places += [*_find_in_order(body, recorded, between, low, after.start), after]
+        low = after.end
+    return places[:-1]
 
 
 def _find_in_order(

@@ -19,7 +19,8 @@ from pyagentd.store.elisp_data import NIL, LispError, Symbol, print_string, prin
 
 BOUNDS = "gptel--bounds"
 _SYSTEM_MESSAGE = ("gptel-system-prompt", "gptel--system-message")
-_OPENING = re.compile(r"^(?P<prefix>.*?)Local Variables:(?P<suffix>[^\n]*)$", re.MULTILINE)
+_OPENING = "Local Variables:"
+_TRIES = 8
 _ENTRY = re.compile(r"\s*([^\s:][^\s]*?):[ \t]*(.*?)\s*\Z", re.DOTALL)
 
 
@@ -66,34 +67,37 @@ def format_block(settings: Settings, bounds: str | None) -> str:
 
 def print_block(entries: Iterable[tuple[str, str]]) -> str:
     """Return a block of exactly these variables, which may be none."""
-    lines = ["Local Variables:", *(f"{name}: {value}" for name, value in entries), "End:"]
+    lines = [_OPENING, *(f"{name}: {value}" for name, value in entries), "End:"]
     return "".join(f"<!-- {line} -->\n" for line in lines)
 
 
 def _last_block(text: str, end: int) -> Block | None:
     """Return the block whose ``End:`` line is the last line before ``end`` that is not blank."""
-    stop = len(text[:end].rstrip()) if end < len(text) else len(text.rstrip())
-    closing = text[text.rfind("\n", 0, stop) + 1 : stop]
-    opening = text.rfind("Local Variables:", 0, stop)
-    if opening < 0 or "End:" not in closing:
+    stop = len(text[:end].rstrip())
+    if "End:" not in text[text.rfind("\n", 0, stop) + 1 : stop]:
         return None
-    start = text.rfind("\n", 0, opening) + 1
-    first, *lines = text[start:stop].split("\n")
-    prefix, suffix = _affixes(first)
+    opening = stop
+    for _ in range(_TRIES):  # the words may also stand in a value of the block
+        opening = text.rfind(_OPENING, 0, opening)
+        if opening < 0:
+            return None
+        start = text.rfind("\n", 0, opening) + 1
+        entries = _read_lines(text[start:stop].split("\n"))
+        if entries is not None:
+            return Block(start, _settings(entries), entries.get(BOUNDS))
+    return None
+
+
+def _read_lines(lines: list[str]) -> dict[str, str] | None:
+    """Return the variables of a block with their printed values, None when the lines are no block."""
+    prefix, _, suffix = (affix.strip() for affix in lines[0].partition(_OPENING))
     entries: dict[str, str] = {}
-    for line in lines[:-1]:
+    for line in lines[1:-1]:
         entry = _entry(line, prefix, suffix)
         if entry is None:
             return None
         entries[entry[0]] = entry[1]
-    if not lines or _strip(lines[-1], prefix, suffix) != "End:":
-        return None
-    return Block(start, _settings(entries), entries.get(BOUNDS))
-
-
-def _affixes(first_line: str) -> tuple[str, str]:
-    prefix, _, suffix = first_line.partition("Local Variables:")
-    return prefix.strip(), suffix.strip()
+    return entries if _strip(lines[-1], prefix, suffix) == "End:" else None
 
 
 def _strip(line: str, prefix: str, suffix: str) -> str | None:

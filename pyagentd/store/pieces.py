@@ -22,6 +22,7 @@ PieceKind = Literal["user", "response", "tool", "reasoning"]
 Key = tuple[PieceKind, str, str]  # kind, call id, text
 
 _HEADING = re.compile(rf"\n{PROMPT_PREFIX}")
+_BARE_PREFIX = PROMPT_PREFIX.rstrip()  # what deleting trailing spaces leaves of an empty prompt
 _MANY = 50  # equal pieces beyond which only the nearest are compared
 
 
@@ -97,16 +98,16 @@ def fragments(text: str, start: int = 0, end: int | None = None) -> Iterator[tup
     A heading inside a prompt looks like a prompt prefix; that does not matter as long as both sides are cut alike.
     """
     stop = len(text) if end is None else end
-    cuts = [match.start() for match in _HEADING.finditer(text, start, stop)]
-    for left, right in zip([start, *cuts], [*cuts, stop], strict=True):
-        piece = text[left:right].rstrip(BLANK)
-        right = left + len(piece)
-        while True:
-            piece = piece.lstrip(BLANK)
-            if not piece.startswith(PROMPT_PREFIX):
-                break
-            piece = piece.removeprefix(PROMPT_PREFIX)
-        if piece and piece != PROMPT_PREFIX.rstrip():
+    cuts = list(_HEADING.finditer(text, start, stop))
+    begins = [start, *(cut.end() for cut in cuts)]
+    ends = [*(cut.start() for cut in cuts), stop]
+    for begin, right in zip(begins, ends, strict=True):
+        piece = text[begin:right].rstrip(BLANK)
+        right = begin + len(piece)
+        piece = piece.lstrip(BLANK)
+        while piece.startswith(PROMPT_PREFIX):
+            piece = piece.removeprefix(PROMPT_PREFIX).lstrip(BLANK)
+        if piece and (begin > start or piece != _BARE_PREFIX):
             yield right - len(piece), right
 
 

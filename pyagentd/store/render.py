@@ -199,7 +199,11 @@ def tool_body(data: Mapping[str, Any]) -> str:
 
 def writable(text: str) -> str:
     """Return ``text`` with halves of surrogate pairs, which a file cannot hold, replaced one for one."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
 
 
 def _tool_name(data: Mapping[str, Any]) -> str:
