@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from itertools import islice, takewhile
 
 _CONTEXT = 3
-_COMPARED_LINES = 2_000
+_COMPARED_LINES = 600
 _SHOWN_LINES = 400
 _LINE_CHARS = 500  # one giant line stalls a display
 

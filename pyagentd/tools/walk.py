@@ -8,6 +8,7 @@ swapped in while walking leads nowhere.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -115,9 +116,12 @@ def _read_at(directory: int, name: str) -> bytes:
         descriptor = os.open(name, _READ, dir_fd=directory)
     except OSError:
         return b""
-    with os.fdopen(descriptor, "rb") as file, suppress(OSError):
-        return file.read(_IGNORE_BYTES)
-    return b""
+    try:
+        return os.read(descriptor, _IGNORE_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _slashed(directory: str) -> str:

@@ -7,8 +7,7 @@ A call that cannot work fails in its preview already, so nobody is asked to appr
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
@@ -17,6 +16,7 @@ from pyagentd.errors import ToolError
 from pyagentd.policy.guard import ResolvedPath
 from pyagentd.tools.beneath import read_bytes, replace_bytes
 from pyagentd.tools.diff import unified
+from pyagentd.tools.passage import Span, line_number, loose_line, occurrences, replaced
 from pyagentd.tools.read import read_existing
 from pyagentd.tools.resolve import describe_file, file_of
 from pyagentd.tools.spec import Args, ToolContext, ToolSpec
@@ -85,46 +85,30 @@ def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext) -> _Change:
     wanted, new = (args[key].replace("\r\n", "\n") for key in ("old_string", "new_string"))
     if wanted == new:
         raise ToolError("old_string and new_string are the same: nothing to change")
-    passage = re.compile(re.escape(wanted).replace("\\\n", "\r?\n"))
-    starts = list(islice(_starts(passage, old.text), _COUNTED + 1))
-    if not starts:
+    found = list(islice(occurrences(wanted, old.text), _COUNTED + 1))
+    lines = _line_numbers(old.text, found)
+    if not found:
         raise ToolError(f"old_string does not occur in {path.lexical}", mend=_near_miss(wanted, old.text))
-    if len(starts) > 1 and not args.get("replace_all"):
-        times = f"{len(starts)} times" if len(starts) <= _COUNTED else f"more than {_COUNTED} times"
+    if len(found) > 1 and not args.get("replace_all"):
+        times = f"{len(found)} times" if len(found) <= _COUNTED else f"more than {_COUNTED} times"
         raise ToolError(
-            f"old_string occurs {times} in {path.lexical} (line {_line_numbers(old.text, starts)})",
+            f"old_string occurs {times} in {path.lexical} (line {lines})",
             mend="Nothing was changed: give more of the text around it, or set replace_all",
         )
-    replacement = new.replace("\n", "\r\n") if old.crlf else new
-    after, count = passage.subn(lambda _: replacement, old.text)
+    after, count = replaced(wanted, new.replace("\n", "\r\n") if old.crlf else new, old.text)
     times = f"{count} occurrences" if count > 1 else "1 occurrence"
-    summary = f"Replaced {times} in {path.lexical} (line {_line_numbers(old.text, starts)})"
-    return _Change(old, after, old.with_text(after), summary)
+    return _Change(old, after, old.with_text(after), f"Replaced {times} in {path.lexical} (line {lines})")
 
 
-def _starts(passage: re.Pattern[str], text: str) -> Iterator[int]:
-    """Yield where ``passage`` occurs; occurrences that overlap make it as ambiguous as others do."""
-    position = 0
-    while found := passage.search(text, position):
-        yield found.start()
-        position = found.start() + 1
-
-
-def _line_numbers(text: str, starts: list[int]) -> str:
-    shown = ", ".join(str(_line_number(text, start)) for start in starts[:_COUNTED])
-    return shown if len(starts) <= _COUNTED else f"{shown}, …"
-
-
-def _line_number(text: str, position: int) -> int:
-    return text.count("\n", 0, position) + 1
+def _line_numbers(text: str, found: list[Span]) -> str:
+    shown = ", ".join(str(line_number(text, start)) for start, _ in found[:_COUNTED])
+    return shown if len(found) <= _COUNTED else f"{shown}, …"
 
 
 def _near_miss(wanted: str, text: str) -> str:
-    words = wanted.split()
-    loose = re.search(r"\s+".join(re.escape(word) for word in words), text) if words else None
-    if loose is None:
+    line = loose_line(wanted, text)
+    if line is None:
         return "Nothing was changed: read the file again, it may have changed"
-    line = _line_number(text, loose.start())
     return f"Nothing was changed: at line {line} the same words stand with other white space"
 
 

@@ -1,5 +1,6 @@
 import difflib
 import time
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +55,14 @@ def test_a_large_change_is_bounded_in_time_and_size() -> None:
     assert time.monotonic() - started < 2
     assert diff.count("\n") == 2 + 400
     assert diff.endswith("more lines")
+
+
+def test_a_change_that_is_just_compared_is_bounded_in_time() -> None:
+    random = Random(1)
+    before, after = ("".join(random.choice("ab") + "\n" for _ in range(299)) for _ in range(2))
+    started = time.monotonic()
+    assert unified(before, after, "f")
+    assert time.monotonic() - started < 2
 
 
 def test_one_giant_line_is_cut() -> None:
