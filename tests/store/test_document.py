@@ -96,10 +96,7 @@ class TestFile:
 
     def test_variables_that_are_not_ours_are_kept(self) -> None:
         lines = ["Local Variables:", "gptel-max-tokens: 500", "fill-column: 80", "End:"]
-        text = "Hi
-
-" + "".join(f"<!-- {line} -->
-" for line in lines)
+        text = "Hi\n\n" + "".join(f"<!-- {line} -->\n" for line in lines)
         assert format_file(parse(text)) == text
 
     @pytest.mark.parametrize(
