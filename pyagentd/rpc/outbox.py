@@ -6,8 +6,8 @@ pulse. While the socket is full nothing leaves and merging goes on; beyond ``BAC
 dropped, each branch concerned is told ``resync`` once and is silent until it is attached anew (``reset``).
 
 The SEQ a client sees means: *with this event, everything up to row SEQ is shown*. Where one row became several
-events (a tool's result, a text longer than ``PIECE``), all but the last carry the number before the row, so a client
-that is cut off between them replays the row from its start and never loses the rest of it.
+events (a tool's result, a text longer than ``PIECE``) only the last has its number; the others have the number of
+the row they complete, or 0 when they complete none. A backlog is dropped between rows, never inside one.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ class _Entry:
 
     kind: str
     branch: str
-    seq: int
+    seq: int  # the last row it completes, 0 for none
+    row: int  # the last row it belongs to
     rest: bytes  # the arguments (of an insert: the role) with the closing parenthesis
     size: int
     text: str | None = None  # of an insert
     role: Any = None  # of an insert
+    before: int = 0  # the last row it completes before ``row``
 
     def encoded(self) -> bytes:
         head = (Symbol(self.kind), self.branch, self.seq)
@@ -68,6 +70,7 @@ class Outbox:
         self._last: dict[str, _Entry] = {}  # the newest queued entry of each branch
         self._last_row: dict[str, _Entry] = {}  # ... and the newest that has a number
         self._shown: dict[str, int] = {}  # what each branch has been shown, by the client's own account
+        self._unfinished: set[str] = set()  # branches with a row of which only a part has left
         self._silent: set[str] = set()  # branches that lost events and were not attached since
         self._size = 0
         self._paused = False
@@ -96,6 +99,7 @@ class Outbox:
         nothing is awaited between this call and the return.
         """
         self._silent.discard(branch)
+        self._unfinished.discard(branch)
         self._forget(branch)
         self._shown[branch] = seq
 
@@ -132,35 +136,39 @@ class Outbox:
         self._reopen_row(branch, seq)
         for start in range(0, len(text), PIECE):
             piece = text[start : start + PIECE]
-            reached = seq if start + PIECE >= len(text) else max(seq - 1, 0)
+            complete = start + PIECE >= len(text)
             last = self._last.get(branch)
             if last is not None and last.text is not None and last.role == role and _fits(last.text, piece):
-                self._merge(last, piece, reached)
+                self._merge(last, piece, seq, complete)
             else:
                 rest = b" " + encode(tagged(role)) + b")"
-                self._enqueue(_Entry("insert", branch, reached, rest, _size(piece), piece, role))
+                self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, rest, _size(piece), piece, role))
 
     def _push_other(self, event: Event) -> None:
         rest = b" " + encode(event.args)[1:] if event.args else b")"
         self._reopen_row(event.branch, event.seq)
-        self._enqueue(_Entry(event.kind, event.branch, event.seq, rest, _OVERHEAD + len(rest)))
+        self._enqueue(_Entry(event.kind, event.branch, event.seq, event.seq, rest, _OVERHEAD + len(rest)))
 
     def _reopen_row(self, branch: str, seq: int) -> None:
         """Let the entry before another one of the same row no longer claim that the row is complete."""
         last = self._last_row.get(branch)
-        if last is not None and last.seq == seq:
-            last.seq = seq - 1
+        if last is not None and last.row == seq:
+            last.seq = last.before
 
-    def _merge(self, last: _Entry, piece: str, seq: int) -> None:
+    def _merge(self, last: _Entry, piece: str, row: int, complete: bool) -> None:
         text = f"{last.text}{piece}"
         size = _size(text)
         self._size += size - last.size
-        last.text, last.seq, last.size = text, seq, size
+        last.text, last.size = text, size
+        if last.row != row:
+            last.row, last.before = row, last.seq
+        if complete:
+            last.seq = row
 
     def _enqueue(self, entry: _Entry) -> None:
         self._queue.append(entry)
         self._last[entry.branch] = entry
-        if entry.seq:
+        if entry.row:
             self._last_row[entry.branch] = entry
         self._size += entry.size
 
@@ -172,6 +180,10 @@ class Outbox:
                 del newest[entry.branch]
         if entry.seq:
             self._shown[entry.branch] = entry.seq
+        if entry.seq != entry.row:
+            self._unfinished.add(entry.branch)
+        elif entry.row:
+            self._unfinished.discard(entry.branch)
 
     def _next_batch(self) -> list[bytes]:
         batch: list[bytes] = []
@@ -182,7 +194,7 @@ class Outbox:
             if len(encoded) > _LARGEST:
                 _log.error("An event of kind %s is too large for a frame", entry.kind)
                 self._forget(entry.branch)
-                self._resync(entry.branch)
+                self._resync(entry.branch, self._shown.get(entry.branch, 0))
                 continue
             if batch and total + len(encoded) > BATCH:
                 break
@@ -192,16 +204,24 @@ class Outbox:
         return batch
 
     def _overflow(self) -> None:
-        """Drop the backlog; every branch in it starts again from what it was shown last."""
-        _log.warning("A client is too slow: %d events dropped", len(self._queue))
-        branches = dict.fromkeys(entry.branch for entry in self._queue)
+        """Drop the backlog; every branch in it starts again from the last row it was shown whole."""
+        backlog = tuple(self._queue)
         self._clear()
-        for branch in branches:
-            self._resync(branch)
+        reached = dict(self._shown)
+        unfinished = set(self._unfinished)
+        for entry in backlog:
+            if entry.branch in unfinished:
+                self._enqueue(entry)
+                reached[entry.branch] = entry.seq or reached.get(entry.branch, 0)
+                if entry.seq == entry.row != 0:
+                    unfinished.discard(entry.branch)
+        _log.warning("A client is too slow: %d events dropped", len(backlog) - len(self._queue))
+        for branch in dict.fromkeys(entry.branch for entry in backlog):
+            self._resync(branch, reached.get(branch, 0))
 
-    def _resync(self, branch: str) -> None:
+    def _resync(self, branch: str, seq: int) -> None:
         self._silent.add(branch)
-        self._enqueue(_Entry("resync", branch, self._shown.get(branch, 0), b")", _OVERHEAD))
+        self._enqueue(_Entry("resync", branch, seq, seq, b")", _OVERHEAD))
 
     def _forget(self, branch: str) -> None:
         if self._last.pop(branch, None) is not None:

@@ -101,7 +101,7 @@ def test_a_row_of_several_events_is_complete_only_with_the_last(wire: Wire) -> N
     wire.insert("a", 5, "``` tool", "ignore")
     wire.insert("a", 5, "result", ("tool", "id"))
     wire.insert("a", 5, "\n```\n", "ignore")
-    assert [event[2] for event in wire.beat()] == [3, 0, 4, 4, 4, 5]
+    assert [event[2] for event in wire.beat()] == [0, 0, 4, 0, 0, 5]
 
 
 def test_a_huge_text_is_split_and_only_the_last_piece_has_its_number(wire: Wire) -> None:
@@ -109,7 +109,7 @@ def test_a_huge_text_is_split_and_only_the_last_piece_has_its_number(wire: Wire)
     wire.insert("a", 9, text)
     events = wire.beat()
     assert "".join(event[3] for event in events) == text
-    assert [event[2] for event in events] == [8] * 10 + [9]
+    assert [event[2] for event in events] == [0] * 10 + [9]
     assert len(wire.frames) > 1
     assert all(len(frame) <= BATCH + 100 for frame in wire.frames)
 
@@ -147,6 +147,33 @@ def test_too_much_is_dropped_and_each_branch_is_told_where_to_start_again(wire: 
         ["resync", "new", 0],
         ["insert", "other", 1, "after", "response"],
     ]
+
+
+def test_text_that_also_begins_another_row_has_the_number_of_what_it_completes(wire: Wire) -> None:
+    wire.insert("a", 3, "three ")
+    wire.insert("a", 4, "four ")
+    wire.insert("a", 5, "five begins ")
+    wire.insert("a", 5, "five ends", "ignore")
+    assert [event[2:4] for event in wire.beat()] == [[4, "three four five begins "], [5, "five ends"]]
+
+
+def test_a_backlog_is_dropped_between_rows_and_not_inside_one(wire: Wire) -> None:
+    wire.insert("a", 7, "x" * (3 * BATCH))
+    wire.insert("a", 7, "end of row", "ignore")
+    wire.insert("a", 8, "lost", "ignore")
+    wire.room = 1
+    begun = wire.beat()
+    assert begun[-1][2] == 0
+    wire.insert("b", 1, "x" * (BACKLOG + 1))
+    wire.insert("c", 1, "x" * (BACKLOG + 1))
+    rest = wire.drain()
+    assert [event[:3] for event in rest[-4:]] == [
+        ["insert", "a", 8],
+        ["resync", "a", 8],
+        ["resync", "b", 0],
+        ["resync", "c", 0],
+    ]
+    assert "".join(event[3] for event in (begun + rest)[:-3]) == "x" * (3 * BATCH) + "end of rowlost"
 
 
 def test_a_branch_that_lost_events_is_silent_until_it_is_attached_anew(wire: Wire) -> None:
