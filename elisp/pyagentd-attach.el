@@ -95,18 +95,19 @@ TRIES is how often that was tried before."
                                   (pyagentd-error-text err)))))))))
 
 (defun pyagentd-attach-now ()
-  "Attach the current buffer, waiting for it; start a daemon if needed."
+  "Attach the current buffer, waiting for it; start a daemon if needed.
+A file that the daemon completed meanwhile is read anew."
   (pyagentd-rpc-connect t)
+  (let ((pyagentd-attach--tries 0))
+    (while (and (not (eq pyagentd-attach-state t))
+                (< pyagentd-attach--tries pyagentd-attach--max-tries))
+      (let ((request (pyagentd-attach--request))
+            (tick (buffer-chars-modified-tick))
+            (tries pyagentd-attach--tries))
+        (pyagentd-attach--accept (pyagentd-rpc-call 'attach request) tick)
+        (setq pyagentd-attach--tries (1+ tries)))))
   (unless (eq pyagentd-attach-state t)
-    (let ((request (pyagentd-attach--request))
-          (tick (buffer-chars-modified-tick)))
-      (pyagentd-attach--accept
-       (condition-case err (pyagentd-rpc-call 'attach request)
-         ((error quit) (setq pyagentd-attach-state nil)
-          (signal (car err) (cdr err))))
-       tick))
-    (unless (eq pyagentd-attach-state t)
-      (user-error "The file changed on disk; look at it and send again"))))
+    (user-error "The file changed on disk; look at it and send again")))
 
 ;;;; Answers
 

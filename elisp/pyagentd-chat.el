@@ -83,7 +83,7 @@ They get the plist of the run: :id, :reason (`done', `error' or
   (cond ((use-region-p) (region-end))
         ((save-restriction (widen)
                            (save-excursion (skip-chars-forward " \t\n") (eobp)))
-         (save-restriction (widen) (point-max)))
+         (pyagentd-chat--size))
         (t (save-excursion (skip-syntax-forward "w_") (point)))))
 
 (defun pyagentd-chat--check ()
@@ -103,15 +103,28 @@ With a prefix argument show the MENU instead."
   (interactive "P")
   (if menu
       (call-interactively #'pyagentd-menu)
-    (let ((end (copy-marker (pyagentd-chat--prompt-end))))
+    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+      (pyagentd-chat--check))
+    (pyagentd-chat--connect)
+    (let ((end (pyagentd-chat--prompt-end)))
       (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-        (pyagentd-chat--check)
-        (pyagentd-attach-now)
         (pyagentd-chat--check)
         (pyagentd-chat--save)
         (deactivate-mark)
-        (pyagentd-chat--send (marker-position end))
-        (set-marker end nil)))))
+        (pyagentd-chat--send end)))))
+
+(defun pyagentd-chat--connect ()
+  "Attach the session; what the daemon had to add to the file is read.
+A prompt that ended the text still does afterwards."
+  (let ((from-end (- (pyagentd-chat--size) (pyagentd-chat--prompt-end))))
+    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+      (pyagentd-attach-now))
+    (when (zerop from-end)
+      (goto-char (pyagentd-chat--size)))))
+
+(defun pyagentd-chat--size ()
+  "Return the end of the whole text."
+  (save-restriction (widen) (point-max)))
 
 (defun pyagentd-chat--save ()
   "Save the buffer, since the prompt is taken from the file."
@@ -190,13 +203,18 @@ unless the event is in the text already.  DOCSTRING says what it does."
   (pyagentd-insert text (pyagentd-attach-role role)))
 
 (pyagentd-chat--define-event prompt `(,text)
-  "Insert the prompt of another client at the end; its answer goes there."
-  (let ((body (save-restriction (widen) (buffer-string))))
+  "Insert the prompt of another client at the end, where its answer follows."
+  (let ((body (save-restriction
+                (widen)
+                (buffer-substring-no-properties
+                 (max (point-min) (- (point-max)
+                                     (length pyagentd-prompt-prefix)))
+                 (point-max)))))
     (pyagentd-insert-start (1+ (buffer-size)))
     (pyagentd-insert (pyagentd-chat--join body text) nil)))
 
 (defun pyagentd-chat--join (body prompt)
-  "Return PROMPT as it is to be inserted after BODY."
+  "Return PROMPT as it is to be inserted after a text that ends in BODY."
   (let ((bare (string-remove-prefix pyagentd-prompt-prefix prompt)))
     (cond ((string-suffix-p pyagentd-prompt-prefix body) bare)
           ((not (string-empty-p body)) prompt)

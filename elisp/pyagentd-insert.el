@@ -142,7 +142,8 @@ Return nil, with nothing changed, if that is not possible."
 
 (defun pyagentd-insert--record (pos length)
   "Record for undo that LENGTH characters were inserted at POS."
-  (unless (or (eq buffer-undo-list t) (pyagentd-insert--extend pos length))
+  (unless (or (eq buffer-undo-list t) (= length 0)
+              (pyagentd-insert--extend pos length))
     (undo-boundary)
     (setq pyagentd-insert--cell (cons pos (+ pos length)))
     (push pyagentd-insert--cell buffer-undo-list)

@@ -77,12 +77,12 @@ Both are called with the overlay and the event's plist, in this order.")
                     (replace-regexp-in-string "[\n\t ]+" " " text)
                     70 nil nil "…"))))
 
-(defun pyagentd-overlay--calls (calls)
-  "Return a few lines about tool calls, the strings or plists CALLS."
-  (let ((more (- (length calls) pyagentd-overlay--max-calls)))
+(defun pyagentd-overlay--calls (batch)
+  "Return a few lines about BATCH, a list of strings or plists."
+  (let ((more (- (length batch) pyagentd-overlay--max-calls)))
     (propertize
      (concat (mapconcat #'pyagentd-overlay--call
-                        (seq-take calls pyagentd-overlay--max-calls) "")
+                        (seq-take batch pyagentd-overlay--max-calls) "")
              (and (> more 0) (format "\n  … %d more" more)))
      'face 'pyagentd-detail)))
 

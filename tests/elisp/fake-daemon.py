@@ -1,8 +1,8 @@
 """A daemon for the Emacs tests: real frames over a real socket, answers as told.
 
 Started as ``python3 fake-daemon.py [serve] [--detach]``; listens in ``$PYAGENTD_RUNTIME_DIR`` and ends with its last
-client, or with its standard input. Methods named ``fake-…`` are its remote control; their ``:text`` is base64, so that
-nothing here needs to read or write s-expressions:
+client, or with its standard input. Methods named ``fake-…`` are its remote control; their ``:text`` is base64, so
+that nothing here needs to read or write s-expressions:
 
     fake-answer (:method M :text T)   answer M with the s-expression T from now on
     fake-error  (:method M :text T)   refuse M with the data T from now on
