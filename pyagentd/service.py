@@ -235,7 +235,7 @@ class Service:
             "version": __version__,
             "uptime": round(time.monotonic() - self._started, 3),
             "clients": self._clients(),
-            "runs": [live.ref.name for live in self._host.runs],
+            "runs": len(self._host.runs),
             "memory": _memory(),
             "sessions_dir": str(self._host.config.sessions_dir),
         }

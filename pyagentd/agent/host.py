@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -209,7 +208,7 @@ class Host:
             branch_dir=branch.ref.branch_dir,
             spool_dir=paths.files_dir(branch.ref.branch_dir),
             readable=authority.readable,
-            env={**os.environ, **options.env},
+            env=options.env,
         )
         offered: dict[str, ToolSpec] = builtin_tools()
         spawner = self.agents.spawner(branch, options)

@@ -113,14 +113,16 @@ def policy_context(
     presets: Presets, ref: BranchRef, ancestors: tuple[BranchRef, ...], options: SendOptions, config: Config
 ) -> Callable[[], Context]:
     """Return a function that reads the rules for one decision; ancestors' denies are evaluated live (DD-7)."""
+    protected = protected_paths(config)
+    readable = (under(str(paths.files_dir(ref.branch_dir))),)
 
     def context() -> Context:
         denies = tuple(pattern for above in ancestors for pattern in presets.of_branch(above).paths.deny)
         return Context(
             preset=presets.of_branch(ref),
             ancestor_denies=denies,
-            protected=protected_paths(config),
-            readable=(under(str(paths.files_dir(ref.branch_dir))),),
+            protected=protected,
+            readable=readable,
             interactive=options.interactive,
             grants=options.grants,
         )

@@ -12,7 +12,7 @@ import click
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
 from pyagentd.cli.outcome import ExitCode, report
 from pyagentd.cli.output import json_option, note, print_json
-from pyagentd.errors import PyagentdError
+from pyagentd.errors import BadRequest, PyagentdError
 
 if TYPE_CHECKING:
     from pyagentd.cli.follow import Ending
@@ -37,6 +37,9 @@ def _checked_patterns(context: click.Context, option: click.Parameter, patterns:
         except re.error as error:
             raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
     return patterns
+
+
+_LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
 
 
 @click.command()
@@ -70,6 +73,8 @@ def send(
     message = sys.stdin.read() if text == "-" else text
     if not message.strip():
         raise click.UsageError("TEXT is empty")
+    if (size := len(message.encode("utf-8", "surrogateescape"))) > _LONGEST_PROMPT:
+        raise BadRequest(f"A prompt of {size:,} bytes", mend="Above 900 kB, put it into a file and name the file")
     with daemon(human=human) as link:
         state = watch(link, branch_of(link, session))
         branch = state["branch"]

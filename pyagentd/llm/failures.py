@@ -39,7 +39,7 @@ def provider_error(error: Exception, now: datetime) -> ProviderError:
         return _of_status(error, now)
     cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
     if isinstance(cause, httpx2.TransportError) and not isinstance(cause, _OUR_FAULT):
-        return TransientProviderError(_of_network(cause))
+        return TransientProviderError(_of_network(cause, _address(error)))
     if isinstance(cause, httpx2.HTTPError) or isinstance(error, anthropic.APIConnectionError):
         # Its text may quote a header.
         kind = type(cause or error).__name__
@@ -67,14 +67,23 @@ def _reason(error: anthropic.APIStatusError) -> str:
         return "Overloaded" if error.status_code == 529 else "(no reason given)"
 
 
-def _of_network(cause: httpx2.TransportError) -> str:
+def _address(error: Exception) -> str:
+    """Return which server was asked, as `` at host:port``; "" when the error does not say."""
+    try:
+        request = error.request  # type: ignore[attr-defined]  # a property of the SDK's and of httpx2's errors
+        return f" at {request.url.netloc.decode('ascii')}"
+    except (AttributeError, RuntimeError):
+        return ""
+
+
+def _of_network(cause: httpx2.TransportError, address: str) -> str:
     if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
-        return "The model's server could not be reached in time"
+        return f"The model's server{address} could not be reached in time"
     if isinstance(cause, httpx2.TimeoutException):
-        return "The model's server went silent"
+        return f"The model's server{address} went silent"
     if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError):
-        return f"The model's server cannot be reached: {str(cause) or type(cause).__name__}"
-    return f"The connection to the model's server broke off: {str(cause) or type(cause).__name__}"
+        return f"The model's server{address} cannot be reached: {str(cause) or type(cause).__name__}"
+    return f"The connection to the model's server{address} broke off: {str(cause) or type(cause).__name__}"
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -15,11 +15,11 @@
     (process-put process 'rest text)))
 
 (defun driver--eval (process line)
-  "Evaluate the form in LINE and answer PROCESS."
+  "Evaluate the form in LINE, as a command in the selected window would, and answer PROCESS."
   (let* ((form (car (read-from-string (decode-coding-string (base64-decode-string line) 'utf-8))))
          (print-escape-newlines t)
          (answer (condition-case err
-                     (list 'ok (eval form t))
+                     (list 'ok (with-current-buffer (window-buffer) (eval form t)))
                    ((error quit) (list 'error (error-message-string err))))))
     (when (process-live-p process)
       (process-send-string

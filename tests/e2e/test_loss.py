@@ -41,7 +41,7 @@ def test_killing_emacs_loses_nothing(system: System, model_server: ModelServer, 
         emacs.eval("(progn (save-buffer) t)")
     emacs.kill()
     file = branch / "session.md"
-    wait_for(lambda: system.json("status")["runs"] == [], "the run to finish")
+    wait_for(lambda: system.json("status")["runs"] == 0, "the run to finish")
     wait_for(lambda: "word59" in file.read_text(), "the answer to be on disk")
     assert file.read_text().startswith(f"### Count.\n\n{WORDS}\n\n### ")
     again = system.emacs()

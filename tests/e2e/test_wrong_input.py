@@ -62,7 +62,6 @@ def test_an_unreachable_server_ends_the_run_with_its_address(system: System) -> 
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
     system.use_server(url)
-    system.env["PYAGENTD_MAX_RETRIES"] = "0"
     _, branch = system.new()
     fails(system, "send", str(branch), "hello")
     body = (branch / "session.md").read_text()
@@ -100,7 +99,7 @@ def test_what_a_killed_daemon_left_is_no_obstacle(system: System) -> None:
     system.ok("new", "x")
     os.kill(system.daemon_pid(), signal.SIGKILL)
     assert (system.runtime / "daemon.sock").exists()
-    assert len(system.json("sessions")["sessions"]) == 1
+    assert len(system.json("sessions")) == 1
 
 
 def test_a_taken_port_is_said(system: System) -> None:
@@ -148,7 +147,7 @@ def test_a_17_mb_prompt_is_refused_before_it_is_sent(system: System) -> None:
     _, branch = system.new()
     done = system.run("send", str(branch), "-", input="x" * 17_000_000)
     assert done.returncode == 1
-    assert "Traceback" not in done.stderr
+    assert "put it into a file" in done.stderr
     assert (branch / "session.md").read_text() == ""
 
 
