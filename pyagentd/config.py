@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from platformdirs import user_config_path
 
@@ -59,7 +59,7 @@ class BackendSettings:
     """How to reach one provider of models."""
 
     name: str
-    kind: Literal["anthropic", "offline"]
+    kind: str  # one of BACKEND_KINDS
     base_url: str | None = None
     key_env: str | None = None  # the environment variable that holds the key
     model: str | None = None  # used where a preset names none
@@ -255,12 +255,16 @@ def _backends(
             raise ConfigError(
                 f"{file.place(f'backend.{name}')}: backend.{name} has no kind", mend='Add kind = "anthropic"'
             )
-        made = BackendSettings(name=name, **{key: setting.value for key, setting in values.items()})
+        made = _made(name, {key: setting.value for key, setting in values.items()})
         if (url := env.get("ANTHROPIC_BASE_URL")) and _url_from_environment(made):
             values["base_url"] = Setting(url, "environment ANTHROPIC_BASE_URL")
             made = replace(made, base_url=url)
         settings.update({f"backend.{name}.{key}": setting for key, setting in values.items()})
         yield name, made
+
+
+def _made(name: str, values: dict[str, Any]) -> BackendSettings:
+    return BackendSettings(name=name, **values)  # the values' names and the kind have been checked
 
 
 def _backend_table(file: _ConfigFile, name: str, table: object) -> dict[str, Setting]:
