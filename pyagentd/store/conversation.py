@@ -204,9 +204,10 @@ class Conversation:
         known = self.runs.get(row.data["id"])
         if known is None:
             self._fire(row.data["message_id"])
-        finished = row.data["state"] != "started"
-        first = known.first_seq if known else row.seq
-        self.runs[row.data["id"]] = RunState(row.data, first, row.seq if finished else 0)
+        first, last = (known.first_seq, known.last_seq) if known else (row.seq, 0)
+        if not last and row.data["state"] != "started":
+            last = row.seq
+        self.runs[row.data["id"]] = RunState(row.data, first, last)
 
     def _fire(self, message_id: str) -> None:
         """Put a message that was queued behind the answers it waited for; answering it again moves nothing."""
