@@ -31,6 +31,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-block)
+(require 'pyagentd-events)
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
@@ -42,6 +43,8 @@
   "Whether this buffer is attached: nil, `pending' or t.")
 (defvar-local pyagentd-attach-seq nil
   "Number of the last event that is in the text, nil if unknown.")
+(defvar-local pyagentd-attach-partial nil
+  "Non-nil if the text ends within an event: it came in pieces.")
 (defvar-local pyagentd-attach--start 0
   "Number of the last event that was in the answer to attach.")
 (defvar-local pyagentd-attach--latest 0
@@ -50,6 +53,7 @@
   "Non-nil if we made the buffer read-only.")
 
 (dolist (variable '(pyagentd-attach-state pyagentd-attach-seq
+                    pyagentd-attach-partial
                     pyagentd-attach--start pyagentd-attach--latest
                     pyagentd-attach--locked))
   (put variable 'permanent-local t))
@@ -113,6 +117,9 @@ A file that the daemon completed meanwhile is read anew."
 
 (defun pyagentd-attach--accept (answer tick)
   "Act on ANSWER to a request made when the text was at TICK."
+  ;; What arrived before the answer is in it, so it is skipped now, while
+  ;; the buffer is not attached.
+  (pyagentd-events-drain)
   (cond ((plist-get answer :reread)
          (pyagentd-attach--reread))
         ((and (plist-get answer :inserts)
@@ -141,6 +148,7 @@ A file that the daemon completed meanwhile is read anew."
   (setq pyagentd-attach-state t
         pyagentd-attach-seq (plist-get answer :seq)
         pyagentd-attach--start (or pyagentd-attach-seq 0)
+        pyagentd-attach-partial nil
         pyagentd-status-preset (plist-get answer :preset)
         pyagentd-status-model (plist-get answer :model))
   (pyagentd-attach-set-viewing (not (plist-get answer :editor)))
@@ -185,7 +193,8 @@ A file that the daemon completed meanwhile is read anew."
 
 (defun pyagentd-attach-new-p (seq)
   "Return non-nil if event SEQ is not in the text yet, and note it.
-Several events may have the same number."
+Of several events that belong together only the last has a number, the
+others have 0; so have those that are only true now."
   (cond ((not (eq pyagentd-attach-state t)) nil)
         ((eql seq 0) t)
         ((> seq pyagentd-attach--start)
@@ -212,7 +221,9 @@ TRIES is that of `pyagentd-attach'."
 
 (defun pyagentd-attach--saved ()
   "Tell the daemon what was saved."
-  (when (and (eq pyagentd-attach-state t) (not pyagentd-session-viewing))
+  (when (and (eq pyagentd-attach-state t) (not pyagentd-session-viewing)
+             ;; No number says what a partial text has; the next save will.
+             (not pyagentd-attach-partial))
     (pyagentd-rpc-call-async
      'saved (list :branch pyagentd--branch-dir
                   :sha256 pyagentd-session-sha256

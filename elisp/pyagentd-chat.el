@@ -200,6 +200,7 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 (pyagentd-chat--define-event insert `(,text ,role)
   "Insert text of the run."
+  (setq pyagentd-attach-partial (eql seq 0))
   (pyagentd-insert text (pyagentd-attach-role role)))
 
 (pyagentd-chat--define-event prompt `(,text)

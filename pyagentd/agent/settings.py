@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, cast
 
 from pyagentd.config import Config
 from pyagentd.errors import PresetError, StoreError
@@ -150,5 +151,6 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
     model = preset.model or known.model
     if not model:
         raise PresetError(f"Preset {preset.name} names no model, and backend {known.name} has no default")
-    made = make_backend(known.name, BackendSettings(kind=known.kind, base_url=known.base_url, api_key=key))
+    kind = cast(Literal["anthropic", "offline"], known.kind)  # the configuration admits no other
+    made = make_backend(known.name, BackendSettings(kind=kind, base_url=known.base_url, api_key=key))
     return made, model

@@ -1,8 +1,8 @@
 """The rules of the offline stand-in: which tools to call for a prompt; pure.
 
 The first rule of ``RULES`` that fits the prompt, and whose tool is offered, decides. What it finds is then read, up
-to ``READ_AT_MOST`` files in one answer, and that is all: the next answer reports. Who is told to look "yourself" and to
-delegate does both, in this order.
+to ``READ_AT_MOST`` files in one answer, and that is all: the next answer reports. Who is told to look "yourself" and
+to delegate does both, in this order.
 """
 
 from __future__ import annotations
