@@ -125,6 +125,29 @@
     (pyagentd-test-await (eql pyagentd-attach-seq 8))
     (should (equal (buffer-string) "### Hi\n\nYes new!\n\n### draft"))))
 
+(ert-deftest pyagentd-chat-events-before-the-answer-to-attach-are-in-it ()
+  (chat-test--with-session "### Hi"
+    (setq pyagentd-attach-state 'pending)
+    (let ((events `((insert ,pyagentd--branch-dir 0 "Y" response)
+                    (insert ,pyagentd--branch-dir 7 "es" response))))
+      (pyagentd-events-enqueue (lambda () events)))
+    (pyagentd-attach--accept
+     '(:seq 7 :editor t :marker 7 :inserts ((7 "Yes" response)))
+     (buffer-chars-modified-tick))
+    (pyagentd-events-drain)
+    (should (equal (buffer-string) "### HiYes"))))
+
+(ert-deftest pyagentd-chat-text-in-pieces-is-reported-when-it-is-whole ()
+  (chat-test--with-session "### Hi"
+    (let ((saves (lambda () (length (pyagentd-test-calls 'saved)))))
+      (pyagentd-test-events '(insert 0 "Ye" response))
+      (save-buffer)
+      (should (= 0 (funcall saves)))
+      (pyagentd-test-events '(insert 5 "s" response))
+      (save-buffer)
+      (should (= 1 (funcall saves)))
+      (should (eql (plist-get (car (pyagentd-test-calls 'saved)) :seq) 5)))))
+
 (ert-deftest pyagentd-chat-only-the-latest-attach-counts ()
   (chat-test--with-session "### Hi"
     (pyagentd-test-tell
