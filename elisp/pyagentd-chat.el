@@ -38,7 +38,7 @@
 (require 'pyagentd-status)
 (require 'pyagentd-attach)
 
-(declare-function pyagentd-menu "pyagentd-menu")
+(declare-function pyagentd-menu "pyagentd-menu" nil t)
 
 (defcustom pyagentd-environment
   '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "PATH")

@@ -2,6 +2,7 @@
 
 An event is ``(kind, branch, seq, args)``. ``seq`` is the number of the last line of ``messages.jsonl`` the event
 covers, or 0 for what is only true now (spinners, countdowns, progress of agents) and is therefore never replayed.
+Where one row became several events only the last carries its number: with it, everything up to that row is shown.
 Order is exact per branch.
 
 ===========  =========================================================================================

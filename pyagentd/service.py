@@ -115,8 +115,8 @@ class Service:
         self._registry.scan()
         return {"sessions": [self._listed(ref) for ref in self._registry.refs()]}
 
-    async def presets(self, client: Client) -> dict[str, Any]:
-        """Return the preset templates, the broken ones with their error."""
+    async def presets(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
+        """Return the preset templates, the broken ones with their error; ``root`` is the project they are for."""
         return {"presets": [self._template(name, file) for name, file in self._host.presets.templates().items()]}
 
     async def show(self, client: Client, *, branch: str) -> dict[str, Any]:

@@ -110,6 +110,8 @@ class Answer:
         self._recorder.record("message", message)
 
     def _start(self, index: int, kind: str) -> _Streaming:
+        if kind == "text" and self._texts:
+            self._texts.append("\n\n")  # two texts are two paragraphs for whoever reads the result
         row = self._new_part(kind, {"type": kind, "text": "", "state": "streaming"})
         self._streaming[index] = part = _Streaming(row)
         self._put(row)

@@ -21,6 +21,7 @@ from pyagentd.errors import BadRequest, Busy
 from pyagentd.events import Event, Sink
 from pyagentd.messages import Message, Text
 from pyagentd.pulse import Pulse
+from pyagentd.sexp import tagged
 from pyagentd.store import document, paths
 from pyagentd.store.align import align
 from pyagentd.store.conversation import Conversation
@@ -195,7 +196,7 @@ class LiveBranch:
             "seq": self.recorder.last_seq,
             "editor": editor,
             "marker": None if version.marker is None else version.marker + 1,
-            "inserts": [(i.seq, i.text, i.role) for i in self.keeper.missing(version)],
+            "inserts": [(i.seq, i.text, tagged(i.role)) for i in self.keeper.missing(version)],
             "status": self.status,
         }
 

@@ -5,6 +5,7 @@ Everything that can be wrong (preset, backend, key, pattern) is found here, befo
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +16,9 @@ from pyagentd.config import Config
 from pyagentd.errors import PresetError, StoreError
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings, make_backend
+from pyagentd.log import conceal
 from pyagentd.policy.guard import Context
-from pyagentd.policy.patterns import under
+from pyagentd.policy.patterns import exactly, under
 from pyagentd.policy.presets import Preset, parse_preset
 from pyagentd.store import paths, presetfile, templates
 from pyagentd.store.local_variables import Settings
@@ -133,8 +135,8 @@ def policy_context(
 
 def protected_paths(config: Config) -> tuple[str, ...]:
     """Return patterns of our own places that no tool may write, whatever a preset says (DESIGN §7)."""
-    own = (config.sessions_dir, config.runtime_dir, config.file.parent)
-    return tuple(under(str(directory.resolve())) for directory in own)
+    own = (config.sessions_dir, config.runtime_dir, config.presets_dir)
+    return (*(under(str(directory.resolve())) for directory in own), exactly(str(config.file.resolve())))
 
 
 def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[Backend, str]:
@@ -147,10 +149,22 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
     """
     name = options.env.get("PYAGENTD_BACKEND") or config.backend_override or preset.backend
     known = config.backend(name, options.env)
-    key = options.api_key or (options.env.get(known.key_env) if known.key_env else None)
+    key = _key(known.key_env, options)
     model = preset.model or known.model
     if not model:
         raise PresetError(f"Preset {preset.name} names no model, and backend {known.name} has no default")
     kind = cast(Literal["anthropic", "offline"], known.kind)  # the configuration admits no other
     made = make_backend(known.name, BackendSettings(kind=kind, base_url=known.base_url, api_key=key))
     return made, model
+
+
+def _key(variable: str | None, options: SendOptions) -> str | None:
+    """Return the key for a backend whose key is in ``variable``: the client's, else our own environment's.
+
+    A backend that names no variable gets none: a key must not reach a server it was not meant for.
+    """
+    if variable is None:
+        return None
+    key = options.api_key or options.env.get(variable) or os.environ.get(variable)
+    conceal(key or "")
+    return key

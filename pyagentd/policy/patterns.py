@@ -46,6 +46,11 @@ def under(directory: str) -> str:
     return glob.escape(directory.rstrip("/")) + "/**"
 
 
+def exactly(path: str) -> str:
+    """Return the pattern of ``path`` alone, whatever characters are in its name."""
+    return glob.escape(path)
+
+
 def normalised(pattern: str) -> str:
     """Return ``pattern`` with ``~`` for the user's home and a ``/`` at its end written out."""
     if pattern.startswith("~/"):
