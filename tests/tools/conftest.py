@@ -7,6 +7,7 @@ import pytest
 from pyagentd.policy.guard import Action
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec
+from tests.tools import processes
 
 Call = Callable[..., Awaitable[Envelope]]
 
@@ -42,3 +43,8 @@ def call(ctx: ToolContext) -> Call:
         return await invoke(spec, args, within, authorise)
 
     return call
+
+
+@pytest.fixture(autouse=True)
+def _own_children() -> None:
+    processes.begin()

@@ -14,8 +14,17 @@ def running(pid: int) -> bool:
         return False
 
 
+_others: set[int] = set()  # children of whoever ran before this test in the same process
+
+
+def begin() -> None:
+    """Take note of the children that are not the test's."""
+    _others.clear()
+    _others.update(children())
+
+
 def children() -> set[int]:
-    """Return our child processes that run."""
+    """Return the running child processes that this test started."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -24,7 +33,7 @@ def children() -> set[int]:
             continue
         if int(parent) == os.getpid() and state != "Z":
             found.add(int(stat.parent.name))
-    return found
+    return found - _others
 
 
 async def until(condition: Callable[[], object]) -> None:
