@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import sexpdata
-from epc.client import EPCClient
 from epc.handler import EPCError, ReturnError
 
 from pyagentd.events import Event
-from pyagentd.rpc.lifecycle import Runtime
+from pyagentd.rpc.scripting import epc_client
 from pyagentd.sexp import decode
 from tests.rpc.conftest import Daemon, run_emacs
 
 TIMEOUT = 10
 
 
-@contextmanager
-def _epc_client(runtime: Runtime, *, tcp: bool) -> Iterator[EPCClient]:
-    if tcp:
-        connection = socket.create_connection((runtime.host, runtime.port))
-    else:
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(runtime.socket)
-    client = EPCClient()
-    client.connect(connection)
-    try:
-        client.call_sync("hello", [{"proto": 1, "client": "python-epc", "token": runtime.token}], timeout=TIMEOUT)
-        yield client
-    finally:
-        for thread in threading.enumerate():  # it answers notifications, each in a thread
-            if "EPCClientHandler" in thread.name and thread is not client.handler_thread:
-                thread.join(TIMEOUT)
-        connection.shutdown(socket.SHUT_RDWR)
-        client.handler_thread.join(TIMEOUT)
-        connection.close()
-
-
 @pytest.mark.parametrize("tcp", [False, True])
 async def test_python_epc_calls_and_is_answered(daemon: Daemon, tcp: bool) -> None:
     def work() -> None:
-        with _epc_client(daemon.runtime, tcp=tcp) as client:
+        with epc_client(daemon.runtime_dir, tcp=tcp) as client:
             text = 'quotes " and \\\\ and é 🎉\\n'
             answer = client.call_sync("echo", [{"value": [1, 2.5, text, True, None]}], timeout=TIMEOUT)
             assert answer == [sexpdata.Symbol(":value"), [1, 2.5, text, True, []]]
@@ -72,7 +46,7 @@ async def test_python_epc_hears_events(daemon: Daemon) -> None:
         loop.call_soon_threadsafe(arrived.set)
 
     def work() -> None:
-        with _epc_client(daemon.runtime, tcp=False) as client:
+        with epc_client(daemon.runtime_dir) as client:
             client.register_function(events)
             client.call_sync("waits", [], timeout=TIMEOUT)
             asyncio.run_coroutine_threadsafe(leave.wait(), loop).result(TIMEOUT)
