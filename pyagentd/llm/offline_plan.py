@@ -19,6 +19,9 @@ READ_AT_MOST = 3
 
 _SPAWN = re.compile(r"\b(sub-?agents?|agents?|explorers?|delegat\w*|spawn\w*|PersistentAgent)\b", re.IGNORECASE)
 _YOURSELF = re.compile(r"\byourself\b", re.IGNORECASE)
+_TOLD = re.compile(
+    r"\b(?:agents?|explorer)\s+((?:find|look|read|search|list|check|report|tell)\b.{4,})", re.IGNORECASE | re.DOTALL
+)
 _ERRAND = re.compile(r"\b(?:to|that|which|who|and have it|should)\s+(.{8,})", re.IGNORECASE | re.DOTALL)
 _COMMAND = re.compile(r"\b(?:run|execute)\s+(?:the\s+command\s+)?`([^`\n]+)`", re.IGNORECASE)
 _WRITE = re.compile(r"\bwrite\s+[`\"“]([^`\"”]+)[`\"”]\s+(?:in)?to\s+`?([\w./~-]+[\w/])`?", re.IGNORECASE)
@@ -90,7 +93,7 @@ def _preset(view: View) -> str:
 def _errand(prompt: str, targets: Targets) -> str:
     """Return what the agent is told: the errand in the prompt's words, unless they would make it delegate too."""
     report = f"Find and read {targets}, and report the names, the number of lines and the first headings."
-    said = _ERRAND.search(prompt)
+    said = _TOLD.search(prompt) or _ERRAND.search(prompt)
     if said is None or _SPAWN.search(prose(said[1])):
         return report
     errand = said[1].strip().rstrip(".")
