@@ -88,12 +88,10 @@ class View:
         said: list[Part] = []
         calls: list[tuple[ToolCall, ToolResult]] = []
         for part in parts:
-            if part.is_tool and part.edited is not None:
-                calls += self._edited_tool(part, part.edited)
-            elif part.is_tool:
-                call = _recorded_call(part)
-                said.append(call)
-                calls.append((call, _recorded_result(part)))
+            if part.is_tool:
+                made = self._tool(part)
+                said += [call for call, _ in made]
+                calls += made
             elif part.type == "text":
                 said.append(Text(text=part.text if part.edited is None else part.edited))
             elif part.type == "reasoning" and (reasoning := _reasoning(part)) is not None:
@@ -102,9 +100,14 @@ class View:
 
     def _read_tool(self, piece: Seen) -> list[tuple[ToolCall, ToolResult]]:
         part = piece.recorded.part if piece.recorded else None
-        if part is not None and piece.exact and part.edited is None:
-            return [(_recorded_call(part), _recorded_result(part))]
+        if part is not None and piece.exact:
+            return self._tool(part)
         return self._edited_tool(part, piece.found.key[2], piece.found.key[1])
+
+    def _tool(self, part: record.Part) -> list[tuple[ToolCall, ToolResult]]:
+        if part.edited is not None:
+            return self._edited_tool(part, part.edited)
+        return [(_recorded_call(part), _recorded_result(part))]
 
     def _edited_tool(
         self, part: record.Part | None, text: str, call_id: str = ""
@@ -125,7 +128,7 @@ class View:
 
     def _add(self, said: list[Part], calls: list[tuple[ToolCall, ToolResult]]) -> None:
         """Add one assistant message with its calls (at the end unless already placed) and the answers to them."""
-        said = [part for part in said if not isinstance(part, Text) or (part.text and not part.text.isspace())]
+        said = [part for part in said if not isinstance(part, Text) or part.text.strip()]
         placed = {part.id for part in said if isinstance(part, ToolCall)}
         said += [call for call, _ in calls if call.id not in placed]
         while said and isinstance(said[-1], Reasoning):
