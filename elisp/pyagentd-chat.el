@@ -215,12 +215,12 @@ unless the event is in the text already.  DOCSTRING says what it does."
     (pyagentd-insert (pyagentd-chat--join body text) nil)))
 
 (defun pyagentd-chat--join (body prompt)
-  "Return PROMPT as it is to be inserted after a text that ends in BODY."
-  (let ((bare (string-remove-prefix pyagentd-prompt-prefix prompt)))
-    (cond ((string-suffix-p pyagentd-prompt-prefix body) bare)
-          ((not (string-empty-p body)) prompt)
-          ((pyagentd-place-agent-p) prompt)
-          (t (concat pyagentd-prompt-prefix bare)))))
+  "Return what to insert after BODY for PROMPT, a message of another client."
+  (cond ((string-suffix-p pyagentd-prompt-prefix body) prompt)
+        ((string-empty-p body)
+         (if (pyagentd-place-agent-p) prompt
+           (concat pyagentd-prompt-prefix prompt)))
+        (t (concat "\n\n" pyagentd-prompt-prefix prompt))))
 
 (pyagentd-chat--define-event run `(,run)
   "Show that a run started or finished."

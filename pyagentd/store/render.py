@@ -173,8 +173,11 @@ def replay(rows: Iterable[Row], after: int) -> list[Insert]:
 
 
 def prompt_text(body: str, text: str, *, is_agent: bool) -> str:
-    """Return what a message from another client adds to the end of ``body``."""
-    return text if is_agent or body else PROMPT_PREFIX + text
+    """Return what a message from another client adds to the end of ``body``; Emacs follows the same rule."""
+    if body.endswith(PROMPT_PREFIX) or (is_agent and not body):
+        return text
+    # Whatever stands there (a draft, an answer whose prompt prefix was deleted) stays a text of its own.
+    return f"{RUN_OPEN if body else ''}{PROMPT_PREFIX}{text}"
 
 
 def reasoning_block(text: str) -> str:

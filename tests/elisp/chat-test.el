@@ -215,8 +215,8 @@
 
 (ert-deftest pyagentd-chat-prompt-follows-the-prefix-rule ()
   (pcase-dolist (`(,body ,text ,result)
-                 '(("### " "a" "a") ("### " "### a" "a") ("" "a" "### a")
-                   ("" "### a" "### a") ("x\n\n" "a" "a")))
+                 '(("### " "a" "a") ("" "a" "### a") ("x" "a" "\n\n### a")
+                   ("### draft" "a" "\n\n### a")))
     (with-temp-buffer
       (should (equal (pyagentd-chat--join body text) result)))))
 
