@@ -8,7 +8,7 @@ EMACS ?= emacs
 CASK := $(shell command -v cask)
 ELISP := $(wildcard elisp/*.el)
 
-.PHONY: help setup demo test test-py test-el test-e2e lint lint-py lint-el check bench clean
+.PHONY: help setup demo test test-py test-el test-e2e lint lint-py lint-el check bench screenshot clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ check: lint test ## Lint, then all tests
 
 bench: setup ## Print the benchmarks, each beside its reference
 	$(PYTHON) -m tests.bench
+
+screenshot: setup ## Make docs/screenshot.png again, on a display that nobody sees
+	@scripts/screenshot.sh
 
 clean: ## Remove what was built (not your sessions)
 	rm -rf .venv .cask .demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
