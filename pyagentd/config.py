@@ -83,7 +83,7 @@ class Config:
 
         Args:
             name: As in the configuration; another case will do, and ``Claude`` is ``anthropic``.
-            env: The client's variables.
+            env: The client's variables; when it sent any, those of this process do not count.
 
         Raises:
             ConfigError: No backend has that name; the message lists those that exist.
@@ -96,8 +96,15 @@ class Config:
                 f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",
                 mend=f"Add [backend.{name}] to {self.file}",
             )
-        url = (env or {}).get("ANTHROPIC_BASE_URL")
+        if not env:
+            return known
+        if self._is_from_environment(f"backend.{known.name}.base_url"):
+            known = replace(known, base_url=None)
+        url = env.get("ANTHROPIC_BASE_URL")
         return replace(known, base_url=url) if url and _url_from_environment(known) else known
+
+    def _is_from_environment(self, setting: str) -> bool:
+        return setting in self.settings and self.settings[setting].source.startswith("environment ")
 
 
 def sessions_dir(env: Environment | None = None) -> Path:

@@ -113,3 +113,9 @@ def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, messa
 def test_an_impossible_variable_is_reported_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="environment PYAGENTD_LOG_LEVEL: log level is 'loud'"):
         config_of(tmp_path, PYAGENTD_LOG_LEVEL="loud")
+
+
+def test_a_client_without_an_address_does_not_inherit_the_one_the_daemon_was_started_with(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "", ANTHROPIC_BASE_URL="http://127.0.0.1:2")
+    assert config.backend("anthropic").base_url == "http://127.0.0.1:2"
+    assert config.backend("anthropic", {"PATH": "/bin"}).base_url is None

@@ -147,7 +147,9 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
         NoKey: The backend needs a key and none is known.
         PresetError: Neither preset nor backend names a model.
     """
-    name = options.env.get("PYAGENTD_BACKEND") or config.backend_override or preset.backend
+    # What the client's environment says holds for its run; ours stands in for a client that sent none (DESIGN §5).
+    override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
+    name = override or preset.backend
     known = config.backend(name, options.env)
     key = _key(known.key_env, options)
     model = preset.model or known.model
