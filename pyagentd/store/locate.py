@@ -122,6 +122,10 @@ class _Place:
                 start = self._body.rfind(block.text, low)  # of equal answers the last is this run's
                 if start >= 0 and self._role_end(start, block.role) >= start + len(block.text):
                     return self._follow(start + len(block.text), block.end)
+        first = next((block for block in self._blocks if block.role is not None), None)
+        start = self._body.rfind(first.text[:_SURE], low) if first else -1
+        if first and start >= 0 and self._role_end(start, first.role) >= start + min(_SURE, len(first.text)):
+            return self._follow(start, first.offset)
         return None
 
     def _find_later(self, position: int, known: int) -> tuple[int, int] | None:
@@ -156,10 +160,11 @@ class _Place:
         end = self._role_end(position, block.role)
         if end == position:
             return position, known
-        tail = self._body[max(position, end - _SURE) : end]
-        found = block.text.rfind(tail)
-        if found >= 0 and len(tail) >= _LIKELY:
-            return end, block.offset + found + len(tail)
+        for length in (4 * _SURE, _SURE, _LIKELY):
+            tail = self._body[max(position, end - length) : end]
+            found = block.text.rfind(tail)
+            if found >= 0 and len(tail) >= _LIKELY:
+                return end, block.offset + found + len(tail)
         return end, min(block.end, known + end - position)
 
 

@@ -363,6 +363,15 @@ class TestLostRoles:
         assert aligned.edits == ()
         assert "recovered" in aligned.notes[-1]
 
+    @given(talks, st.booleans(), st.integers(-30, 30))
+    def test_whatever_happened_to_the_bounds_the_view_is_valid(
+        self, turns: list[Turn], dropped: bool, shift: int
+    ) -> None:
+        doc = Talk(turns).document
+        spans = () if dropped else (s._replace(start=s.start + shift, end=s.end + shift) for s in doc.spans)
+        damaged = parse(format_file(replace(doc, spans=tuple(s for s in spans if s.start >= 0))))
+        assert_valid(align(damaged, Talk(turns).conversation).view)
+
     @pytest.mark.parametrize("shift", [-4, 1, 7, 40])
     def test_shifted_bounds_are_put_right(self, shift: int) -> None:
         talk = Talk([PARALLEL, NEXT, PARALLEL])

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyagentd.errors import StoreError
+from pyagentd.events import InsertRole
+from pyagentd.store import document
+from pyagentd.store.document import Document, Span, body_sha256
+from pyagentd.store.local_variables import Settings
+from pyagentd.store.render import Insert
+from pyagentd.store.writer import DocumentWriter, apply
+
+ROLES: list[InsertRole] = [None, "response", "ignore", ("tool", "a"), ("tool", "b")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "session.md"
+
+
+def insert(text: str, role: InsertRole = "response", seq: int = 1) -> Insert:
+    return Insert(text, role, "p", seq)
+
+
+def roles(doc: Document) -> list[InsertRole]:
+    """The role of every character."""
+    result: list[InsertRole] = [None] * len(doc.body)
+    for start, end, kind, id in doc.spans:
+        role: InsertRole = ("tool", id) if kind == "tool" else kind
+        result[start:end] = [role] * (end - start)
+    return result
+
+
+class TestApply:
+    @given(st.lists(st.tuples(st.text(min_size=1), st.sampled_from(ROLES), st.integers(0, 99)), max_size=12))
+    def test_text_and_role_go_to_the_marker_and_nothing_else_changes(
+        self, steps: list[tuple[str, InsertRole, int]]
+    ) -> None:
+        doc = Document()
+        for text, role, place in steps:
+            marker = min(place, len(doc.body))
+            body, before = doc.body, roles(doc)
+            doc, after = apply(doc, marker, insert(text, role))
+            assert doc.body == body[:marker] + text + body[marker:]
+            assert after == marker + len(text)
+            assert roles(doc) == before[:marker] + [role] * len(text) + before[marker:]
+            for left, right in zip(doc.spans, doc.spans[1:], strict=False):
+                assert left.end <= right.start
+                assert left.end < right.start or (left.kind, left.id) != (right.kind, right.id)
+
+    def test_text_typed_at_the_marker_stays_below_and_is_the_users(self) -> None:
+        doc = Document(body="### hi\n\ndraft")
+        doc, marker = apply(doc, 8, insert("Hello"))
+        assert (doc.body, doc.spans, marker) == ("### hi\n\nHellodraft", (Span(8, 13, "response"),), 13)
+
+
+class TestPrompt:
+    @pytest.mark.parametrize(
+        ("body", "is_agent", "after"),
+        [("", False, "### hi"), ("", True, "hi"), ("### a\n\nb\n\n### ", False, "### a\n\nb\n\n### hi")],
+    )
+    def test_a_message_from_elsewhere_stands_at_the_end(
+        self, path: Path, body: str, is_agent: bool, after: str
+    ) -> None:
+        writer = DocumentWriter(path, Document(body=body))
+        writer.append_prompt("hi", is_agent=is_agent)
+        assert (writer.body, writer.marker) == (after, len(after))
+
+
+class TestFile:
+    def test_what_was_inserted_is_on_disk_after_persisting(self, path: Path) -> None:
+        writer = DocumentWriter(path)
+        writer.append_prompt("hi")
+        writer.insert(insert("\n\n", None))
+        writer.insert(insert("Hello"))
+        assert writer.unsaved
+        sha256 = writer.persist()
+        assert not writer.unsaved
+        assert document.read(path) == writer.document
+        assert sha256 == body_sha256("### hi\n\nHello")
+
+    def test_the_last_states_are_remembered_with_marker_and_row(self, path: Path) -> None:
+        writer = DocumentWriter(path)
+        hashes = []
+        for seq in range(1, 11):
+            writer.insert(insert("x", seq=seq))
+            hashes.append(writer.persist(fsync=False))
+        known = [writer.persisted(sha256) for sha256 in hashes]
+        assert [state and (state.seq, state.marker) for state in known] == [
+            None,
+            None,
+            *((seq, seq) for seq in range(3, 11)),
+        ]
+
+    def test_a_file_that_was_not_read_is_never_overwritten(self, path: Path) -> None:
+        path.write_text("mine")
+        writer = DocumentWriter.load(path)
+        writer.insert(insert("x"))
+        path.write_text("changed by hand")
+        assert writer.changed_on_disk()
+        with pytest.raises(StoreError, match="changed since it was read"):
+            writer.persist()
+        assert path.read_text() == "changed by hand"
+
+    def test_a_writer_that_read_nothing_overwrites_nothing(self, path: Path) -> None:
+        path.write_text("mine")
+        writer = DocumentWriter(path)
+        writer.insert(insert("x"))
+        with pytest.raises(StoreError):
+            writer.persist()
+
+    def test_nothing_new_is_not_written(self, path: Path) -> None:
+        path.write_text("mine")
+        os.utime(path, ns=(1, 1))
+        writer = DocumentWriter.load(path)
+        assert writer.persist() == body_sha256("mine")
+        assert path.stat().st_mtime_ns == 1
+
+    def test_settings_of_others_stay(self, path: Path) -> None:
+        path.write_text("hi\n\n<!-- Local Variables: -->\n<!-- gptel-max-tokens: 500 -->\n<!-- End: -->\n")
+        writer = DocumentWriter.load(path)
+        writer.set_settings(Settings(model="claude-opus-5"))
+        writer.persist()
+        assert document.read(path).settings == Settings(model="claude-opus-5", other=(("gptel-max-tokens", "500"),))
+
+    def test_recovered_roles_are_written(self, path: Path) -> None:
+        path.write_text("hello")
+        writer = DocumentWriter.load(path)
+        writer.set_spans((Span(0, 5, "response"),))
+        writer.persist()
+        assert document.read(path).spans == (Span(0, 5, "response"),)
+
+    def test_a_refusing_disk_leaves_it_unsaved(self, tmp_path: Path) -> None:
+        writer = DocumentWriter(tmp_path / "missing" / "session.md")
+        writer.insert(insert("x"))
+        with pytest.raises(StoreError):
+            writer.persist()
+        assert writer.unsaved
