@@ -107,7 +107,13 @@ Not called for text that the daemon inserts.")
 (defun pyagentd-session--after-revert ()
   "Do what is due after the file was read anew."
   (when pyagentd-mode
+    (pyagentd-session--ensure-text-mode)
     (pyagentd-session--after-read)))
+
+(defun pyagentd-session--ensure-text-mode ()
+  "Turn on `text-mode' where no major mode for Markdown is known."
+  (when (eq major-mode 'fundamental-mode)
+    (text-mode)))
 
 ;;;; Roles of typed text
 
@@ -370,6 +376,7 @@ Do nothing if it is on already."
   (unless (bound-and-true-p pyagentd-mode)
     (pyagentd-guarded "Open session"
       (when (pyagentd-place-of buffer-file-name)
+        (pyagentd-session--ensure-text-mode)
         (pyagentd-mode)))))
 
 (provide 'pyagentd-session)

@@ -99,6 +99,7 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
     (setq pyagentd-status--line
           (concat " " (or pyagentd--session-id "") "  "
                   (pyagentd-status--text pyagentd-status)
+                  "  "
                   (propertize " " 'display
                               `(space :align-to (- right ,(1+ (string-width right)))))
                   (propertize right 'face 'shadow)))
