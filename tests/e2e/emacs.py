@@ -51,7 +51,9 @@ class Emacs:
         self.env = {**env, "DRIVER_SOCKET": str(self.socket), "TERM": "xterm-256color"}
         paths = [argument for place in (*ELPA, ROOT / "elisp") for argument in ("-L", str(place))]
         requires = [argument for name in load for argument in ("--eval", f"(require '{name})")]
-        command = ["emacs", "-Q", *paths, *requires, "-l", str(DRIVER)]
+        # In a new home everything would be compiled now, with windows full of warnings.
+        quiet = ["--eval", "(setq native-comp-deferred-compilation nil)"]
+        command = ["emacs", "-Q", *quiet, *paths, *requires, "-l", str(DRIVER)]
         self._tmux: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
         if terminal:
