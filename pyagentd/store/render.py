@@ -173,11 +173,15 @@ def replay(rows: Iterable[Row], after: int) -> list[Insert]:
 
 
 def prompt_text(body: str, text: str, *, is_agent: bool) -> str:
-    """Return what a message from another client adds to the end of ``body``; Emacs follows the same rule."""
-    if body.endswith(PROMPT_PREFIX) or (is_agent and not body):
+    """Return what a message from another client adds to the end of ``body``.
+
+    An agent's document begins with its prompt alone (SPEC 000 Agent session creation).
+    """
+    if not body:
+        return text if is_agent else PROMPT_PREFIX + text
+    if body.endswith(PROMPT_PREFIX):
         return text
-    # Whatever stands there (a draft, an answer whose prompt prefix was deleted) stays a text of its own.
-    return f"{RUN_OPEN if body else ''}{PROMPT_PREFIX}{text}"
+    return RUN_CLOSE + text  # below whatever the user left there
 
 
 def reasoning_block(text: str) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.store.align import Aligned, align
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, Span, format_file, gptel_messages, parse, trim_prefixes
+from pyagentd.store.document import Document, Span, format_file, gptel_messages, parse
 from pyagentd.store.journal import Row
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view, prompts, talks
 
@@ -420,7 +420,7 @@ def _cut(doc: Document, start: int, end: int) -> Document:
 
 
 def _bare(item: Any) -> Any:
-    return re.sub(r"[\s#]+\Z", "", trim_prefixes(item)) if isinstance(item, str) else item
+    return re.sub(r"\A[\s#]+|[\s#]+\Z", "", item) if isinstance(item, str) else item
 
 
 def _plain(part: Part) -> Any:

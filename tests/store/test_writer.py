@@ -62,7 +62,13 @@ class TestApply:
 class TestPrompt:
     @pytest.mark.parametrize(
         ("body", "is_agent", "after"),
-        [("", False, "### hi"), ("", True, "hi"), ("### a\n\nb\n\n### ", False, "### a\n\nb\n\n### hi")],
+        [
+            ("", False, "### hi"),
+            ("", True, "hi"),
+            ("### a\n\nb\n\n### ", False, "### a\n\nb\n\n### hi"),
+            ("a\n\nb\n\n### ", True, "a\n\nb\n\n### hi"),
+            ("### a draft", False, "### a draft\n\n### hi"),
+        ],
     )
     def test_a_message_from_elsewhere_stands_at_the_end(
         self, path: Path, body: str, is_agent: bool, after: str
