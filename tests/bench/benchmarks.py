@@ -1,0 +1,36 @@
+"""All benchmarks by name, in the order they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.bench.burst import burst, paced
+from tests.bench.crowd import crowd
+from tests.bench.figure import Result
+from tests.bench.frozen import frozen
+from tests.bench.prompt import abort, send
+from tests.bench.start import cold, idle, warm
+from tests.bench.turns import turns
+from tests.bench.wire import call, events
+from tests.bench.world import World, new_world
+
+BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
+    "call": call,
+    "events": events,
+    "cold": cold,
+    "warm": warm,
+    "idle": idle,
+    "send": send,
+    "abort": abort,
+    "burst": burst,
+    "paced": paced,
+    "crowd": crowd,
+    "turns": turns,
+    "frozen": frozen,
+}
+
+
+def measure(name: str, *, quick: bool) -> Iterator[Result]:
+    """Run one benchmark in a world of its own."""
+    with new_world(quick=quick) as world:
+        yield from BENCHMARKS[name](world)

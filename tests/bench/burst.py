@@ -1,0 +1,113 @@
+"""One answer into a Markdown buffer that holds a megabyte: as fast as the model can, then at a model's usual rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from tests.bench import corpus, peers
+from tests.bench.figure import Fact, Figure, Result, at_most
+from tests.bench.measure import Spent, median
+from tests.bench.references import reference
+from tests.bench.world import World
+from tests.e2e.emacs import Emacs
+
+_RATE = 200  # deltas a second
+
+
+def burst(world: World) -> Iterator[Result]:
+    """Deltas as fast as the model's server can."""
+    size = 20_000 if world.quick else 1_000_000
+    daemon = world.daemon()
+    branch = world.filled("big", size)
+    emacs = world.emacs()
+    world.open(emacs, branch)
+    for count, times in ((500, 1),) if world.quick else ((5_000, 3), (50_000, 2)):
+        yield from _burst(world, emacs, daemon, count, times, size)
+
+
+def _burst(world: World, emacs: Emacs, daemon: int, count: int, times: int, size: int) -> Iterator[Result]:
+    prompt = f"burst {count}"
+    reference("bare", world.url, prompt)  # the model encodes what it will say
+    bare = [reference("bare", world.url, prompt, before=size) for _ in range(times)]
+    sdk = [reference("sdk", world.url, prompt, before=size) for _ in range(times)]
+    totals, stalls, costs, exact = [], [], [], True
+    for _ in range(times):
+        before = world.text(emacs)
+        world.type(emacs, prompt)
+        spent = Spent(daemon)
+        emacs.eval("(progn (bench-watch) t)")
+        emacs.eval("(progn (pyagentd-send) t)")
+        end = world.finished(emacs)
+        stalls.append(emacs.eval("(bench-unwatch)")[0])
+        costs.append(spent.cpu(daemon))
+        totals.append(end - emacs.eval("(car bench-sent)"))
+        exact &= world.text(emacs) == f"{before}{prompt}\n\n{corpus.text(count)}\n\n### "
+    yield Fact(f"{count:,} deltas, 1 MB of Markdown: text exact", exact)
+    yield Figure(name="  longest stall of Emacs", value=max(stalls), unit="ms", target=at_most(60))
+    yield Figure(
+        name="  prompt sent to run finished",
+        value=1000 * median(totals),
+        unit="ms",
+        reference=1000 * median([cost.total_s for cost in sdk]),
+        beside="raw SDK",
+        target=at_most(1.5, "ratio"),
+    )
+    yield Figure(
+        name="  daemon CPU",
+        value=1000 * median(costs),
+        unit="ms",
+        reference=1000 * median([cost.cpu_s for cost in bare]),
+        beside="bare HTTP reader",
+        target=at_most(2.3, "ratio"),
+    )
+
+
+def paced(world: World) -> Iterator[Result]:
+    """Deltas at the rate of a fast model."""
+    seconds = 1 if world.quick else 10
+    size = 20_000 if world.quick else 1_000_000
+    count = _RATE * seconds
+    prompt = f"paced {_RATE} {seconds}"
+    daemon = world.daemon()
+    branch = world.filled("big", size)
+    emacs = world.emacs()
+    world.open(emacs, branch)
+    bare = reference("bare", world.url, prompt, before=size)
+    world.type(emacs, prompt)
+    spent = Spent(daemon, emacs.pid)
+    emacs.eval("(progn (pyagentd-send) t)")
+    time.sleep(seconds)
+    world.finished(emacs)
+    ours = spent.cpu(emacs.pid)
+    yield Figure(
+        name=f"paced {_RATE}/s: daemon CPU per delta",
+        value=1e6 * spent.cpu(daemon) / count,
+        unit="µs",
+        reference=1e6 * bare.cpu_s / count,
+        beside="bare HTTP reader",
+        target=at_most(4, "ratio"),
+    )
+    yield Figure(
+        name=f"paced {_RATE}/s: Emacs CPU per delta, 1 MB of Markdown",
+        value=1000 * ours / count,
+        unit="ms",
+        reference=1000 * _bare_insertion(world, emacs, count) / count,
+        beside="bare filter, text-mode",
+        target=at_most(0.2),
+    )
+
+
+def _bare_insertion(world: World, emacs: Emacs, count: int) -> float:
+    """Return the CPU time of Emacs when a filter inserts each delta as it comes, in a plain buffer."""
+    emacs.eval(
+        '(progn (switch-to-buffer "plain") (text-mode) (buffer-disable-undo) '
+        '(insert-buffer-substring "session.md") (set-buffer-modified-p nil) (goto-char (point-max)) (recenter -1) t)'
+    )
+    size = emacs.eval("(buffer-size)")
+    with peers.listening(world.system.home, peers.trickle(corpus.pieces(count), _RATE)) as socket:
+        spent = Spent(emacs.pid)
+        emacs.eval(f'(progn (bench-bare-insert "{socket}" (current-buffer)) t)')
+        time.sleep(count / _RATE)
+        emacs.wait(f"(= (buffer-size) {size + len(corpus.text(count))})")
+        return spent.cpu(emacs.pid)

@@ -1,0 +1,121 @@
+"""Starting, attaching, and doing nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.bench import peers
+from tests.bench.figure import Figure, Result, at_most
+from tests.bench.measure import median, memory_mb
+from tests.bench.references import ROOT
+from tests.bench.world import World
+
+_SERVER = (
+    "import asyncio, sys; asyncio.run(asyncio.start_unix_server(print, sys.argv[1])); print('listening', flush=True)"
+)
+_FIRST = "import sys; from tests.bench import references; references.first(sys.argv[1])"
+_SDK = "import anthropic, sys; anthropic.AsyncAnthropic(api_key='test'); print(flush=True); sys.stdin.read()"
+
+
+def cold(world: World) -> Iterator[Result]:
+    """From no daemon at all."""
+    times = 1 if world.quick else 5
+    world.daemon()
+    emacs = world.emacs()
+    world.open(emacs, world.session("cold"))
+    hellos, requests = [], []
+    for _ in range(times):
+        _end_daemon(world)
+        hellos.append(emacs.eval("(bench-connect)"))
+    for _ in range(times):
+        before = emacs.eval("(buffer-size)")
+        _end_daemon(world)
+        world.type(emacs, "arrival")
+        emacs.eval("(progn (pyagentd-send) t)")
+        world.finished(emacs)
+        requests.append(float(world.text(emacs)[before:].split()[1]) - emacs.eval("(car bench-sent)"))
+    yield Figure(
+        name="cold spawn to hello",
+        value=1000 * median(hellos),
+        unit="ms",
+        reference=1000 * median([_bare_server(world) for _ in range(times)]),
+        beside="bare asyncio server",
+        target=at_most(300),
+    )
+    yield Figure(
+        name="cold spawn to the first request at the model",
+        value=1000 * median(requests),
+        unit="ms",
+        reference=1000 * median([_first_request(world) for _ in range(times)]),
+        beside="script with the raw SDK",
+        target=at_most(1500),
+    )
+
+
+def warm(world: World) -> Iterator[Result]:
+    """Connecting to a daemon that runs: hello and attach."""
+    times = 5 if world.quick else 100
+    world.daemon()
+    emacs = world.emacs()
+    world.open(emacs, world.session("warm"))
+    ours = world.value(emacs, f"(bench-attach {times})")
+    with peers.listening(world.system.home, peers.echo) as socket:
+        raw = [world.value(emacs, f'(bench-raw-connect "{socket}")') for _ in range(min(times, 20))]
+    yield Figure(
+        name="warm attach: connect, hello, attach, p50",
+        value=1000 * median(ours),
+        unit="ms",
+        reference=1000 * median(raw),
+        beside="raw connect and two echoes",
+        target=at_most(5),
+    )
+
+
+def idle(world: World) -> Iterator[Result]:
+    """The memory of a daemon that has done something and does nothing now."""
+    daemon = world.daemon()
+    with subprocess.Popen([sys.executable, "-c", _SDK], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        reference = memory_mb(process.pid)
+        process.kill()
+    yield Figure(
+        name="memory of an idle daemon",
+        value=memory_mb(daemon),
+        unit="MB",
+        reference=reference,
+        beside="script that imports the SDK",
+        target=at_most(100),
+    )
+
+
+def _end_daemon(world: World) -> None:
+    """Stop the daemon without the clients' looking for another one."""
+    world.stop_daemon()
+
+
+def _bare_server(world: World) -> float:
+    path = world.system.home / "bare"
+    path.unlink(missing_ok=True)
+    start = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-c", _SERVER, str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        return time.perf_counter() - start
+
+
+def _first_request(world: World) -> float:
+    start = time.time()
+    done = subprocess.run(
+        [sys.executable, "-c", _FIRST, world.url],
+        cwd=ROOT,
+        env=os.environ,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(done.stdout) - start
