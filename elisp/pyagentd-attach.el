@@ -160,8 +160,25 @@ A file that the daemon completed meanwhile is read anew."
   (pyagentd-overlay-rebuild (plist-get answer :agents))
   (dolist (ask (plist-get answer :asks))
     (pyagentd-ask-add ask pyagentd--branch-dir))
+  (pyagentd-attach--agree)
   (pyagentd-status-set (or (plist-get answer :status) '(:state idle)))
   (pyagentd-status-refresh))
+
+(defun pyagentd-attach--file-sha256 (file)
+  "Return the SHA-256 of the text of FILE without its block, nil without FILE."
+  (with-temp-buffer
+    (let ((coding-system-for-read 'utf-8-unix))
+      (when (ignore-errors (insert-file-contents file))
+        (pyagentd-block-strip)
+        (pyagentd-session-body-sha256)))))
+
+(defun pyagentd-attach--agree ()
+  "Note that the file holds what the buffer shows, if somebody wrote just that.
+Else Emacs would ask about a changed file at the next change."
+  (when (and (not (verify-visited-file-modtime))
+             (equal (pyagentd-attach--file-sha256 buffer-file-name)
+                    (pyagentd-session-body-sha256)))
+    (set-visited-file-modtime)))
 
 (defun pyagentd-attach-role (role)
   "Return ROLE, as on the wire, as a value of the property `gptel'."
