@@ -165,12 +165,6 @@ class Conversation:
         """The run that began last, if any."""
         return next(reversed(self.runs.values()), None)
 
-    @property
-    def active_run(self) -> RunState | None:
-        """The run that has begun and not finished, if any."""
-        run = self.last_run
-        return None if run is None or run.is_finished else run
-
     def canonical(self) -> dict[str, Any]:
         """Return the whole record as plain rows: ``{"session", "messages": [{"message", "parts"}]}``."""
         return {
