@@ -215,7 +215,8 @@ others have 0; so have those that are only true now."
   (cond ((not (eq pyagentd-attach-state t)) nil)
         ((eql seq 0) t)
         ((> seq pyagentd-attach--start)
-         (setq pyagentd-attach-seq (max seq (or pyagentd-attach-seq 0))))))
+         (setq pyagentd-attach-partial nil
+               pyagentd-attach-seq (max seq (or pyagentd-attach-seq 0))))))
 
 ;;;; When
 
