@@ -20,12 +20,12 @@ from pyagentd.agent.asks import Answer, Decision
 from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.host import Host
-from pyagentd.agent.keeper import Version
+from pyagentd.agent.persist import Version
 from pyagentd.agent.settings import SendOptions, document_settings
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.events import Sink
 from pyagentd.policy.patterns import under
-from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.policy.presets import DEFAULT_PRESET, Preset
 from pyagentd.sexp import SexpError, plist_to_dict
 from pyagentd.store import metadata, paths, sessions
 from pyagentd.store.atomic import write_text
@@ -101,9 +101,8 @@ class Service:
             session_dir=_expanded(session_dir) if session_dir else None,
         )
         self._registry.add(ref)
-        branch = self._host.open(ref)
-        branch.record_session(workspace_root=workspace or Path.home(), agent=preset)
-        await self._host.close_if_idle(branch)
+        async with self._host.using(ref) as branch:
+            branch.record_session(workspace_root=workspace or Path.home(), agent=preset)
         return _described(ref)
 
     async def resolve(self, client: Client, *, name: str) -> dict[str, Any]:
@@ -121,10 +120,9 @@ class Service:
 
     async def show(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the conversation as canonical JSON (neighbours B.10), in the reply or, when large, as a file."""
-        live = self._branch(branch)
-        live.recorder.flush()
-        text = json.dumps(live.conversation.canonical(), ensure_ascii=False)
-        await self._host.close_if_idle(live)
+        async with self._host.using(self._ref(branch)) as live:
+            live.recorder.flush()
+            text = json.dumps(live.conversation.canonical(), ensure_ascii=False)
         if len(text) < INLINE_LIMIT:
             return {"json": text}
         return {"path": str(_spill(self._host.config.runtime_dir, live.ref, text))}
@@ -141,32 +139,20 @@ class Service:
         mode: str = "edit",
     ) -> dict[str, Any]:
         """Watch a branch, and edit it when nobody else does, from the text that has hash ``sha256``."""
-        live = self._branch(branch)
-        preset = self._host.presets.of_branch(live.ref)
-        answer = await live.attach(client, sha256=sha256, seq=seq, mode="view" if mode == "view" else "edit")
-        if answer is None:
-            return {"branch": live.key, "reread": True}
-        settings = document_settings(preset)
-        return {
-            **answer,
-            "session_id": live.ref.session_id,
-            "agents": self._host.agents.running(live.key),
-            "asks": self._host.asks.open_for(live.key),
-            "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
-            "model": preset.model,
-            "settings": {
-                "model": settings.model,
-                "backend": settings.backend,
-                "tools": settings.tools,
-                "temperature": settings.temperature,
-            },
-        }
+        if mode not in ("edit", "view"):
+            raise BadRequest(f"{mode!r} is no mode", mend="edit or view")
+        async with self._host.using(self._ref(branch)) as live:
+            preset = self._host.presets.of_branch(live.ref)
+            answer = await live.attach(client, sha256=sha256, seq=seq, mode="view" if mode == "view" else "edit")
+            if answer is None:
+                return {"branch": live.key, "reread": True}
+            return {**answer, **self._described_live(live, preset)}
 
     async def detach(self, client: Client, *, branch: str) -> None:
         """Stop watching; a run goes on, and the daemon writes its text from now on."""
         if (live := self._host.opened(branch)) is not None:
-            live.detach(client)
-            await self._host.close_if_idle(live)
+            async with self._host.using(live.ref):
+                live.detach(client)
 
     async def saved(self, client: Client, *, branch: str, sha256: str, seq: int, marker: int | None = None) -> None:
         """Note that the editor saved everything up to event ``seq``, the run's marker at position ``marker``."""
@@ -175,7 +161,10 @@ class Service:
 
     async def lease(self, client: Client, *, branch: str, take: bool = False) -> dict[str, Any]:
         """Ask to become the editor of a branch that is attached; granted when nobody else is, or with ``take``."""
-        return {"editor": self._open(branch).keeper.lease(client, None, take=take)}
+        live = self._open(branch)
+        if client not in live.sinks:
+            raise NotFound(f"{branch} is not attached by this client", mend="Attach it first")
+        return {"editor": live.keeper.lease(client, None, take=take)}
 
     async def send(
         self,
@@ -189,9 +178,10 @@ class Service:
         allow: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Run the prompt that ends at position ``end`` of the saved document with hash ``sha256``."""
-        live = self._branch(branch)
-        run = await self._host.send(live, sha256=sha256, end=end - 1, options=_options(client, env, key, allow))
-        return {"run": run, "seq": live.recorder.last_seq}
+        options = _options(client, env, key, allow)
+        async with self._host.using(self._ref(branch)) as live:
+            run = await self._host.send(live, sha256=sha256, end=end - 1, options=options)
+            return {"run": run, "seq": live.recorder.last_seq}
 
     async def prompt(
         self,
@@ -204,9 +194,10 @@ class Service:
         allow: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Run ``text`` as the next prompt; it is put at the end of the document."""
-        live = self._branch(branch)
-        run = await self._host.prompt(live, text=text, options=_options(client, env, key, allow))
-        return {"run": run, "seq": live.recorder.last_seq}
+        options = _options(client, env, key, allow)
+        async with self._host.using(self._ref(branch)) as live:
+            run = await self._host.prompt(live, text=text, options=options)
+            return {"run": run, "seq": live.recorder.last_seq}
 
     async def abort(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Stop the branch's run."""
@@ -247,16 +238,30 @@ class Service:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _ref(self, branch: str) -> BranchRef:
-        return self._registry.resolve(branch)
-
-    def _branch(self, branch: str) -> LiveBranch:
-        return self._host.opened(branch) or self._host.open(self._ref(branch))
+        live = self._host.opened(branch)
+        return live.ref if live is not None else self._registry.resolve(branch)
 
     def _open(self, branch: str) -> LiveBranch:
         live = self._host.opened(branch)
         if live is None:
             raise NotFound(f"{branch} is not attached", mend="Attach it first")
         return live
+
+    def _described_live(self, live: LiveBranch, preset: Preset) -> dict[str, Any]:
+        settings = document_settings(preset)
+        return {
+            "session_id": live.ref.session_id,
+            "agents": self._host.agents.running(live.key),
+            "asks": self._host.asks.open_for(live.key),
+            "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
+            "model": preset.model,
+            "settings": {
+                "model": settings.model,
+                "backend": settings.backend,
+                "tools": settings.tools,
+                "temperature": settings.temperature,
+            },
+        }
 
     def _listed(self, ref: BranchRef) -> dict[str, Any]:
         live = self._host.opened(ref.key)

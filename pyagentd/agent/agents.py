@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.run import Outcome
-from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.settings import SendOptions, backend_for
 from pyagentd.errors import ToolError
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset
 from pyagentd.store import sessions
+from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host owns the spawner; the spawner starts runs through the host
     from pyagentd.agent.host import Host
@@ -106,21 +107,23 @@ class ParentSpawner:
         self, *, preset: str, description: str, prompt: str, read: Sequence[str] | None, deny: Sequence[str]
     ) -> Outcome:
         """Create an agent under the parent's branch and run it to its end (see ``spawn.Spawner``)."""
-        branch = self._create(preset, description, read, deny)
-        self._agents.begin(self.parent, branch, preset=preset, description=description)
-        try:
-            task = await self._host.start_agent(branch, prompt=prompt, options=self.options)
-            return await _wait(task)
-        finally:
-            self._agents.end(branch)
-            await self._host.close_if_idle(branch)
+        ref = self._create(preset, description, read, deny)
+        async with self._host.using(ref) as branch:
+            session = self.parent.conversation.session
+            branch.record_session(workspace_root=session["workspace_root"], parent=self.parent.ref, agent=preset)
+            self._agents.begin(self.parent, branch, preset=preset, description=description)
+            try:
+                return await self._run(branch, prompt)
+            finally:
+                self._agents.end(branch)
 
-    def _create(self, preset: str, description: str, read: Sequence[str] | None, deny: Sequence[str]) -> LiveBranch:
+    def _create(self, preset: str, description: str, read: Sequence[str] | None, deny: Sequence[str]) -> BranchRef:
         if read is not None and not read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
-        _, text = self._host.presets.template(preset)
+        template, text = self._host.presets.template(preset)
+        backend_for(template, self._host.config, self.options)  # raises before anything is made
         own = self._host.presets.of_branch(self.parent.ref).paths.read
-        ref = sessions.create_agent(
+        return sessions.create_agent(
             self.parent.ref,
             preset_name=preset,
             preset_text=text,
@@ -129,17 +132,14 @@ class ParentSpawner:
             deny=deny,
             clock=self._host.clock,
         )
-        branch = self._host.open(ref)
-        session = self.parent.conversation.session
-        branch.record_session(workspace_root=session["workspace_root"], parent=self.parent.ref, agent=preset)
-        return branch
 
-
-async def _wait(task: asyncio.Task[Outcome]) -> Outcome:
-    """Wait for an agent; when the parent is stopped, stop the agent and wait until it has closed its files."""
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task])
-        raise
+    async def _run(self, branch: LiveBranch, prompt: str) -> Outcome:
+        """Run the agent; when the parent is stopped, stop it and wait until it has closed its files."""
+        await self._host.prompt(branch, text=prompt, options=self.options)
+        assert branch.task is not None, "nothing was awaited since the run began"
+        task = branch.task
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await self._host.abort(branch)
+            raise

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.agents import AgentSpawner
 from pyagentd.agent.asks import Answer, AskBoard
 from pyagentd.agent.authority import Authority
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.keeper import Version
+from pyagentd.agent.branch import LiveBranch, Prompt
 from pyagentd.agent.prompt import environment, system_prompt
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id
 from pyagentd.agent.settings import (
@@ -31,10 +31,9 @@ from pyagentd.agent.settings import (
 from pyagentd.agent.spawn import persistent_agent
 from pyagentd.clock import Clock
 from pyagentd.config import Config
-from pyagentd.errors import StoreError
+from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.ids import new_id
-from pyagentd.messages import Message, Text
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
@@ -56,35 +55,38 @@ class Host:
         self.agents = AgentSpawner(self)
         self._branches: dict[str, LiveBranch] = {}
         self._errands: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     # -- branches ----------------------------------------------------------------------------------------------
-
-    def open(self, ref: BranchRef) -> LiveBranch:
-        """Return the branch, opened (and healed) when it was not open yet."""
-        branch = self._branches.get(ref.key)
-        if branch is None:
-            branch = self._branches[ref.key] = LiveBranch(ref, pulse=self.pulse, clock=self.clock)
-        return branch
 
     def opened(self, key: str) -> LiveBranch | None:
         """Return the branch with this key if it is open."""
         return self._branches.get(key)
 
-    async def close_if_idle(self, branch: LiveBranch) -> None:
-        """Forget a branch that nobody needs any more; its files hold everything."""
-        if branch.idle and self._branches.get(branch.key) is branch:
-            with contextlib.suppress(StoreError):
-                await branch.keeper.flush()
-            if branch.idle and self._branches.get(branch.key) is branch:
-                del self._branches[branch.key]
-                branch.recorder.close()
+    @contextlib.asynccontextmanager
+    async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
+        """Have a branch open, and healed if need be; it is closed afterwards unless somebody else needs it.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        branch = self._branches.get(ref.key)
+        if branch is None:
+            branch = self._branches[ref.key] = LiveBranch(ref, pulse=self.pulse, clock=self.clock)
+        branch.users += 1
+        try:
+            yield branch
+        finally:
+            branch.users -= 1
+            if branch.idle:
+                await asyncio.shield(self._own(self._close_if_idle(branch)))
 
     def forget(self, sink: Sink) -> None:
         """Let a client go from every branch it watched."""
         for branch in list(self._branches.values()):
-            if sink in branch.sinks:
-                branch.detach(sink)
-                self._own(self.close_if_idle(branch))
+            branch.detach(sink)
+            if branch.idle:
+                self._own(self._close_if_idle(branch))
 
     def publish(self, event: Event) -> None:
         """Tell whoever watches the event's branch."""
@@ -100,92 +102,115 @@ class Host:
 
     async def send(self, branch: LiveBranch, *, sha256: str, end: int, options: SendOptions) -> str:
         """Start a run for the prompt that ends at ``end`` of the saved document; return the run's id."""
-        prompt, version, view = branch.prompt_from_document(sha256=sha256, end=end)
-        return await self._start(branch, prompt, view, version, options)
+        return await self._start(branch, lambda: branch.prompt_from_document(sha256=sha256, end=end), options)
 
     async def prompt(self, branch: LiveBranch, *, text: str, options: SendOptions) -> str:
         """Start a run for a message sent as text, which is put at the document's end; return the run's id."""
-        return await self._start(branch, text.strip(), branch.view_for_client(text), None, options)
-
-    async def start_agent(self, branch: LiveBranch, *, prompt: str, options: SendOptions) -> asyncio.Task[Outcome]:
-        """Start the first run of a new agent and return its task, which ends with the outcome."""
-        view = (Message(role="user", parts=(Text(text=prompt),)),)
-        await self._start(branch, prompt, view, None, options)
-        assert branch.task is not None
-        return branch.task
+        return await self._start(branch, lambda: branch.prompt_from_client(text), options)
 
     async def abort(self, branch: LiveBranch) -> bool:
         """Stop the branch's run and, with it, the agents it waits for; return whether there was one."""
-        task = branch.task
-        if branch.run is None or task is None:
+        async with branch.starting:  # a run that is being started is stopped too
+            task = branch.task
+        if task is None:
             return False
-        task.cancel()
+        branch.stop()
         await asyncio.wait([task])
         return True
 
     async def shutdown(self) -> None:
-        """Stop every run and close every branch."""
-        for branch in self.runs:
-            await self.abort(branch)
+        """Stop every run, start no other, and close every branch."""
+        self._closing = True
+        while runs := self.runs:
+            for branch in runs:
+                branch.stop()
+            await asyncio.wait([branch.task for branch in runs if branch.task is not None])
+        while self._errands:
+            await asyncio.wait(self._errands)
         for branch in list(self._branches.values()):
             with contextlib.suppress(StoreError):
                 await branch.close()
         self._branches.clear()
 
-    async def _start(
-        self,
-        branch: LiveBranch,
-        prompt: str,
-        view: tuple[Message, ...],
-        version: Version | None,
-        options: SendOptions,
-    ) -> str:
-        run_id = new_run_id()
-        settings = await self._settings(branch, run_id, options)  # raises before anything is recorded
-        branch.run = Run(
-            run_id=run_id,
-            session_id=branch.ref.session_id,
-            recorder=branch.recorder,
-            view=view,
-            settings=settings,
-            observe=lambda run, status: self._observe(branch, status),
-        )
-        try:
-            branch.record_prompt(prompt, run_id=run_id, version=version, interactive=options.interactive)
-            branch.publish(Event("run", branch.key, branch.recorder.last_seq, ({"id": run_id, "phase": "started"},)))
-            await branch.recorder.commit()
-            await branch.keeper.flush()
-        except BaseException:
-            branch.run = None
-            raise
-        branch.task = asyncio.create_task(self._supervise(branch, branch.run), name=run_id)
-        return run_id
+    async def _start(self, branch: LiveBranch, read: Callable[[], Prompt], options: SendOptions) -> str:
+        """Start a run for the prompt that ``read`` returns.
+
+        Raises:
+            Busy: The branch has a run, or the daemon stops.
+            PyagentdError: The prompt, the preset or the backend is no good; nothing of a run was recorded.
+        """
+        async with branch.starting:
+            branch.require_idle()
+            await branch.keeper.settle()
+            run_id = new_run_id()
+            settings = await self._settings(branch, run_id, options)
+            prompt = read()
+            if self._closing:
+                raise Busy("The daemon is stopping", mend="Send it again in a moment")
+            run = Run(
+                run_id=run_id,
+                session_id=branch.ref.session_id,
+                recorder=branch.recorder,
+                view=prompt.view,
+                settings=settings,
+                prepare=branch.secure,
+                observe=lambda run, status: self._observe(branch, status),
+            )
+            # No await from here on: what is started is supervised.
+            seq = branch.start_run(prompt, run_id=run_id, interactive=options.interactive)
+            branch.run = run
+            branch.task = asyncio.create_task(self._supervise(branch, run), name=run_id)
+            branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": "started"},)))
+            return run_id
 
     async def _supervise(self, branch: LiveBranch, run: Run) -> Outcome:
-        """Execute a run and record its end; the one place a run can end."""
+        """Execute a run, then record and tell its end; the one place a run can end."""
         outcome = await run.execute()
         self.asks.abort_run(run.id)
-        error = {"code": outcome.code, "message": outcome.message} if outcome.reason == "error" else None
-        seq = branch.recorder.last_seq
+        trouble = ""
         try:
-            seq = branch.finish_run(run.id, reason=outcome.reason, error=error)
-            branch.run = None
-            await branch.recorder.commit()
-            await branch.keeper.flush()
-            branch.note_complete()
-        except StoreError as failure:
-            outcome = Outcome(reason="error", text=outcome.text, code=failure.code, message=str(failure))
-        branch.run = None
-        end = {"id": run.id, "phase": "finished", "reason": outcome.reason, "message": outcome.message}
-        branch.publish(Event("run", branch.key, seq, (end,)))
-        failed = {"state": "error", "message": outcome.message, "code": outcome.code}
-        branch.set_status(failed if outcome.reason == "error" else {"state": "idle"})
+            branch.finish_run(run.id, outcome)
+        except StoreError as failure:  # the log has no end of this run; it gets one when it is opened anew
+            log.exception("run %s: its end could not be recorded", run.id)
+            outcome = replace(outcome, reason="error", code=failure.code, message=str(failure))
+        else:
+            trouble = await self._secure(branch)
+        branch.run = branch.task = None
+        end = {"id": run.id, "phase": "finished", "reason": outcome.reason, "message": outcome.message or trouble}
+        branch.publish(Event("run", branch.key, branch.recorder.last_seq, (end,)))
+        failed = {"state": "error", "message": outcome.message or trouble, "code": outcome.code or StoreError.code}
+        branch.set_status(failed if outcome.reason == "error" or trouble else {"state": "idle"})
+        if branch.has_open_run:
+            self._branches.pop(branch.key, None)
+            branch.abandon()
+        elif branch.idle:
+            await self._close_if_idle(branch)
         return outcome
 
-    def _own(self, errand: Coroutine[Any, Any, None]) -> None:
+    async def _secure(self, branch: LiveBranch) -> str:
+        """Bring what was recorded to disk and into the document; return what went wrong, or ""."""
+        try:
+            await branch.secure()
+            branch.note_complete()
+        except Exception as failure:  # part of the run's supervisor: it ends whatever happens
+            log.exception("%s could not be written", branch.file)
+            return str(failure)
+        return ""
+
+    async def _close_if_idle(self, branch: LiveBranch) -> None:
+        """Forget a branch that nobody needs any more; its files hold everything."""
+        with contextlib.suppress(StoreError):  # the log has the text; the document gets it when it is opened again
+            await branch.keeper.flush()
+        if branch.idle and self._branches.get(branch.key) is branch:
+            del self._branches[branch.key]
+            with contextlib.suppress(StoreError):
+                branch.close_now()
+
+    def _own(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(errand)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
+        return task
 
     def _observe(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
         branch.set_status(status)
@@ -201,7 +226,7 @@ class Host:
         authority = Authority(
             context=policy_context(self.presets, branch.ref, ancestors, options, self.config),
             ask_human=lambda fields: self._ask_human(branch, run_id, ancestors, fields),
-            stop=lambda: branch.task and branch.task.cancel(),
+            stop=branch.stop,
         )
         context = ToolContext(
             root=await self._root(branch),
@@ -248,15 +273,13 @@ class Host:
             "created_at": branch.recorder.now_ms(),
         }
         seq = branch.recorder.record("ask", row)
-        await branch.recorder.commit()
         shown = (branch.key, ancestors[-1].key) if ancestors else (branch.key,)
-        ask = self.asks.post(seq=seq, run_id=run_id, branches=shown, row=row)
-        before = branch.status
-        branch.set_status({**before, "state": "waiting"})
         answer = Answer(decision="abort")
         try:
-            answer = await ask.future
+            await branch.recorder.commit()
+            ask = self.asks.post(seq=seq, run_id=run_id, branches=shown, row=row)
+            with branch.asking():
+                answer = await ask.future
         finally:
             branch.recorder.record("ask", {**row, "decision": answer.decision, "decided_reason": answer.reason})
-            branch.set_status(before)
         return answer

@@ -2,75 +2,68 @@
 
 The keeper remembers what the current or last run inserted and which versions of the file (by hash of the body) hold
 how much of it. From that follows what an attaching client misses, and where the daemon goes on when an editor
-disappears. Text that was not read is never overwritten: a file that changed on disk is read again and the insertion
-point is found anew.
+disappears. How one write is done is ``persist``'s business; here is who may, when, and that there is one at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pyagentd.errors import StoreError
+from pyagentd.agent.persist import Version, Writing
+from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Sink
 from pyagentd.store import document
 from pyagentd.store.local_variables import Settings
-from pyagentd.store.locate import locate
 from pyagentd.store.render import Insert
 from pyagentd.store.writer import DocumentWriter
 
 log = logging.getLogger(__name__)
 
 PERSIST_EVERY_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
-    """One known state of the file's body.
-
-    ``marker`` is the offset (code points from 0) where the run's next insert goes, or None when no run was active.
-    """
-
-    sha256: str
-    seq: int
-    marker: int | None
+SAVED_WITHIN_S = 6.0  # an editor saves by itself at most 5 s after a change (DESIGN §3, rule 7)
 
 
 class Keeper:
     """Keeps one branch's ``session.md``."""
 
-    def __init__(self, path: Path, *, is_agent: bool, persisted: Callable[[Version, float], None]) -> None:
+    def __init__(self, path: Path, *, persisted: Callable[[Version, float], None]) -> None:
         self._path = path
-        self._is_agent = is_agent
         self._persisted = persisted
         self.editor: Sink | None = None
         self.inserts: list[Insert] = []
         self.settings: Settings | None = None  # for the file's Local Variables; None keeps what is there
+        self._known_since = 0  # the last row of the run before; of earlier inserts nothing is kept
         self._prompt = ""
-        self._anchor: int | None = None
+        self._inserted_prompt = False
+        self._anchor = 0
         self._versions: deque[Version] = deque(maxlen=8)
         self._writer: DocumentWriter | None = None
+        self._epoch = 0  # counts what makes a writer in a thread useless
         self._waiting: list[Insert] = []  # inserts the daemon has yet to put into the file
-        self._task: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None
+        self._later: asyncio.Task[None] | None = None
         self._last_persist = 0.0
+        self._saved = asyncio.Event()
 
     # -- a run begins and goes on ------------------------------------------------------------------------------
 
-    def begin(self, *, prompt: str, anchor: int | None, version: Version | None) -> None:
-        """Start keeping a run whose prompt ends at ``anchor`` of ``version`` (both None when not yet in the file)."""
+    def begin(self, *, prompt: str, inserted_prompt: bool, anchor: int, version: Version) -> None:
+        """Start keeping a run whose first insert goes to ``anchor`` of the document in its state ``version``.
+
+        ``inserted_prompt`` says that the first insert is the prompt; else the document holds it already.
+        """
+        self._known_since = self.inserts[-1].seq if self.inserts else 0
         self.inserts = []
-        self._prompt, self._anchor = prompt, anchor
+        self._prompt, self._inserted_prompt, self._anchor = prompt, inserted_prompt, anchor
         self._versions.clear()
-        if version is not None:
-            self._versions.append(version)
-        self._writer = None
-        self._waiting = []
+        self._versions.append(version)
+        self._forget_writer()
 
     def add(self, insert: Insert) -> None:
         """Keep one insert of the run; the daemon writes it when no editor does."""
@@ -84,6 +77,22 @@ class Keeper:
         """Whether some version of the file holds everything the run inserted so far."""
         return not self.inserts or any(v.seq >= self.inserts[-1].seq for v in self._versions)
 
+    async def settle(self) -> None:
+        """Return when the file holds the whole last run, so that the next one can begin.
+
+        Raises:
+            Busy: Its editor does not save.
+            StoreError: The disk refused.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SAVED_WITHIN_S):
+                while self.editor is not None and not self.complete:
+                    self._saved.clear()
+                    await self._saved.wait()
+        await self.flush()
+        if not self.complete:
+            raise Busy(f"The editor of {self._path} has not saved the last answer", mend="Save it there, then go on")
+
     # -- clients -----------------------------------------------------------------------------------------------
 
     def version(self, sha256: str) -> Version | None:
@@ -91,9 +100,13 @@ class Keeper:
         for version in reversed(self._versions):
             if version.sha256 == sha256:
                 return version
-        if self.complete and document.body_sha256(self._read().body) == sha256:
+        if self.complete and document.body_sha256(document.read(self._path).body) == sha256:
             return Version(sha256=sha256, seq=self.inserts[-1].seq if self.inserts else 0, marker=None)
         return None
+
+    def knows_since(self, seq: int) -> bool:
+        """Return whether ``missing`` can tell everything that came after row ``seq``."""
+        return seq >= self._known_since
 
     def missing(self, version: Version) -> list[Insert]:
         """Return the inserts that a client at ``version`` does not have."""
@@ -103,8 +116,7 @@ class Keeper:
         """Make ``sink`` the editor if nobody else is, or by force; from now on the daemon leaves the file alone."""
         if self.editor is None or take:
             self.editor = sink
-            self._waiting = []
-            self._writer = None
+            self._forget_writer()
             if version is not None and version not in self._versions:
                 self._versions.append(version)
         return self.editor is sink
@@ -112,22 +124,27 @@ class Keeper:
     def saved(self, version: Version) -> None:
         """Note what the editor wrote."""
         self._versions.append(version)
+        self._saved.set()
 
     def release(self, sink: Sink) -> None:
         """Take the lease back; the daemon writes what the editor had not saved."""
         if self.editor is not sink:
             return
         self.editor = None
-        if not self.complete:
-            self._waiting = []
-            self._writer = None
-            self._schedule()
+        self._saved.set()
+        self._forget_writer()
+        self._schedule()
 
-    def recover(self, *, prompt: str, anchor: int | None, inserts: list[Insert]) -> None:
-        """Keep a run of an earlier daemon, of which the file may hold any part; writes the rest at once."""
-        self.begin(prompt=prompt, anchor=anchor, version=None)
+    def recover(self, *, prompt: str, inserted_prompt: bool, anchor: int, inserts: list[Insert]) -> None:
+        """Keep a run of an earlier daemon, of which the file may hold any part; writes the rest at once.
+
+        Raises:
+            StoreError: The disk refused.
+        """
         self.inserts = inserts
-        version, _ = self._write([], inserts)
+        self._prompt, self._inserted_prompt, self._anchor = prompt, inserted_prompt, anchor
+        self._waiting = []
+        _, version, _ = self._next_writing(()).perform()
         self._versions.append(version)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -138,62 +155,63 @@ class Keeper:
         Raises:
             StoreError: The disk refused.
         """
-        async with self._lock:
-            if self.editor is None and (self._waiting or not self.complete):
-                await self._persist()
+        while self._due:
+            await self._write()
+
+    def close(self) -> None:
+        """Write nothing any more."""
+        if self._later is not None:
+            self._later.cancel()
+
+    @property
+    def _due(self) -> bool:
+        return self.editor is None and (bool(self._waiting) or not self.complete)
 
     def _schedule(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._persist_later())
+        if self._due and (self._later is None or self._later.done()):
+            self._later = asyncio.create_task(self._write_later())
 
-    async def _persist_later(self) -> None:
-        await asyncio.sleep(max(0.0, self._last_persist + PERSIST_EVERY_S - time.monotonic()))
-        try:
-            await self.flush()
-        except StoreError as error:  # said by the run's own end, which tries again
-            log.error("%s", error)
+    async def _write_later(self) -> None:
+        while self._due:
+            await asyncio.sleep(max(0.0, self._last_persist + PERSIST_EVERY_S - time.monotonic()))
+            try:
+                await self._write()
+            except StoreError as error:  # said by the run's own end, which tries again
+                log.error("%s", error)
+                return
+
+    async def _write(self) -> None:
+        """Write once; there is never more than one write, and whoever waits for it may be cancelled."""
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._persist())
+        await asyncio.shield(self._writing)
 
     async def _persist(self) -> None:
         self._last_persist = time.monotonic()
-        batch, self._waiting = self._waiting, []
-        try:
-            version, mtime = await asyncio.to_thread(self._write, batch, list(self.inserts))
-        except StoreError:
-            self._writer = None  # found again from the file and the inserts
-            raise
-        self._versions.append(version)
+        waiting, self._waiting = self._waiting, []
+        writing, epoch = self._next_writing(waiting), self._epoch
+        self._writer = None  # after a failure it is found again from file and inserts
+        writer, version, mtime = await asyncio.to_thread(writing.perform)
+        if self._epoch == epoch:
+            self._writer = writer
+            self._versions.append(version)
         self._persisted(version, mtime)
 
-    def _write(self, batch: list[Insert], inserts: list[Insert]) -> tuple[Version, float]:
-        # Runs in a thread; the lock keeps it the only one that touches the writer.
-        if self._writer is None or self._writer.changed_on_disk():
-            self._writer, batch = self._reopen(inserts)
-            if self.settings is not None:
-                self._writer.set_settings(self.settings)
-        for insert in batch:
-            self._writer.insert(insert)
-        sha256 = self._writer.persist()
-        seq = inserts[-1].seq if inserts else 0
-        return Version(sha256=sha256, seq=seq, marker=self._writer.marker), self._path.stat().st_mtime
+    def _next_writing(self, waiting: Sequence[Insert]) -> Writing:
+        return Writing(
+            path=self._path,
+            writer=self._writer,
+            waiting=waiting,
+            inserts=tuple(self.inserts),
+            versions=tuple(self._versions),
+            prompt=self._prompt,
+            inserted_prompt=self._inserted_prompt,
+            anchor=self._anchor,
+            settings=self.settings,
+        )
 
-    def _reopen(self, inserts: list[Insert]) -> tuple[DocumentWriter, list[Insert]]:
-        """Read the file and find out which inserts it lacks and where they go."""
-        writer = DocumentWriter.load(self._path)
-        sha256 = document.body_sha256(writer.body)
-        for version in reversed(self._versions):
-            if version.sha256 == sha256 and version.marker is not None:
-                writer.marker = version.marker
-                return writer, [insert for insert in inserts if insert.seq > version.seq]
-        anchor = self._anchor
-        if anchor is None:
-            found = writer.body.rfind(self._prompt)
-            if found < 0:
-                writer.append_prompt(self._prompt, is_agent=self._is_agent)
-                return writer, inserts
-            anchor = found + len(self._prompt)
-        writer.marker, remaining = locate(writer.body, writer.spans, anchor, inserts)
-        log.info("%s changed outside; %d inserts of the run go on at %d", self._path, len(remaining), writer.marker)
-        return writer, list(remaining)
-
-    def _read(self) -> document.Document:
-        return document.read(self._path)
+    def _forget_writer(self) -> None:
+        """Read the file before it is written again; which inserts it lacks is found out then."""
+        self._epoch += 1
+        self._writer = None
+        self._waiting = []

@@ -16,7 +16,7 @@ class State(StrEnum):
     WAIT = "WAIT"  # a request is on its way to the model
     TYPE = "TYPE"  # the model is answering
     TOOL = "TOOL"  # the tools it asked for are running
-    TRET = "TRET"  # their results are recorded
+    TRET = "TRET"  # the step is recorded and another one follows
     DONE = "DONE"  # the model finished its answer
     ERRS = "ERRS"  # the provider, the disk or we failed
     ABRT = "ABRT"  # somebody stopped it
@@ -29,6 +29,7 @@ class Signal(StrEnum):
     ANSWER = "answer"
     CALLS = "calls"
     RESULTS = "results"
+    PAUSE = "pause"  # the provider only took a breath: the answer goes on in the next request
     FINISH = "finish"
     FAIL = "fail"
     ABORT = "abort"
@@ -37,7 +38,12 @@ class Signal(StrEnum):
 TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
     State.INIT: {Signal.REQUEST: State.WAIT, Signal.FAIL: State.ERRS},
     State.WAIT: {Signal.ANSWER: State.TYPE, Signal.FAIL: State.ERRS},
-    State.TYPE: {Signal.CALLS: State.TOOL, Signal.FINISH: State.DONE, Signal.FAIL: State.ERRS},
+    State.TYPE: {
+        Signal.CALLS: State.TOOL,
+        Signal.PAUSE: State.TRET,
+        Signal.FINISH: State.DONE,
+        Signal.FAIL: State.ERRS,
+    },
     State.TOOL: {Signal.RESULTS: State.TRET, Signal.FAIL: State.ERRS},
     State.TRET: {Signal.REQUEST: State.WAIT, Signal.FAIL: State.ERRS},
 }

@@ -9,7 +9,6 @@ what was shown live.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,6 +40,7 @@ class Recorder:
         self._clock = clock
         self._show = show
         self._pending: dict[str, list[str]] = {}
+        self._refused = False  # the disk refused the last beat
 
     @property
     def last_seq(self) -> int:
@@ -63,8 +63,14 @@ class Recorder:
         return row.seq
 
     def delta(self, part_id: str, text: str) -> None:
-        """Add streamed text to a part; written and shown at the next beat."""
+        """Add streamed text to a part; written and shown at the next beat.
+
+        Raises:
+            StoreError: The disk refused at the last beat and refuses still.
+        """
         self._pending.setdefault(part_id, []).append(text)
+        if self._refused:
+            self.flush()
         self._pulse.request("record", self._beat)
 
     def flush(self) -> None:
@@ -78,7 +84,7 @@ class Recorder:
         rows = self.journal.append_many(
             [("delta", {"part_id": part, "text": "".join(texts)}) for part, texts in self._pending.items()]
         )
-        self._pending = {}
+        self._pending, self._refused = {}, False
         for row in rows:
             self._take(row)
 
@@ -89,14 +95,16 @@ class Recorder:
 
     def close(self) -> None:
         """Write what waits and close the file."""
-        self.flush()
-        self.journal.close()
+        try:
+            self.flush()
+        finally:
+            self.journal.close()
 
     def _beat(self) -> None:
-        # A disk that refuses here refuses again in the next `record` or `commit` of the run, which then fails
-        # visibly; the text keeps waiting until then.
-        with contextlib.suppress(StoreError):
+        try:
             self.flush()
+        except StoreError:  # nobody to tell here: the run's next word tries again and fails visibly
+            self._refused = True
 
     def _take(self, row: Row) -> None:
         self.conversation.apply(row)

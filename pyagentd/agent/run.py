@@ -69,7 +69,17 @@ Step = Callable[[], Awaitable["Step | None"]]
 
 
 class Run:
-    """One run; ``execute`` it once."""
+    """One run; ``execute`` it once.
+
+    Args:
+        run_id: Its id.
+        session_id: Whose messages it makes.
+        recorder: Where its facts go.
+        view: What the model sees, the prompt last.
+        settings: What holds while it lasts.
+        prepare: Called first; makes the prompt safe on disk.
+        observe: Told every move.
+    """
 
     def __init__(
         self,
@@ -79,6 +89,7 @@ class Run:
         recorder: Recorder,
         view: tuple[Message, ...],
         settings: RunSettings,
+        prepare: Callable[[], Awaitable[None]],
         observe: Callable[[Run, Mapping[str, Any]], None],
     ) -> None:
         self.id = run_id
@@ -86,16 +97,19 @@ class Run:
         self._view = list(view)
         self._recorder = recorder
         self._settings = settings
+        self._prepare = prepare
         self._observe = observe
         self._answer = Answer(recorder, session_id=session_id, model=settings.model)
         self._note = ""
+        self._aborted = False
+        self._task: asyncio.Task[None] | None = None
 
     async def execute(self) -> Outcome:
-        """Run to the end and return the outcome; only a cancelled task raises, after everything is closed."""
+        """Run to the end and return the outcome; raises nothing, and is ended early by ``abort``."""
         try:
-            step: Step | None = self._call_model
-            while step is not None:
-                step = await step()
+            # A task of its own: abort stops the steps and never what is recorded about their end.
+            self._task = asyncio.create_task(self._steps())
+            await self._task
             return self._end(S.FINISH, Outcome(reason="done", text=self._answer.text, message=self._note))
         except asyncio.CancelledError:
             return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text))
@@ -104,6 +118,23 @@ class Run:
         except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
             log.exception("run %s failed", self.id)
             return self._fail(S.FAIL, self._error("internal", f"{type(error).__name__}: {error}"))
+
+    def abort(self) -> None:
+        """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``."""
+        if self._task is not None and not self._aborted:  # once: a second time would stop the stopping
+            self._task.cancel()
+        self._aborted = True
+
+    async def _steps(self) -> None:
+        step: Step | None = self._begin
+        while step is not None:
+            if self._aborted:
+                raise asyncio.CancelledError
+            step = await step()
+
+    async def _begin(self) -> Step:
+        await self._prepare()
+        return self._call_model
 
     async def _call_model(self) -> Step | None:
         self._move(S.REQUEST)
@@ -134,15 +165,15 @@ class Run:
         message = self._answer.step_message()
         if message.parts:
             self._view.append(message)
-        if self._answer.calls:
-            return self._run_tools
-        if stop_reason == "pause_turn":
-            self.state = State.TRET  # the provider only took a breath: its answer goes on in the next request
-            return self._call_model
-        if stop_reason == "max_tokens":
-            self._note = f"The answer reached the limit of {self._settings.max_tokens} tokens"
-        elif stop_reason == "refusal":
+        if stop_reason == "refusal":
             self._note = "The model refused to answer"
+        elif self._answer.calls:
+            return self._run_tools
+        elif stop_reason == "pause_turn" and message.parts:  # without any it would be asked the same for ever
+            self._move(S.PAUSE)
+            return self._call_model
+        elif stop_reason == "max_tokens":
+            self._note = f"The answer reached the limit of {self._settings.max_tokens} tokens"
         return None
 
     async def _run_tools(self) -> Step:

@@ -6,14 +6,17 @@ configuration; its answer is the tool's result. The tool needs the loop, so it l
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pyagentd.agent.run import Outcome
-from pyagentd.errors import ToolError, UserError
+from pyagentd.errors import PyagentdError, ToolError, UserError
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Preset
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+log = logging.getLogger(__name__)
 
 MAX_DEPTH = 5
 DAY_S = 24 * 60 * 60.0
@@ -50,13 +53,17 @@ def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
     async def run(args: Args, ctx: ToolContext) -> Output:
         if depth >= MAX_DEPTH:
             raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
-        outcome = await spawner.run_agent(
-            preset=args["preset"],
-            description=args["description"],
-            prompt=args["prompt"],
-            read=args.get("allowed_paths"),
-            deny=args.get("denied_paths") or (),
-        )
+        try:
+            outcome = await spawner.run_agent(
+                preset=args["preset"],
+                description=args["description"],
+                prompt=args["prompt"],
+                read=args.get("allowed_paths"),
+                deny=args.get("denied_paths") or (),
+            )
+        except PyagentdError as error:  # it could not be made or started
+            log.error("agent %s: %s", args["preset"], error)
+            raise ToolError(f"Error: {error}") from error
         return _result(outcome)
 
     def describe(args: Args, ctx: ToolContext) -> Target:
