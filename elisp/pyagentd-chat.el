@@ -28,6 +28,7 @@
 
 (require 'auth-source)
 (require 'pyagentd-core)
+(require 'pyagentd-gc)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
 (require 'pyagentd-events)
@@ -103,6 +104,7 @@ With a prefix argument show the MENU instead."
   (interactive "P")
   (if menu
       (call-interactively #'pyagentd-menu)
+    (pyagentd-gc-postpone)              ; saving makes megabytes of garbage
     (with-current-buffer (or (buffer-base-buffer) (current-buffer))
       (pyagentd-chat--check))
     (pyagentd-chat--connect)

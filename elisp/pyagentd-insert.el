@@ -35,7 +35,11 @@
 
 (require 'cl-lib)
 (require 'pyagentd-core)
+(require 'pyagentd-gc)
 (require 'pyagentd-session)
+
+(defconst pyagentd-insert--slice 8000
+  "How many characters are fontified at once; Markdown needs 5 ms.")
 
 (defvar-local pyagentd-insert--marker nil
   "Where the next text of the run goes; stays before text typed there.")
@@ -207,6 +211,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
 (defun pyagentd-insert--soil (beg end)
   "Note that the text between BEG and END is to be fontified."
   (setq pyagentd-insert--time (float-time))
+  (pyagentd-gc-postpone)
   (save-restriction
     (widen)
     (if pyagentd-insert--dirty
@@ -214,13 +219,13 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
           (when (< beg first) (set-marker first beg))
           (when (> end last) (set-marker last end)))
       (setq pyagentd-insert--dirty (cons (copy-marker beg) (copy-marker end)))))
-  (unless pyagentd-insert--timer
-    (pyagentd-insert--arm)))
+  (pyagentd-insert--arm 0.5))
 
-(defun pyagentd-insert--arm ()
-  "Look later whether the stream pauses."
-  (setq pyagentd-insert--timer
-        (run-at-time 0.5 nil #'pyagentd-insert--on-timer (current-buffer))))
+(defun pyagentd-insert--arm (delay)
+  "Look after DELAY seconds whether the stream pauses."
+  (unless pyagentd-insert--timer
+    (setq pyagentd-insert--timer
+          (run-at-time delay nil #'pyagentd-insert--on-timer (current-buffer)))))
 
 (defun pyagentd-insert--on-timer (buffer)
   "Fontify what is new in BUFFER, unless more arrives just now."
@@ -229,20 +234,26 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
       (setq pyagentd-insert--timer nil)
       (if (and pyagentd-insert--time
                (< (- (float-time) pyagentd-insert--time) 0.45))
-          (pyagentd-insert--arm)
+          (pyagentd-insert--arm 0.5)
         (pyagentd-guarded "Fontify" (pyagentd-insert-flush))))))
 
 (defun pyagentd-insert-flush ()
-  "Fontify what was inserted since the last time."
+  "Fontify what was inserted since the last time, a slice now, the rest soon."
   (pcase-let ((`(,first . ,last) pyagentd-insert--dirty))
     (when first
-      (setq pyagentd-insert--dirty nil)
       (save-restriction
         (widen)
-        (syntax-ppss-flush-cache (marker-position first))
-        (font-lock-flush (marker-position first) (marker-position last)))
-      (set-marker first nil)
-      (set-marker last nil))))
+        (let ((end (min last (+ first pyagentd-insert--slice))))
+          (syntax-ppss-flush-cache (marker-position first))
+          (when syntax-propertize-function
+            (syntax-propertize end))
+          (font-lock-flush (marker-position first) end)
+          (set-marker first end)))
+      (if (< first last)
+          (pyagentd-insert--arm 0.005)
+        (setq pyagentd-insert--dirty nil)
+        (set-marker first nil)
+        (set-marker last nil)))))
 
 (provide 'pyagentd-insert)
 ;;; pyagentd-insert.el ends here
