@@ -79,8 +79,12 @@ class Paced:
         for number, write in enumerate(self.writes):
             if (wait := start + number / self.rate - time.monotonic()) > 0:
                 yield Pause(wait)
-            yield _delta(f"{time.time():.4f} ") if write is None else write
+            yield _delta(f"{time.time():.4f}{_end(number)}") if write is None else write
         yield tail
+
+
+def _end(number: int) -> str:
+    return "\n\n" if number % 40 == 39 else " "  # paragraphs; Emacs is slow where a line is very long
 
 
 def _paced(rate: int, seconds: float) -> Paced:

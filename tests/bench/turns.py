@@ -19,8 +19,9 @@ def turns(world: World) -> Iterator[Result]:
     with world.client() as client:
         for number in range(times):
             branch = world.session(f"turns-{number}")
+            world.view(client, branch)
             spent = Spent(daemon)
-            world.headless(client, branch, prompt)
+            world.run(client, branch, prompt)
             costs.append(spent.cpu(daemon))
     by_hand = [reference("turns", world.url, prompt, cwd=world.system.project).cpu_s for _ in range(times)]
     yield Figure(

@@ -64,14 +64,23 @@ class World:
 
     def headless(self, client: DaemonClient, branch: Path, prompt: str) -> None:
         """Run a prompt that no editor shows, and return when it has finished."""
+        self.view(client, branch)
+        self.run(client, branch, prompt)
+        client.call("detach", branch=str(branch))
+
+    def view(self, client: DaemonClient, branch: Path) -> None:
+        """Watch a branch."""
         sha256 = document.body_sha256(document.read(branch / "session.md").body)
         client.call("attach", branch=str(branch), sha256=sha256, mode="view")
+
+    def run(self, client: DaemonClient, branch: Path, prompt: str) -> None:
+        """Run a prompt of a branch that is watched, and return when it has finished."""
         client.call("prompt", branch=str(branch), text=prompt)
         for event in client.events(timeout=60):
             if event.kind == "run" and event.args[0]["phase"] == "finished":
                 assert event.args[0]["reason"] == "done", event.args
-                break
-        client.call("detach", branch=str(branch))
+                return
+        raise TimeoutError(f"{prompt} in {branch}")
 
     def filled(self, name: str, size: int) -> Path:
         """Return a session whose document has at least ``size`` bytes, all of it answers."""
