@@ -252,8 +252,8 @@ class Host:
     async def _root(self, branch: LiveBranch) -> Path:
         """Return the session's workspace root; recorded, with the environment, when the first run needs it."""
         session = branch.conversation.session
-        if session is None or "environment" not in session["metadata_json"]:
-            root = Path((session or {}).get("workspace_root") or Path.home())
+        if "environment" not in session.get("metadata_json", {}):  # {}: a session that was made without us
+            root = Path(session.get("workspace_root") or Path.home())
             text = await asyncio.to_thread(environment, root, self.clock.now())
             branch.record_session(workspace_root=root, metadata={"environment": text})
             session = branch.conversation.session

@@ -1,0 +1,500 @@
+"""The loop, with a real log, a real document and a real server: every way a run ends, and what it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyagentd.agent.asks import Answer
+from pyagentd.agent.branch import RESTARTED, LiveBranch
+from pyagentd.errors import BadRequest, Busy, ConfigError
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.spec import Target, ToolSpec
+from tests.agent.world import OVERLOADED, Watcher, World, assert_closed, attached, body, last_of, rows
+from tests.server import Request, answer, error_event, malformed, refusal, text, thinking, tool_use
+
+
+async def run(world: World, prompt: str = "Hi", **options: Any) -> tuple[BranchRef, dict[str, Any]]:
+    """Send a prompt to a new session, wait for the end, and return what was told about it."""
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text=prompt, options=replace(world.options, **options))
+        end = await watcher.finished(branch)
+        assert branch.run is None and branch.task is None
+        branch.detach(watcher)
+    return ref, end
+
+
+def read_call(world: World, name: str = "a.txt", **options: Any) -> Any:
+    return tool_use("Read", file_path=str(world.project / name), **options)
+
+
+ENDS: dict[str, tuple[Callable[[World], list[Any]], str, str]] = {
+    "success": (lambda w: ["Hello"], "done", "Hello"),
+    "empty answer": (lambda w: [answer()], "done", ""),
+    "thinking only": (lambda w: [answer(thinking("hm"))], "done", ""),
+    "tool": (lambda w: [answer(read_call(w)), "It says alpha"], "done", "It says alpha"),
+    "tool error": (lambda w: [answer(read_call(w, "missing")), "It is missing"], "done", "It is missing"),
+    "unknown tool": (lambda w: [answer(tool_use("Fly")), "I cannot"], "done", "I cannot"),
+    "arguments no JSON": (lambda w: [answer(tool_use("Read", json_text="{"))], "error", ""),
+    "refused 401": (lambda w: [refusal(401, "authentication_error", "bad key")], "error", ""),
+    "overloaded for ever": (lambda w: [OVERLOADED] * 5, "error", ""),
+    "overloaded once": (lambda w: [OVERLOADED, "Hello"], "done", "Hello"),
+    "cut": (lambda w: [answer(text("Hello world", chunks=4), cut_after=5)], "error", "Hello"),
+    "malformed event": (lambda w: [malformed()], "error", ""),
+    "error event": (
+        lambda w: [answer(text("Hello world", chunks=4), insert={5: error_event("api_error", "broken")})],
+        "error",
+        "Hello",
+    ),
+    "max tokens": (lambda w: [answer("Hello", stop_reason="max_tokens")], "done", "Hello"),
+    "refusal": (lambda w: [answer("I must not", stop_reason="refusal")], "done", "I must not"),
+    "refusal with a call": (lambda w: [answer(read_call(w), stop_reason="refusal")], "done", ""),
+    "pause": (lambda w: [answer("Let me", stop_reason="pause_turn"), " see"], "done", "Let me"),
+    "pause without a word": (lambda w: [answer(stop_reason="pause_turn")], "done", ""),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+async def test_every_run_ends_once_and_leaves_nothing_open(world: World, case: str) -> None:
+    script, reason, shown = ENDS[case]
+    (world.project / "a.txt").write_text("alpha\n")
+    world.server.say(*script(world))
+    ref, told = await run(world)
+    end = assert_closed(ref)
+    assert (told["reason"], end["reason"]) == (reason, reason)
+    assert shown in body(ref)
+    assert body(ref).startswith("### Hi\n\n") and body(ref).endswith("\n\n### ")
+    assert ("``` error\n" in body(ref)) == (reason == "error")
+    assert not world.host.runs and world.host.opened(ref.key) is None
+
+
+@pytest.mark.parametrize(
+    ("stop", "said"), [("max_tokens", "The answer reached the limit"), ("refusal", "The model refused")]
+)
+async def test_an_end_that_is_none_says_why(world: World, stop: str, said: str) -> None:
+    world.server.say(answer("Hel", stop_reason=stop))
+    _, told = await run(world)
+    assert told["message"].startswith(said)
+
+
+async def test_a_paused_answer_goes_on_in_the_next_request(world: World) -> None:
+    world.server.say(answer("Let me", stop_reason="pause_turn"), "see")
+    await run(world)
+    last = world.server.last.messages[-1]
+    assert last["role"] == "assistant" and last["content"][0]["text"] == "Let me"
+
+
+# -- abort -----------------------------------------------------------------------------------------------------
+
+
+async def in_wait(world: World, branch: LiveBranch, watcher: Watcher) -> None:
+    await watcher.phase(branch, "WAIT")
+
+
+async def in_type(world: World, branch: LiveBranch, watcher: Watcher) -> None:
+    await watcher.until(lambda: "Hel" in watcher.text(branch.key))
+
+
+async def in_tool(world: World, branch: LiveBranch, watcher: Watcher) -> None:
+    await watcher.phase(branch, "TOOL")
+
+
+async def in_ask(world: World, branch: LiveBranch, watcher: Watcher) -> None:
+    await watcher.until(lambda: watcher.of("ask"))
+
+
+Moment = Callable[[World, LiveBranch, Watcher], Awaitable[None]]
+MOMENTS: dict[str, tuple[Callable[[World], Any], tuple[str, ...], Moment | None]] = {
+    "before it begins": (lambda w: "Hello", (), None),
+    "WAIT": (lambda w: answer(hang_after=1), (), in_wait),
+    "TYPE": (lambda w: answer(text("Hello", chunks=2), hang_after=4), (), in_type),
+    "TOOL": (lambda w: answer(tool_use("Bash", command="exec sleep 100")), ("tool:Bash:.*",), in_tool),
+    "while an ask waits": (lambda w: answer(tool_use("Bash", command="true")), (), in_ask),
+    "while two asks wait": (
+        lambda w: answer(*[tool_use("PersistentAgent", preset="main", description=d, prompt=d) for d in "ab"]),
+        (),
+        in_ask,
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_an_abort_ends_the_run_wherever_it_is(world: World, moment: str) -> None:
+    said, grants, reached = MOMENTS[moment]
+    world.server.say(said(world))
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.granted(*grants))
+        if reached is not None:
+            await reached(world, branch, watcher)
+        assert await world.host.abort(branch)
+        assert branch.status == {"state": "idle"}
+        assert not await world.host.abort(branch), "there is nothing left to abort"
+        told = await watcher.finished(branch)
+    assert told["reason"] == assert_closed(ref)["reason"] == "aborted"
+    assert not world.host.asks.all()
+    assert body(ref).endswith("\n\n### ")
+
+
+async def test_aborts_at_once_are_one_and_the_end_is_told_once(world: World) -> None:
+    world.server.say(answer(text("Hello", chunks=2), hang_after=4))
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await in_type(world, branch, watcher)
+        await asyncio.gather(*[world.host.abort(branch) for _ in range(5)])
+        await watcher.finished(branch)
+    assert assert_closed(ref)["reason"] == "aborted"
+
+
+async def test_an_abort_that_comes_while_the_end_is_recorded_changes_nothing(world: World) -> None:
+    world.server.say("Hello")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await watcher.until(lambda: watcher.text(branch.key).endswith("\n\n### "))  # recorded, not yet told
+        await world.host.abort(branch)
+        told = await watcher.finished(branch)
+    assert told["reason"] == assert_closed(ref)["reason"] == "done"
+
+
+async def test_answering_a_question_by_aborting_ends_the_run(world: World) -> None:
+    world.server.say(answer(tool_use("Bash", command="true")))
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await in_ask(world, branch, watcher)
+        world.host.asks.answer(watcher.of("ask")[0].args[0]["id"], Answer(decision="abort"))
+        await watcher.finished(branch)
+    assert assert_closed(ref)["reason"] == "aborted"
+    (ask,) = last_of(rows(ref), "ask").values()
+    assert ask["decision"] == "abort"
+
+
+async def test_two_questions_keep_the_run_waiting_until_both_are_answered(world: World) -> None:
+    call = {"preset": "main", "prompt": "p"}
+    world.server.say(
+        answer(*[tool_use("PersistentAgent", description=str(number), **call) for number in range(2)]), "Well"
+    )
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await watcher.until(lambda: len(watcher.of("ask")) == 2)
+        first, second = (event.args[0]["id"] for event in watcher.of("ask"))
+        states = [event.args[0]["state"] for event in watcher.of("status")]
+        world.host.asks.answer(first, Answer(decision="deny"))
+        await watcher.until(lambda: len(watcher.of("answered")) == 1)
+        assert branch.status["state"] == states[-1] == "waiting"
+        world.host.asks.answer(second, Answer(decision="deny", reason="not now"))
+        await watcher.until(lambda: watcher.of("status")[-1].args[0]["state"] != "waiting")
+        await watcher.finished(branch)
+    assert "not now" in json.dumps(world.server.last.messages)
+
+
+async def test_shutdown_ends_runs_in_flight_and_starts_no_other(world: World) -> None:
+    world.server.say(answer(hang_after=1))
+    ref = world.session()
+    async with world.host.using(ref) as branch:
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await world.host.shutdown()
+        with pytest.raises(Busy):
+            await world.host.prompt(branch, text="Hi", options=world.options)
+    assert assert_closed(ref)["reason"] == "aborted"
+
+
+# -- failures of our own ---------------------------------------------------------------------------------------
+
+
+def broken_tool() -> ToolSpec:
+    async def fail(args: object, context: object) -> str:
+        raise RuntimeError("a bug")
+
+    return ToolSpec(
+        name="Broken",
+        description="",
+        input_schema={"type": "object", "properties": {}},
+        kind="meta",
+        run=fail,
+        describe=lambda args, context: Target(detail=""),
+    )
+
+
+async def test_an_exception_in_a_tool_is_a_result_for_the_model(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.preset("main", tools="Broken")
+    monkeypatch.setattr("pyagentd.agent.host.builtin_tools", lambda: {"Broken": broken_tool()})
+    world.server.say(answer(tool_use("Broken")), "It broke")
+    ref, _ = await run(world)
+    assert assert_closed(ref)["reason"] == "done"
+    assert "a bug" in json.dumps(world.server.last.messages)
+
+
+@contextmanager
+def full_disk(ref: BranchRef, room: int = 0) -> Iterator[None]:
+    """Let no file grow beyond what the log has now, plus ``room`` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    log = ref.branch_dir / "messages.jsonl"
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((log.stat().st_size if log.exists() else 0) + room, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room_again(world: World) -> None:
+    world.server.say(answer(text("Hello world", chunks=8), hang_after=4))
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await watcher.until(lambda: "He" in watcher.text(branch.key))
+        with full_disk(ref):
+            assert await world.host.abort(branch)
+            told = await watcher.finished(branch)
+    assert told["reason"] == "error" and "large" in told["message"]
+    assert world.host.opened(ref.key) is None, "the branch is read anew by the next who needs it"
+    async with world.host.using(ref) as branch:
+        assert branch.status["state"] == "idle"
+    assert assert_closed(ref)["reason"] == "restart"
+    assert body(ref).startswith("### Hi\n\nHe") and body(ref).endswith("\n\n### ")
+
+
+async def test_a_disk_that_is_full_from_the_start_starts_no_run(world: World) -> None:
+    ref = world.session()
+    async with world.host.using(ref) as branch:
+        await world.host._root(branch)  # the session's own row
+        with full_disk(ref), pytest.raises(Exception, match="too large"):
+            await world.host.prompt(branch, text="Hi", options=world.options)
+        assert branch.run is None
+        world.server.say("Hello")
+        watcher = Watcher()
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await watcher.finished(branch)
+    assert assert_closed(ref)["reason"] == "done"
+
+
+async def test_a_document_that_cannot_be_written_is_said_and_completed_later(world: World) -> None:
+    world.server.say("Hello")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await watcher.phase(branch, "WAIT")
+        file = ref.branch_dir / "session.md"
+        kept = file.read_bytes()
+        file.unlink()
+        file.mkdir()  # root writes anywhere, but no file over a directory
+        told = await watcher.finished(branch)
+        assert told["reason"] == "done" and told["message"]
+        assert branch.status["state"] == "error"
+        file.rmdir()
+        file.write_bytes(kept)
+        await branch.keeper.flush()
+    assert assert_closed(ref)["reason"] == "done"
+    assert body(ref) == "### Hi\n\nHello\n\n### "
+
+
+# -- restart ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asking", [False, True], ids=["tool running", "question open"])
+async def test_what_a_dead_daemon_left_is_closed_as_aborted_by_restart(world: World, asking: bool) -> None:
+    world.server.say(answer("Let me see.", tool_use("Bash", command="exec sleep 100")))
+    ref, watcher = world.session(), Watcher()
+    grants = () if asking else ("tool:Bash:.*",)
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.granted(*grants))
+        await (in_ask if asking else in_tool)(world, branch, watcher)
+        copy = ref.branch_dir.parent / "copy"  # what is on disk is what a killed daemon leaves
+        await asyncio.to_thread(lambda: os.system(f"cp -a {ref.branch_dir} {copy}"))
+        await world.host.abort(branch)
+    left = replace(ref, branch_name="copy", branch_dir=copy)
+    async with world.start().using(left) as branch:
+        assert branch.status == {"state": "idle"} and world.host.asks.all() == []
+    assert assert_closed(left)["reason"] == "restart"
+    (call,) = [part for part in last_of(rows(left), "part").values() if part["type"] == "tool-Bash"]
+    assert call["data_json"]["errorText"] == RESTARTED
+    assert body(left).startswith("### Hi\n\nLet me see.") and RESTARTED in body(left)
+    before = body(left)
+    async with world.start().using(left):
+        pass
+    assert body(left) == before and len(rows(left)) == rows(left)[-1].seq
+
+
+# -- what is started, and what is not --------------------------------------------------------------------------
+
+
+async def test_of_two_prompts_at_once_one_runs_and_the_other_is_told_busy(world: World) -> None:
+    world.server.say("Hello")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        sends = [world.host.prompt(branch, text="Hi", options=world.options) for _ in range(2)]
+        results = await asyncio.gather(*sends, return_exceptions=True)
+        assert sorted(type(result) for result in results if not isinstance(result, str)) == [Busy]
+        await watcher.finished(branch)
+    assert len([row for row in rows(ref) if row.type == "run" and row.data["state"] == "started"]) == 1
+    assert body(ref) == "### Hi\n\nHello\n\n### "
+
+
+async def test_a_branch_is_not_closed_while_a_run_is_being_started(world: World) -> None:
+    world.server.say("Hello")
+    ref, watcher, other = world.session(), Watcher(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, other)
+        starting = asyncio.create_task(world.host.prompt(branch, text="Hi", options=world.options))
+        world.host.forget(other)  # the last who watched
+        await starting
+        await attached(branch, watcher)
+        await watcher.finished(branch)
+    assert assert_closed(ref)["reason"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [({"backend": "nobody"}, ConfigError), ({"model": ""}, Exception)],
+)
+async def test_nothing_is_recorded_of_a_run_that_cannot_start(
+    world: World, fields: dict[str, str], error: type[Exception]
+) -> None:
+    world.preset("main", **fields)
+    ref = world.session()
+    async with world.host.using(ref) as branch:
+        with pytest.raises(error):
+            await world.host.prompt(branch, text="Hi", options=world.options)
+    assert [row for row in rows(ref) if row.type in ("run", "message")] == []
+    assert body(ref) == "" and world.host.opened(ref.key) is None
+
+
+async def test_an_empty_prompt_is_refused(world: World) -> None:
+    async with world.host.using(world.session()) as branch:
+        with pytest.raises(BadRequest, match="empty"):
+            await world.host.prompt(branch, text=" \n", options=world.options)
+
+
+async def test_the_same_prompt_again_is_put_at_the_end_and_not_found_in_an_old_answer(world: World) -> None:
+    ref, watcher = world.session(), Watcher()
+    world.server.say("Hi to you: Hi", "Hi again", "Hi for good")
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        for prompt in ("Hi", "Hi", "i"):
+            await world.host.prompt(branch, text=prompt, options=world.options)
+            await watcher.finished(branch)
+    assert body(ref) == "### Hi\n\nHi to you: Hi\n\n### Hi\n\nHi again\n\n### i\n\nHi for good\n\n### "
+
+
+# -- tools -----------------------------------------------------------------------------------------------------
+
+
+def meeting(name: str, parallel_safe: bool, log: list[str], together: asyncio.Barrier | None) -> ToolSpec:
+    async def visit(args: Any, context: object) -> str:
+        log.append(f"in {args['who']}")
+        if together is not None:
+            async with asyncio.timeout(5):
+                await together.wait()
+        await asyncio.sleep(0)
+        log.append(f"out {args['who']}")
+        return f"{args['who']} was here"
+
+    return ToolSpec(
+        name=name,
+        description="",
+        input_schema={"type": "object", "properties": {"who": {"type": "string"}}},
+        kind="meta",
+        run=visit,
+        describe=lambda args, context: Target(detail=""),
+        parallel_safe=parallel_safe,
+    )
+
+
+async def test_calls_that_only_look_overlap_and_those_that_write_run_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    tools = [meeting("Look", True, log, asyncio.Barrier(2)), meeting("Change", False, log, None)]
+    monkeypatch.setattr("pyagentd.agent.host.builtin_tools", lambda: {tool.name: tool for tool in tools})
+    world.preset("main", tools="Look, Change")
+    order = [("Look", "a"), ("Look", "b"), ("Change", "c"), ("Change", "d"), ("Look", "e"), ("Look", "f")]
+    world.server.say(answer(*[tool_use(tool, who=who) for tool, who in order]), "Done")
+    await run(world)
+    assert set(log[:2]) == {"in a", "in b"} and set(log[2:4]) == {"out a", "out b"}
+    assert log[4:8] == ["in c", "out c", "in d", "out d"]
+    assert set(log[8:10]) == {"in e", "in f"}
+    results = [json.dumps(block["content"]) for block in world.server.last.messages[-1]["content"]]
+    assert len(results) == 6
+    assert all(f"{who} was here" in result for who, result in zip("abcdef", results, strict=True))
+
+
+async def test_results_are_shown_in_the_order_of_the_calls_whichever_came_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second_done = asyncio.Event()
+
+    async def look(args: Any, context: object) -> str:
+        if args["who"] == "first":
+            async with asyncio.timeout(5):
+                await second_done.wait()
+        second_done.set()
+        return f"{args['who']} result"
+
+    tool = replace(meeting("Look", True, [], None), run=look)
+    monkeypatch.setattr("pyagentd.agent.host.builtin_tools", lambda: {"Look": tool})
+    world.preset("main", tools="Look")
+    world.server.say(answer(tool_use("Look", who="first"), tool_use("Look", who="second")), "Done")
+    ref, _ = await run(world)
+    assert body(ref).index("first result") < body(ref).index("second result")
+
+
+# -- record before show ----------------------------------------------------------------------------------------
+
+
+async def test_whatever_is_shown_is_in_the_log_already(world: World) -> None:
+    ref = world.session()
+    (world.project / "a.txt").write_text("alpha\n")
+    world.server.say(answer(text("Let me see", chunks=5), read_call(world)), answer(text("It is alpha", chunks=5)))
+
+    class Auditor(Watcher):
+        def push(self, event: Any) -> None:
+            if event.seq:
+                assert rows(ref)[-1].seq >= event.seq, event
+            super().push(event)
+
+    auditor = Auditor()
+    async with world.host.using(ref) as branch:
+        await attached(branch, auditor)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        await auditor.until(lambda: any(e.args[0].get("phase") == "finished" for e in auditor.of("run")))
+        assert "### " + auditor.text(branch.key) == body(ref)
+        branch.detach(auditor)
+
+
+async def test_the_model_gets_exactly_what_it_said(world: World) -> None:
+    (world.project / "a.txt").write_text("alpha\n")
+    world.server.say(
+        answer(thinking("hm", signature="c2ln"), "Let me see", read_call(world, id="toolu_x")),
+        lambda request: answer(_kinds(request)),
+    )
+    ref, _ = await run(world)
+    assert "thinking text tool_use" in body(ref)
+
+
+def _kinds(request: Request) -> str:
+    return " ".join(block["type"] for block in request.messages[1]["content"])
