@@ -132,16 +132,39 @@ A file that the daemon completed meanwhile is read anew."
 (defun pyagentd-attach--reread ()
   "Read the file anew, since it is not what the buffer had read."
   (setq pyagentd-attach-state nil)
-  (cond ((>= pyagentd-attach--tries pyagentd-attach--max-tries)
-         (pyagentd-log 'warn "%s: cannot agree with the daemon on its text"
-                       (buffer-name)))
-        ((and (buffer-modified-p) (not pyagentd-session-viewing))
+  (cond ((and (buffer-modified-p) (not pyagentd-session-viewing))
          (pyagentd-log 'warn "%s changed on disk; M-x revert-buffer to read it"
                        (buffer-name)))
-        (t (let ((pyagentd-attach--tries (1+ pyagentd-attach--tries))
-                 (pos (point)))
-             (revert-buffer t t t)
-             (goto-char (min pos (point-max)))))))
+        ((< pyagentd-attach--tries pyagentd-attach--max-tries)
+         (pyagentd-attach--read-file (1+ pyagentd-attach--tries)))
+        (t (pyagentd-attach--reread-later))))
+
+(defun pyagentd-attach--read-file (tries)
+  "Read the file and attach the buffer, for which TRIES were made before."
+  (let ((pyagentd-attach--tries tries)
+        (pos (point)))
+    (revert-buffer t t t)
+    (goto-char (min pos (point-max)))))
+
+(defun pyagentd-attach--reread-later ()
+  "Read the file again in a while, and ever less often after that.
+Its editor has saved it just now and the daemon does not know it yet."
+  (pyagentd-log 'info "%s: cannot agree with the daemon on its text yet"
+                (buffer-name))
+  (let ((tries (1+ pyagentd-attach--tries)))
+    (run-at-time (min 60 (expt 2 (- pyagentd-attach--tries
+                                    pyagentd-attach--max-tries)))
+                 nil #'pyagentd-attach--on-reread (current-buffer) tries)))
+
+(defun pyagentd-attach--on-reread (buffer tries)
+  "Read the file of BUFFER, for which TRIES were made, unless it is attached."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (when (and pyagentd-mode (null pyagentd-attach-state)
+                 (pyagentd-rpc-connected-p)
+                 (or pyagentd-session-viewing (not (buffer-modified-p))))
+        (pyagentd-guarded "Read again"
+          (pyagentd-attach--read-file tries))))))
 
 (defun pyagentd-attach--apply (answer)
   "Bring the buffer to the state described by ANSWER."
