@@ -2,7 +2,7 @@
 
 Everything that arrives between two beats is merged by its owner (the recorder merges text of a part, the outbox
 merges text of a branch), so the cost of a stream depends on time and not on the number of its chunks. The first
-beat after a quiet time comes at once, so a single event is not delayed.
+two beats after a quiet time come at once: the first shows that a run has begun, the second its first word.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Pulse:
     def __init__(self, loop: asyncio.AbstractEventLoop, period_s: float = PERIOD_S) -> None:
         self._loop = loop
         self._period = period_s
-        self._last = -period_s
+        self._due = -period_s  # when the next beat may come
         self._timer: asyncio.Handle | None = None
         self._record: dict[Callable[[], None], None] = {}
         self._show: dict[Callable[[], None], None] = {}
@@ -31,11 +31,11 @@ class Pulse:
         """Have ``flush`` called at the next beat; asking twice is asking once."""
         (self._record if phase == "record" else self._show)[flush] = None
         if self._timer is None:
-            due = max(self._loop.time(), self._last + self._period)
-            self._timer = self._loop.call_at(due, self._beat)
+            self._timer = self._loop.call_at(max(self._loop.time(), self._due), self._beat)
 
     def _beat(self) -> None:
-        self._last = self._loop.time()
+        # At most one period is saved up while nothing happens.
+        self._due = max(self._due, self._loop.time() - self._period) + self._period
         # Recording may itself ask to show, so the second set is taken only after the first ran.
         record, self._record = self._record, {}
         for flush in record:
@@ -45,4 +45,4 @@ class Pulse:
             flush()
         self._timer = None
         if self._record or self._show:
-            self._timer = self._loop.call_at(self._last + self._period, self._beat)
+            self._timer = self._loop.call_at(self._due, self._beat)

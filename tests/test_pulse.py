@@ -1,0 +1,78 @@
+"""When beats come."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Any, cast
+
+from pyagentd.pulse import Pulse
+
+
+class Loop:
+    """An event loop whose time passes only when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> object:
+        heapq.heappush(self._due, (when, len(self._due), callback))
+        return object()
+
+    def run(self, until: float) -> None:
+        while self._due and self._due[0][0] <= until:
+            when, _, callback = heapq.heappop(self._due)
+            self.now = max(self.now, when)
+            callback()
+        self.now = until
+
+
+def beats(requests: list[float], until: float) -> list[float]:
+    """Return when something requested at these times was shown, all counted from the start, in periods."""
+    loop = Loop()
+    pulse = Pulse(cast(Any, loop), period_s=1.0)
+    shown: list[float] = []
+
+    def show() -> None:
+        shown.append(round(loop.now - 100.0, 6))
+
+    for request in requests:
+        loop.run(100.0 + request)
+        pulse.request("show", show)
+    loop.run(100.0 + until)
+    return shown
+
+
+def test_the_first_two_beats_after_a_quiet_time_come_at_once() -> None:
+    assert beats([0.0, 0.1, 0.2], until=5.0) == [0.0, 0.1, 1.0]
+    assert beats([0.0, 0.1, 50.0, 50.1], until=60.0) == [0.0, 0.1, 50.0, 50.1]
+
+
+def test_a_steady_stream_has_one_beat_a_period() -> None:
+    shown = beats([number / 10 for number in range(100)], until=20.0)
+    assert len(shown) == 12
+    assert all(later - earlier >= 0.999 for earlier, later in itertools.pairwise(shown[2:]))
+
+
+def test_asking_twice_is_asking_once_and_what_is_recorded_is_shown_in_the_same_beat() -> None:
+    loop = Loop()
+    pulse = Pulse(cast(Any, loop), period_s=1.0)
+    done: list[str] = []
+
+    def show() -> None:
+        done.append("show")
+
+    def record() -> None:
+        done.append("record")
+        pulse.request("show", show)
+
+    pulse.request("show", show)
+    pulse.request("record", record)
+    pulse.request("record", record)
+    loop.run(100.0)
+    assert done == ["record", "show"]
