@@ -142,9 +142,8 @@ class Host:
         async with branch.starting:
             branch.require_idle()
             await branch.keeper.settle()
-            run_id = new_run_id()
+            run_id, prompt = new_run_id(), read()
             settings = await self._settings(branch, run_id, options)
-            prompt = read()
             if self._closing:
                 raise Busy("The daemon is stopping", mend="Send it again in a moment")
             run = Run(

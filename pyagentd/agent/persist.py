@@ -90,13 +90,23 @@ class Writing:
         return writer, missing
 
     def _located(self, writer: DocumentWriter) -> tuple[int, Sequence[Insert]]:
-        body = writer.body
+        body, inserts = writer.body, self.inserts
         if not self.inserted_prompt:
-            return locate(body, writer.spans, self._after_prompt(body), self.inserts)
-        start = self._start_of(self.inserts[0].text, body)
-        if start is None:  # the prompt is not there, so nothing of the run is
-            return len(body), self.inserts
-        return locate(body, writer.spans, start + len(self.inserts[0].text), self.inserts[1:])
+            anchor = self._after_prompt(body)
+        else:
+            prompt, *inserts = inserts
+            start = self._start_of(prompt.text, body)
+            if start is None:  # the prompt is not there, so nothing of the run is
+                return len(body), self.inserts
+            anchor = start + len(prompt.text)
+        position, missing = locate(body, writer.spans, anchor, inserts)
+        written = max((version.seq for version in self.versions), default=0)
+        if missing and missing[0].seq <= written:
+            # It was there once: either it was removed, or what changed the text shifted the roles.
+            by_text = locate(body, (), anchor, inserts)
+            if _length(by_text[1]) < _length(missing):
+                return by_text
+        return position, missing
 
     def _after_prompt(self, body: str) -> int:
         """Return where the user's prompt ends in a text that may have been edited since the run began."""
@@ -113,6 +123,10 @@ class Writing:
         found = body.rfind(heading)
         start = found + len(heading) - len(inserted)
         return start if found >= 0 and body.startswith(inserted, start) else None
+
+
+def _length(inserts: Sequence[Insert]) -> int:
+    return sum(len(insert.text) for insert in inserts)
 
 
 def _mtime(path: Path) -> float:

@@ -40,7 +40,7 @@ async def converse(
     world: World, ref: BranchRef, prompt: str = "Delegate.", grants: tuple[str, ...] = GRANT, interactive: bool = True
 ) -> Watcher:
     """Run a prompt to its end; return what the parent's client saw."""
-    watcher = Watcher()
+    watcher, options = Watcher(), replace(world.granted(*grants), interactive=interactive)
     async with world.host.using(ref) as branch:
         await attached(branch, watcher)
         await world.host.prompt(branch, text=prompt, options=options)

@@ -1,0 +1,259 @@
+"""Who writes ``session.md``, from which version on, and that no text is there twice or lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from pyagentd.agent import keeper as keeper_module
+from pyagentd.agent.keeper import Keeper
+from pyagentd.agent.persist import Version
+from pyagentd.errors import Busy, StoreError
+from pyagentd.events import InsertRole
+from pyagentd.store import document
+from pyagentd.store.render import Insert
+from tests.agent.world import Watcher
+
+PROMPT = "### Tell me.\n"
+ANSWER = ("The first sentence of an answer. ", "The second one is here, too. ", "And the third ends it.")
+
+
+class Desk:
+    """A keeper with a document that ends with a prompt, and a run that answers it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.told: list[tuple[Version, float]] = []
+        self.keeper = Keeper(file, persisted=self._persisted)
+        self.seq = 2
+        self._written = asyncio.Event()
+
+    def begin(self, before: str = "### Tell me.") -> None:
+        self.file.write_text(before)
+        version = Version(sha256=document.body_sha256(before), seq=self.seq, marker=len(before))
+        self.keeper.begin(prompt="Tell me.", inserted_prompt=False, anchor=len(before), version=version)
+        self.add("\n\n", None)
+
+    def add(self, text: str, role: InsertRole = "response") -> int:
+        self.seq += 1
+        self.keeper.add(Insert(text, role, "prt_1" if role else "", self.seq))
+        return self.seq
+
+    def _persisted(self, version: Version, mtime: float) -> None:
+        self.told.append((version, mtime))
+        self._written.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                self._written.clear()
+                await self._written.wait()
+
+    def body(self) -> str:
+        return document.read(self.file).body
+
+    def save(self, text: str, seq: int, marker: int | None) -> Version:
+        """What an editor does."""
+        self.file.write_text(text)
+        version = Version(sha256=document.body_sha256(text), seq=seq, marker=marker)
+        self.keeper.saved(version)
+        return version
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    made = Desk(tmp_path / "session.md")
+    yield made
+    made.keeper.close()
+
+
+async def test_the_daemon_writes_while_there_is_no_editor(desk: Desk) -> None:
+    desk.begin()
+    for sentence in ANSWER:
+        desk.add(sentence)
+    assert not desk.keeper.complete
+    await desk.keeper.flush()
+    assert desk.keeper.complete
+    assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER)
+    version, mtime = desk.told[-1]
+    assert version == Version(sha256=document.body_sha256(desk.body()), seq=desk.seq, marker=len(desk.body()))
+    assert mtime == desk.file.stat().st_mtime
+
+
+async def test_it_writes_by_itself_but_not_more_often_than_it_should(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "PERSIST_EVERY_S", 0.2)
+    desk.begin()
+    words = "abcdefghij"
+    for word in words:
+        desk.add(word)
+        await asyncio.sleep(0)
+    await desk.until(lambda: desk.keeper.complete)
+    assert desk.body().endswith(words)
+    assert len(desk.told) <= 2, "at once, and what came meanwhile after a while"
+
+
+async def test_it_leaves_the_file_alone_while_there_is_an_editor(desk: Desk) -> None:
+    desk.begin()
+    await desk.keeper.flush()
+    editor = Watcher()
+    assert desk.keeper.lease(editor, None)
+    desk.add(ANSWER[0])
+    before = desk.file.read_bytes()
+    await desk.keeper.flush()
+    assert desk.file.read_bytes() == before and not desk.keeper.complete
+
+
+async def test_only_one_client_is_the_editor_unless_it_is_taken_from_it(desk: Desk) -> None:
+    first, second = Watcher(), Watcher()
+    assert desk.keeper.lease(first, None)
+    assert desk.keeper.lease(first, None)
+    assert not desk.keeper.lease(second, None)
+    desk.keeper.release(second)  # who is no editor releases nothing
+    assert desk.keeper.editor is first
+    assert desk.keeper.lease(second, None, take=True)
+    desk.keeper.release(first)
+    assert desk.keeper.editor is second
+
+
+async def test_a_saved_version_says_what_a_client_with_it_misses(desk: Desk) -> None:
+    desk.begin()
+    desk.keeper.lease(Watcher(), None)
+    seqs = [desk.add(sentence) for sentence in ANSWER]
+    text = "### Tell me.\n\n" + ANSWER[0]
+    saved = desk.save(text, seqs[0], len(text))
+    assert desk.keeper.version(saved.sha256) == saved
+    assert [insert.text for insert in desk.keeper.missing(saved)] == list(ANSWER[1:])
+    assert desk.keeper.version("0" * 64) is None
+
+
+@pytest.mark.parametrize("saved", range(len(ANSWER) + 1))
+async def test_take_over_goes_on_from_what_the_editor_saved(desk: Desk, saved: int) -> None:
+    desk.begin()
+    editor = Watcher()
+    desk.keeper.lease(editor, None)
+    seqs = [desk.seq, *(desk.add(sentence) for sentence in ANSWER)]
+    shown = "### Tell me.\n\n" + "".join(ANSWER[:saved])
+    desk.save(shown + "A draft below.", seqs[saved], len(shown))
+    desk.keeper.release(editor)
+    await desk.keeper.flush()
+    assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER) + "A draft below."
+
+
+@pytest.mark.parametrize("reached", [0, 10, len(ANSWER[0]), len(ANSWER[0]) + 20])
+async def test_take_over_from_a_version_nobody_reported_finds_the_place(desk: Desk, reached: int) -> None:
+    desk.begin()
+    editor = Watcher()
+    desk.keeper.lease(editor, None)
+    for sentence in ANSWER:
+        desk.add(sentence)
+    part = "".join(ANSWER)[:reached]
+    doc = document.Document(
+        body="Something above.\n\n### Tell me.\n\n" + part,
+        spans=(document.Span(32, 32 + reached, "response"),) if reached else (),
+    )
+    desk.file.write_text(document.format_file(doc))
+    desk.keeper.release(editor)
+    await desk.keeper.flush()
+    assert desk.body() == "Something above.\n\n### Tell me.\n\n" + "".join(ANSWER)
+
+
+async def test_a_file_that_somebody_else_changes_is_read_again_and_their_text_kept(desk: Desk) -> None:
+    desk.begin()
+    desk.add(ANSWER[0])
+    await desk.keeper.flush()
+    desk.file.write_text("New heading\n\n" + desk.file.read_text())
+    desk.add(ANSWER[1])
+    await desk.keeper.flush()
+    assert desk.body().startswith("New heading\n\n### Tell me.\n\n")
+    assert [desk.body().count(sentence) for sentence in ANSWER[:2]] == [1, 1]
+
+
+@pytest.mark.parametrize("body", ["", "### Tell me.\n\nTell me. is what you said.\n\n### ", "### Other\n\n### "])
+async def test_a_prompt_from_a_client_is_put_at_the_end_once(desk: Desk, body: str) -> None:
+    desk.file.write_text(body)
+    inserted = "Tell me." if body else "### Tell me."
+    version = Version(sha256=document.body_sha256(body), seq=0, marker=len(body))
+    desk.keeper.begin(prompt="Tell me.", inserted_prompt=True, anchor=len(body), version=version)
+    desk.add(inserted, None)
+    desk.add("\n\n", None)
+    await desk.keeper.flush()
+    desk.file.write_text("New heading\n\n" + desk.file.read_text())
+    desk.add(ANSWER[0])
+    await desk.keeper.flush()
+    assert desk.body() == "New heading\n\n" + body + inserted + "\n\n" + ANSWER[0]
+
+
+async def test_text_waits_while_the_disk_refuses_and_is_written_once(desk: Desk) -> None:
+    desk.begin()
+    await desk.keeper.flush()
+    kept = desk.file.read_bytes()
+    desk.file.unlink()
+    desk.file.mkdir()
+    desk.add(ANSWER[0])
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            await desk.keeper.flush()
+    desk.add(ANSWER[1])
+    desk.file.rmdir()
+    desk.file.write_bytes(kept)
+    await desk.keeper.flush()
+    assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1]
+
+
+async def test_a_cancelled_wait_does_not_stop_the_write(desk: Desk) -> None:
+    desk.begin()
+    for sentence in ANSWER:
+        desk.add(sentence)
+        waiting = asyncio.create_task(desk.keeper.flush())
+        await asyncio.sleep(0)
+        waiting.cancel()
+    await desk.keeper.flush()
+    assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER)
+
+
+async def test_who_becomes_the_editor_while_the_daemon_writes_is_given_what_it_misses(desk: Desk) -> None:
+    desk.begin()
+    desk.add(ANSWER[0])
+    writing = asyncio.create_task(desk.keeper.flush())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    editor = Watcher()
+    before = Version(sha256=document.body_sha256("### Tell me."), seq=2, marker=12)
+    desk.keeper.lease(editor, before)
+    await writing
+    desk.add(ANSWER[1])
+    desk.keeper.release(editor)
+    await desk.keeper.flush()
+    assert desk.body() == "### Tell me.\n\n" + ANSWER[0] + ANSWER[1]
+
+
+async def test_a_run_waits_until_the_editor_has_saved_the_one_before(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.begin()
+    desk.keeper.lease(Watcher(), None)
+    seq = desk.add(ANSWER[0])
+    settling = asyncio.create_task(desk.keeper.settle())
+    await asyncio.sleep(0)
+    assert not settling.done()
+    desk.save("### Tell me.\n\n" + ANSWER[0], seq, None)
+    await settling
+    desk.add(ANSWER[1])
+    monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 0.01)
+    with pytest.raises(Busy, match="has not saved"):
+        await desk.keeper.settle()
+
+
+async def test_the_whole_run_is_known_by_the_file_alone(desk: Desk) -> None:
+    desk.begin()
+    desk.add(ANSWER[0])
+    await desk.keeper.flush()
+    desk.file.write_text("Everything deleted by hand")
+    version = desk.keeper.version(document.body_sha256("Everything deleted by hand"))
+    assert version == Version(sha256=document.body_sha256("Everything deleted by hand"), seq=desk.seq, marker=None)
+    assert desk.keeper.missing(version) == []
