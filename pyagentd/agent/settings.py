@@ -24,6 +24,8 @@ from pyagentd.store import paths, presetfile, templates
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
 
+_REMEMBERED = 256  # presets
+
 DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
 
 
@@ -98,6 +100,8 @@ class Presets:
         if cached is None or cached[0] != signature:
             parsed = presetfile.read(file)
             cached = (signature, parse_preset(name, parsed.front, parsed.body, str(file)))
+            while len(self._cache) >= _REMEMBERED:  # every agent has a preset of its own
+                del self._cache[next(iter(self._cache))]
             self._cache[file] = cached
         return cached[1]
 

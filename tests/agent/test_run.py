@@ -257,15 +257,20 @@ def full_disk(ref: BranchRef, room: int = 0) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room_again(world: World) -> None:
-    world.server.say(answer(text("Hello world", chunks=8), hang_after=4))
+@pytest.mark.parametrize("noticed", ["by the end", "by the next word"])
+async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room_again(
+    world: World, noticed: str
+) -> None:
+    stop = {"hang_after": 8} if noticed == "by the end" else {"pause_s": 0.02}
+    world.server.say(answer(text("Hello world" * 10, chunks=110), **stop))
     ref, watcher = world.session(), Watcher()
     async with world.host.using(ref) as branch:
         await attached(branch, watcher)
         await world.host.prompt(branch, text="Hi", options=world.options)
         await watcher.until(lambda: "He" in watcher.text(branch.key))
         with full_disk(ref):
-            assert await world.host.abort(branch)
+            if noticed == "by the end":
+                assert await world.host.abort(branch)
             told = await watcher.finished(branch)
     assert told["reason"] == "error" and "large" in told["message"]
     assert world.host.opened(ref.key) is None, "the branch is read anew by the next who needs it"
