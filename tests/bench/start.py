@@ -29,11 +29,11 @@ def cold(world: World) -> Iterator[Result]:
     world.open(emacs, world.session("cold"))
     hellos, requests = [], []
     for _ in range(times):
-        _end_daemon(world)
+        world.stop_daemon()
         hellos.append(emacs.eval("(bench-connect)"))
     for _ in range(times):
         before = emacs.eval("(buffer-size)")
-        _end_daemon(world)
+        world.stop_daemon()
         world.type(emacs, "arrival")
         emacs.eval("(progn (pyagentd-send) t)")
         world.finished(emacs)
@@ -91,11 +91,6 @@ def idle(world: World) -> Iterator[Result]:
         beside="script that imports the SDK",
         target=at_most(100),
     )
-
-
-def _end_daemon(world: World) -> None:
-    """Stop the daemon without the clients' looking for another one."""
-    world.stop_daemon()
 
 
 def _bare_server(world: World) -> float:

@@ -36,13 +36,15 @@ class World:
         self.url = url
         self.quick = quick
         self._compiled: Path | None = None
+        self._editors: list[Emacs] = []
         (self.system.project / FILE).write_text(corpus.text(700))
 
     # -- the daemon ----------------------------------------------------------------------------------------------
 
     def daemon(self) -> int:
-        """Return the pid of the daemon, started and warm."""
-        self.system.ok("serve", "--detach")
+        """Return the pid of the daemon, started unless it runs, and warm."""
+        if self.system.run("status").returncode != 0:
+            self.system.ok("serve", "--detach")
         with self.client() as client:
             branch = self.session("warm")
             self.headless(client, branch, "burst 200")
@@ -96,6 +98,7 @@ class World:
     def emacs(self, *, terminal: bool = True) -> Emacs:
         """Return an Emacs that has loaded the package, byte-compiled, and the probes."""
         emacs = self.system.emacs(terminal=terminal, load=())
+        self._editors.append(emacs)
         emacs.eval(
             # Compiling natively behind the scenes would be measured too.
             "(setq native-comp-deferred-compilation nil native-comp-jit-compilation nil "
@@ -103,6 +106,11 @@ class World:
         )
         emacs.eval(f"(progn (push \"{self._elisp()}\" load-path) (require 'markdown-mode) (require 'bench) t)")
         return emacs
+
+    def close_editors(self) -> None:
+        """End all Emacsen."""
+        while self._editors:
+            self._editors.pop().close()
 
     def open(self, emacs: Emacs, branch: Path) -> None:
         """Show a session in Emacs, attached, point at its end."""

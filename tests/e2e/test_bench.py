@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 
-from tests.bench.benchmarks import BENCHMARKS, measure
+from tests.bench.benchmarks import BENCHMARKS
 from tests.bench.figure import Fact, Figure, at_least, at_most
+from tests.bench.world import World, new_world
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    with new_world(quick=True) as world:
+        yield world
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_glance_at_each_benchmark_gives_positive_figures_and_exact_texts(name: str) -> None:
-    results = list(measure(name, quick=True))
+def test_a_glance_at_each_benchmark_gives_positive_figures_and_exact_texts(name: str, world: World) -> None:
+    results = list(BENCHMARKS[name](world))
+    world.close_editors()
     assert results
     for result in results:
         assert result.line()
