@@ -72,7 +72,11 @@
   (setq pyagentd-attach-state 'pending
         pyagentd-attach--latest (1+ pyagentd-attach--latest))
   (list :branch pyagentd--branch-dir :sha256 pyagentd-session-sha256
-        :seq pyagentd-attach-seq :mode 'edit))
+        :seq pyagentd-attach-seq
+        ;; Who only viewed so far may not have what the editor typed; it
+        ;; can edit once it has read the file anew.
+        :mode (if (and pyagentd-session-viewing pyagentd-attach-seq) 'view
+                'edit)))
 
 (defun pyagentd-attach (&optional tries)
   "Attach the current buffer if there is a daemon; return at once.
@@ -136,10 +140,10 @@ A file that the daemon completed meanwhile is read anew."
          (pyagentd-log 'warn "%s changed on disk; M-x revert-buffer to read it"
                        (buffer-name)))
         ((< pyagentd-attach--tries pyagentd-attach--max-tries)
-         (pyagentd-attach--read-file (1+ pyagentd-attach--tries)))
+         (pyagentd-attach-read-file (1+ pyagentd-attach--tries)))
         (t (pyagentd-attach--reread-later))))
 
-(defun pyagentd-attach--read-file (tries)
+(defun pyagentd-attach-read-file (tries)
   "Read the file and attach the buffer, for which TRIES were made before."
   (let ((pyagentd-attach--tries tries)
         (pos (point)))
@@ -164,7 +168,7 @@ Its editor has saved it just now and the daemon does not know it yet."
                  (pyagentd-rpc-connected-p)
                  (or pyagentd-session-viewing (not (buffer-modified-p))))
         (pyagentd-guarded "Read again"
-          (pyagentd-attach--read-file tries))))))
+          (pyagentd-attach-read-file tries))))))
 
 (defun pyagentd-attach--apply (answer)
   "Bring the buffer to the state described by ANSWER."

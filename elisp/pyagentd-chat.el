@@ -170,17 +170,25 @@ If it asks for something, that is answered so as well."
        :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
 
 (defun pyagentd-take-over ()
-  "Become the one that writes this session, if its editor is silent."
+  "Become the one that writes this session, whether its editor has left or not."
   (interactive)
   (unless pyagentd-mode (user-error "Not a session"))
   (pyagentd-attach-now)
-  (if (plist-get (pyagentd-rpc-call
-                  'lease (list :branch pyagentd--branch-dir :take t))
-                 :editor)
-      (progn (pyagentd-attach-set-viewing nil)
-             (setq pyagentd-attach-state nil)
-             (pyagentd-attach))
-    (user-error "The other editor is still active")))
+  (when pyagentd-session-viewing
+    (pyagentd-chat--attach-anew))
+  ;; Once nobody writes the file, the daemon first completes it.
+  (when pyagentd-session-viewing
+    (unless (plist-get (pyagentd-rpc-call
+                        'lease (list :branch pyagentd--branch-dir :take t))
+                       :editor)
+      (user-error "The other editor is still active"))
+    (pyagentd-chat--attach-anew)))
+
+(defun pyagentd-chat--attach-anew ()
+  "Read the file as its editor left it, and attach the buffer.
+A viewer has not seen what the editor has typed."
+  (revert-buffer t t t)
+  (pyagentd-attach-now))
 
 ;;;; Events
 
@@ -249,12 +257,15 @@ unless the event is in the text already.  DOCSTRING says what it does."
 (pyagentd-chat--define-event persisted `(,written)
   "Note that the daemon wrote the file we are viewing."
   (when pyagentd-session-viewing
-    (if (equal (plist-get written :sha256) (pyagentd-session-body-sha256))
-        (progn (setq pyagentd-session-sha256 (plist-get written :sha256))
-               (set-visited-file-modtime)
-               (set-buffer-modified-p nil))
-      (setq pyagentd-attach-state nil)
-      (pyagentd-attach))))
+    (cond ((equal (plist-get written :sha256) (pyagentd-session-body-sha256))
+           (setq pyagentd-session-sha256 (plist-get written :sha256))
+           (set-visited-file-modtime)
+           (set-buffer-modified-p nil))
+          ((pyagentd-status-busy-p)     ; some of it is on its way
+           (setq pyagentd-attach-state nil)
+           (pyagentd-attach))
+          ;; Its editor had typed something, and has left.
+          (t (pyagentd-attach-read-file 0)))))
 
 (defun pyagentd-chat--on-resync (branch _seq _args)
   "Attach BRANCH anew from the last event seen: later ones were dropped."

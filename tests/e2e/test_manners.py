@@ -403,17 +403,23 @@ def test_a_second_emacs_watches_live_and_writes_nothing(system: System, model_se
         second.eval("(pyagentd-send)")
 
 
-def test_a_watching_emacs_may_go_on_when_the_first_has_left(system: System, model_server: ModelServer) -> None:
+@pytest.mark.parametrize("left", [True, False], ids=["gone", "silent"])
+def test_a_watching_emacs_may_take_over(system: System, model_server: ModelServer, left: bool) -> None:
     said = valve(WORDS)
     first, branch = started(system, model_server, said)
     second = system.emacs()
     open_session(second, branch)
     second.wait("pyagentd-session-viewing")
+    first.eval('(progn (goto-char 1) (search-forward "Count") (insert " them") (save-buffer) t)')
     said.open()
     second.wait(FINISHED)
-    first.close()
+    if left:
+        first.close()
+        wait_for(lambda: system.json("status")["clients"] == 2, "the daemon to notice")  # second and this command
+    else:
+        first.wait(f"(and {FINISHED} (progn (save-buffer) t))")
     second.eval("(progn (pyagentd-take-over) t)")
-    second.wait("(and (eq pyagentd-attach-state t) (not pyagentd-session-viewing) (not buffer-read-only))")
+    assert second.eval("(list pyagentd-attach-state pyagentd-session-viewing buffer-read-only)") == [True, None, None]
     model_server.say("More.")
     converse(second, "And?")
-    assert body(second) == f"### Count.\n\n{''.join(WORDS)}\n\n### And?\n\nMore.\n\n### "
+    assert body(second) == f"### Count them.\n\n{''.join(WORDS)}\n\n### And?\n\nMore.\n\n### "
