@@ -5,6 +5,7 @@ The caller waits on a pipe until the daemon listens or has failed, so a failure 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -69,7 +70,9 @@ class _Report:
         # The number may soon be another file's: whatever is written later must not go there.
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
-            os.write(pipe, said)
+            # Who started us may not have waited: the socket can be used before this is said.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(pipe, said)
             os.close(pipe)
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from pyagentd.background import in_background
 from pyagentd.errors import UserError
 
+starter = os.getpid()
+
 def daemon(ready):
     {body}
 
@@ -60,3 +62,17 @@ def test_a_failure_after_that_is_in_the_log_and_in_no_file_opened_meanwhile(tmp_
 def test_what_the_daemon_prints_once_ready_goes_to_its_log(tmp_path: Path) -> None:
     assert start("ready()\nprint('a warning', file=sys.stderr)", tmp_path / "log") == "code 0"
     wait_for(lambda: "a warning" in (tmp_path / "log").read_text(), "the log")
+
+
+def test_it_goes_on_when_whoever_started_it_has_not_waited(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    body = (
+        "os.kill(starter, 9)\nwhile ' Z ' not in Path(f'/proc/{starter}/stat').read_text(): pass\n"
+        "ready()\nprint('still here', file=sys.stderr)"
+    )
+    script = STARTER.format(body=body.replace("\n", "\n    "))
+    # Its output is read to the end, which the daemon holds open: until then it stays a zombie.
+    done = subprocess.run([sys.executable, "-c", script, str(log)], capture_output=True, timeout=20)
+    assert done.returncode == -9
+    wait_for(lambda: log.exists() and "still here" in log.read_text(), "the log")
+    assert "BrokenPipe" not in log.read_text()
