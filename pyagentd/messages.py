@@ -51,7 +51,7 @@ class ToolResult:
 Part = Text | Reasoning | ToolCall | ToolResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Message:
     """One message of the model's view."""
 

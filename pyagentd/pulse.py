@@ -36,13 +36,17 @@ class Pulse:
     def _beat(self) -> None:
         # At most one period is saved up while nothing happens.
         self._due = max(self._due, self._loop.time() - self._period) + self._period
-        # Recording may itself ask to show, so the second set is taken only after the first ran.
-        record, self._record = self._record, {}
-        for flush in record:
-            flush()
-        show, self._show = self._show, {}
-        for flush in show:
-            flush()
-        self._timer = None
-        if self._record or self._show:
-            self._timer = self._loop.call_at(self._due, self._beat)
+        try:
+            # Recording may itself ask to show, so the second set is taken only after the first ran.
+            _run(self._record)
+            _run(self._show)
+        finally:
+            waiting = self._record or self._show
+            self._timer = self._loop.call_at(self._due, self._beat) if waiting else None
+
+
+def _run(flushes: dict[Callable[[], None], None]) -> None:
+    """Call those who asked so far, each once; one that fails ends the beat, and the rest come with the next."""
+    for flush in list(flushes):
+        del flushes[flush]
+        flush()

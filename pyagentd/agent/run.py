@@ -179,7 +179,6 @@ class Run:
     async def _run_tools(self) -> Step:
         calls = self._answer.calls
         self._move(S.CALLS, tools=[describe(call) for call in calls])
-        await self._recorder.commit()
         results: dict[str, ToolResult] = {}
         for group in self._groups(calls):
             try:

@@ -1,8 +1,9 @@
 """The Anthropic Messages API, through the official SDK.
 
-The SDK builds the request, authenticates, and raises its typed errors; the stream's bytes are decoded here, because
-the SDK's typed events cost ten times the rest of the daemon per token. Importing this module imports the SDK, about
-a second: only ``warm`` and what it loaded do.
+The SDK authenticates, sends, and raises its typed errors. The body's JSON is written and the stream's bytes are
+decoded here, because its typed layers cost more than the rest of the daemon: copies of the whole conversation for each
+step, a model object for each token. Importing this module imports the SDK, about a second: only ``warm`` and what it
+loaded do.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 import httpx2
-from anthropic import AnthropicError, AsyncAnthropic, BadRequestError, DefaultAsyncHttpxClient
+from anthropic import AnthropicError, AsyncAnthropic, AsyncStream, BadRequestError, DefaultAsyncHttpxClient
 
 from pyagentd.clock import Clock, SystemClock
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import ModelRequest, StreamItem
+from pyagentd.llm.body import BodyWriter
 from pyagentd.llm.concede import Concession, concede, concession
 from pyagentd.llm.decode import StepDecoder
 from pyagentd.llm.failures import provider_error
 from pyagentd.llm.sse import SseDecoder
-from pyagentd.llm.translate import request_body
+from pyagentd.llm.translate import settings_body
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class AnthropicBackend:
     def __init__(self, client: AsyncAnthropic, clock: Clock | None = None) -> None:
         self._client = client
         self._clock = clock or SystemClock()
+        self._bodies = BodyWriter()
         self._refused: dict[str, set[Concession]] = {}  # by model
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
@@ -89,22 +92,31 @@ class AnthropicBackend:
 
     async def _open(self, request: ModelRequest, stack: contextlib.AsyncExitStack) -> httpx2.Response:
         """Send ``request``, once more for each thing its model turns out to refuse."""
-        send = self._client.messages.with_streaming_response.create
         refused = self._refused.setdefault(request.model, set())
         while True:
-            body = concede(request_body(request), refused)
-            # The SDK has no parameter for a temperature any more; older models and other servers still take one.
-            extra = {"temperature": body.pop("temperature")} if "temperature" in body else None
+            settings = concede(settings_body(request), refused)
             try:
-                response = await stack.enter_async_context(send(**body, stream=True, extra_body=extra))
+                stream = await self._post(self._bodies.write(settings, request.messages))
             except BadRequestError as error:
-                if (found := concession(body | (extra or {}), error.api_message or "")) is None:
+                if (found := concession(settings, error.api_message or "")) is None:
                     raise
                 _log.warning("%s takes no %s: sending without", request.model, found)
                 refused.add(found)
             else:
-                _check_stream(response.http_response)
-                return response.http_response
+                stack.push_async_callback(stream.close)
+                _check_stream(stream.response)
+                return stream.response
+
+    async def _post(self, body: bytes) -> AsyncStream[object]:
+        # `messages.create` copies the whole conversation before it is sent, and knows no `temperature` any more.
+        return await self._client.post(
+            "/v1/messages",
+            content=body,
+            cast_to=object,
+            stream=True,
+            stream_cls=AsyncStream[object],
+            options={"headers": {"Content-Type": "application/json", "Accept": "text/event-stream"}},
+        )
 
 
 def _check_stream(response: httpx2.Response) -> None:

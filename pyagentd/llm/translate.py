@@ -1,7 +1,7 @@
 """From our values to the JSON of the Anthropic Messages API; pure.
 
-Breakpoints for the provider's prompt cache are set where a conversation stays stable: the system prompt, the tools,
-and the last two user messages (the second one is what the previous step wrote). The API allows four.
+Breakpoints for the provider's prompt cache are set where a conversation stays stable: the system prompt and the tools
+here, the last messages by ``body``. The API allows four.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResu
 Json = dict[str, Any]
 
 _CACHE: Json = {"type": "ephemeral"}
-_CACHED_USER_MESSAGES = 2
 _UNCACHEABLE = ("thinking", "redacted_thinking")
 
 
-def request_body(request: ModelRequest) -> Json:
-    """Return the arguments of ``messages.create`` for ``request``, without ``stream``."""
-    body: Json = {"model": request.model, "max_tokens": request.max_tokens, "messages": _messages(request.messages)}
+def settings_body(request: ModelRequest) -> Json:
+    """Return the arguments of ``messages.create`` for ``request``, without ``messages`` and ``stream``."""
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens}
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _CACHE}]
     if request.tools:
@@ -34,6 +33,19 @@ def request_body(request: ModelRequest) -> Json:
     return body
 
 
+def message_body(message: Message) -> Json | None:
+    """Return ``message`` as an item of ``messages``; None when nothing in it can be sent."""
+    content = _content(message.parts)
+    return {"role": message.role, "content": content} if content else None
+
+
+def mark(message: Json) -> None:
+    """Set a breakpoint of the provider's prompt cache after ``message``."""
+    last = message["content"][-1]
+    if last["type"] not in _UNCACHEABLE:
+        last["cache_control"] = _CACHE
+
+
 def _tools(tools: tuple[ToolSchema, ...]) -> list[Json]:
     listed: list[Json] = [
         {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
@@ -41,22 +53,6 @@ def _tools(tools: tuple[ToolSchema, ...]) -> list[Json]:
     ]
     listed[-1]["cache_control"] = _CACHE
     return listed
-
-
-def _messages(messages: tuple[Message, ...]) -> list[Json]:
-    translated: list[Json] = [
-        {"role": message.role, "content": content} for message in messages if (content := _content(message.parts))
-    ]
-    users = [message for message in translated if message["role"] == "user"]
-    for message in users[-_CACHED_USER_MESSAGES:]:
-        _mark(message["content"])
-    return translated
-
-
-def _mark(content: list[Json]) -> None:
-    last = content[-1]
-    if last["type"] not in _UNCACHEABLE:
-        last["cache_control"] = _CACHE
 
 
 def _content(parts: tuple[Part, ...]) -> list[Json]:

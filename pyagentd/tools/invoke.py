@@ -55,7 +55,8 @@ async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Auth
         await authorise(action)
         started = time.monotonic()
         output = await _run(spec, given, ctx.bound_to(action))
-        output = await asyncio.to_thread(_bounded, output, spec.name, ctx.spool_dir)
+        if _is_long(output):
+            output = await asyncio.to_thread(_bounded, output, spec.name, ctx.spool_dir)
     except Exception as error:  # the boundary: whatever a tool raises is for the model
         output = Output(text=_explain(spec.name, error), ok=False)
     return Envelope(
@@ -76,6 +77,11 @@ async def _run(spec: ToolSpec, args: dict[str, object], ctx: ToolContext) -> Out
             raise  # the tool's own, for instance of a network
         raise ToolError(f"{spec.name} did not finish within {spec.timeout_s:g} s and was stopped") from error
     return Output(text=output) if isinstance(output, str) else output
+
+
+def _is_long(output: Output) -> bool:
+    """Return whether something may have to be written; what is surely short is not worth a thread."""
+    return output.full is not None or len(output.text) > spool.SHOWN_BYTES // 4
 
 
 def _bounded(output: Output, tool: str, spool_dir: Path) -> Output:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyagentd.llm.translate import request_body
+from pyagentd.llm.backend import ModelRequest
+from pyagentd.llm.body import BodyWriter
+from pyagentd.llm.translate import settings_body
 from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult
 from tests.llm.requests import assistant, request, tool, user
 
 CACHE = {"type": "ephemeral"}
+
+
+def request_body(request: ModelRequest) -> dict[str, Any]:
+    """The body as the server reads it, without what every request of ours has."""
+    body = json.loads(BodyWriter().write(settings_body(request), request.messages))
+    assert body.pop("stream") is True
+    return body
 
 
 def marked(body: dict[str, Any]) -> int:
@@ -114,3 +123,18 @@ def test_thinking_raises_max_tokens_by_its_budget_and_drops_the_temperature() ->
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 2000}
     assert body["max_tokens"] == 2500
     assert "temperature" not in body
+
+
+def test_a_message_that_was_sent_before_is_written_the_same_way_and_forgotten_with_it() -> None:
+    writer = BodyWriter()
+    first, said, second = user("one"), assistant("two"), user("three")
+    turns = request(first, said, second, "four", "five")
+    once = writer.write({}, turns.messages)
+    assert writer.write({}, turns.messages) == once == BodyWriter().write({}, turns.messages)
+    assert len(writer._known) == len(turns.messages)
+    del turns, first, said, second
+    assert writer._known == {}
+
+
+def test_half_a_surrogate_pair_can_be_sent() -> None:
+    assert "?" in str(request_body(request("a\ud83d b"))["messages"])
