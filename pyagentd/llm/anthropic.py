@@ -1,9 +1,9 @@
 """The Anthropic Messages API, through the official SDK.
 
 The SDK authenticates, sends, and raises its typed errors. The body's JSON is written and the stream's bytes are
-decoded here, because its typed layers cost more than the rest of the daemon: copies of the whole conversation for each
-step, a model object for each token. Importing this module imports the SDK, about a second: only ``warm`` and what it
-loaded do.
+decoded here, because its typed layers cost more than the rest of the daemon: copies of the whole conversation for
+each step, a model object for each token. Importing this module imports the SDK, about a second: only ``warm`` and
+what it loaded do.
 """
 
 from __future__ import annotations
