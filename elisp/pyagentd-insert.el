@@ -204,7 +204,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
     (mapc #'pyagentd-insert--follow followers)
     (pyagentd-insert--soil pos (+ pos (length text)))
     (unless pyagentd-session-viewing
-      (pyagentd-session-touch))))
+      (pyagentd-session-touch t))))
 
 ;;;; Fontification
 

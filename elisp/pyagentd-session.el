@@ -43,6 +43,8 @@
 
 (defconst pyagentd-session--longest-delay 5.0
   "Seconds after the first unsaved change at which a buffer is saved anyway.")
+(defconst pyagentd-session--longest-recorded-delay 60.0
+  "The same for text that the daemon has recorded, which nobody can lose.")
 
 ;;;; Buffer-local state
 
@@ -56,8 +58,8 @@ See `pyagentd-autosave-idle-time'.")
   "SHA-256 of the text of the file, without block, as last read or written.")
 (defvar-local pyagentd-session--timer nil
   "Timer of the next automatic save.")
-(defvar-local pyagentd-session--first-change nil
-  "Time (`float-time') of the first change since the last save.")
+(defvar-local pyagentd-session--deadline nil
+  "Time (`float-time') by which a change shall be saved, nil if none is due.")
 (defvar-local pyagentd-session--last-change nil
   "Time (`float-time') of the latest change.")
 
@@ -73,7 +75,7 @@ Not called for text that the daemon inserts.")
 
 (dolist (variable '(pyagentd-autosave-enabled pyagentd-session-viewing
                     pyagentd-session-sha256 pyagentd-session--timer
-                    pyagentd-session--first-change
+                    pyagentd-session--deadline
                     pyagentd-session--last-change))
   (put variable 'permanent-local t))
 
@@ -189,15 +191,21 @@ M-x revert-buffer to read it, C-x C-s to overwrite it" (buffer-name))
   (when pyagentd-session--timer
     (cancel-timer pyagentd-session--timer))
   (setq pyagentd-session--timer nil
-        pyagentd-session--first-change nil))
+        pyagentd-session--deadline nil))
 
-(defun pyagentd-session-touch ()
-  "Note that the text changed now: save it after a pause."
+(defun pyagentd-session-touch (&optional recorded)
+  "Note that the text changed now: save it after a pause.
+While changes go on it is saved after five seconds, or after a minute if
+they are all RECORDED by the daemon already."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))
-      (setq pyagentd-session--last-change (float-time))
-      (unless pyagentd-session--first-change
-        (setq pyagentd-session--first-change pyagentd-session--last-change))
+      (let* ((now (float-time))
+             (latest (+ now (if recorded
+                                pyagentd-session--longest-recorded-delay
+                              pyagentd-session--longest-delay))))
+        (setq pyagentd-session--last-change now
+              pyagentd-session--deadline
+              (min latest (or pyagentd-session--deadline latest))))
       (unless pyagentd-session--timer
         (pyagentd-session--arm pyagentd-autosave-idle-time)))))
 
@@ -209,7 +217,7 @@ M-x revert-buffer to read it, C-x C-s to overwrite it" (buffer-name))
 (defun pyagentd-session--due (now)
   "Return how many seconds after NOW the buffer shall be saved."
   (- (min (+ pyagentd-session--last-change pyagentd-autosave-idle-time)
-          (+ pyagentd-session--first-change pyagentd-session--longest-delay))
+          pyagentd-session--deadline)
      now))
 
 (defun pyagentd-session--on-timer (buffer)
@@ -217,11 +225,11 @@ M-x revert-buffer to read it, C-x C-s to overwrite it" (buffer-name))
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (setq pyagentd-session--timer nil)
-      (when (and pyagentd-session--first-change pyagentd-autosave-enabled)
+      (when (and pyagentd-session--deadline pyagentd-autosave-enabled)
         (let ((due (pyagentd-session--due (float-time))))
           (if (> due 0.001)
               (pyagentd-session--arm due)
-            (setq pyagentd-session--first-change nil)
+            (setq pyagentd-session--deadline nil)
             (pyagentd-guarded "Autosave" (pyagentd-session-save))))))))
 
 ;;;; Leaving

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import click
@@ -41,13 +42,19 @@ def stop() -> None:
         link.call("stop")
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:
-        try:
-            with daemon(start=False):
-                time.sleep(0.05)
-        except Unreachable:
+        if not _lives(pid):  # only then are its locks free for the next one
             click.echo(f"stopped (pid {pid})")
             return
-    raise Unreachable(f"The daemon (pid {pid}) was told to stop and still answers", mend="See pyagentd logs")
+        time.sleep(0.02)
+    raise Unreachable(f"The daemon (pid {pid}) was told to stop and still runs", mend="See pyagentd logs")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @click.command()

@@ -17,6 +17,8 @@ from pyagentd.messages import Message
 
 _CACHED_USER_MESSAGES = 2
 
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # `json.dumps` makes one for each call
+
 
 class BodyWriter:
     """Writes the requests of one client."""
@@ -47,7 +49,3 @@ class BodyWriter:
         text = "" if body is None else _dumps(body)
         self._known[key] = (weakref.ref(message, lambda _: self._known.pop(key, None)), text)
         return text
-
-
-def _dumps(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

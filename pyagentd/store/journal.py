@@ -25,6 +25,8 @@ _DELTA = b'"type":"delta"'
 _TYPE_WITHIN = 40  # bytes; our lines begin with "seq" and "type"
 _MARK_EVERY = 64 * 1024  # bytes between remembered places
 
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # `json.dumps` makes one for each call
+
 
 class Row(NamedTuple):
     """One line: its number (from 1), its type, its data."""
@@ -157,7 +159,7 @@ def _read(path: Path, start: int = 0, end: int | None = None) -> bytes:
 def _line(row: Row) -> bytes:
     value = {"seq": row.seq, "type": row.type, "data": row.data}
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        return _dumps(value).encode() + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 

@@ -181,11 +181,20 @@
 (ert-deftest pyagentd-session-autosave-waits-for-quiet-but-not-for-ever ()
   (with-temp-buffer
     (let ((pyagentd-autosave-idle-time 0.5))
-      (setq pyagentd-session--first-change 100.0)
+      (setq pyagentd-session--deadline 105.0)
       (pcase-dolist (`(,last ,now ,due) '((100.0 100.2 0.3) (103.0 103.2 0.3)
                                           (104.9 104.9 0.1) (106.0 106.0 -1.0)))
         (setq pyagentd-session--last-change last)
         (should (< (abs (- due (pyagentd-session--due now))) 0.001))))))
+
+(ert-deftest pyagentd-session-recorded-text-may-wait-longer-than-typed-text ()
+  (pyagentd-test-with-session session-test--text
+    (pyagentd-session-touch t)
+    (should (> (- pyagentd-session--deadline (float-time)) 50))
+    (pyagentd-session-touch)
+    (should (< (- pyagentd-session--deadline (float-time)) 6))
+    (pyagentd-session-touch t)
+    (should (< (- pyagentd-session--deadline (float-time)) 6))))
 
 (ert-deftest pyagentd-session-autosave-can-be-off ()
   "SPEC 001 Disabling auto-save, Auto-save buffer-local control."
