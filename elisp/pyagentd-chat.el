@@ -132,7 +132,8 @@ A prompt that ended the text still does afterwards."
   "Save the buffer, since the prompt is taken from the file."
   (when (or (buffer-modified-p) (not (file-exists-p buffer-file-name)))
     (set-buffer-modified-p t)
-    (let ((save-silently t))
+    (let ((save-silently t)
+          (coding-system-for-write pyagentd-session-coding))
       (save-buffer)))
   (when (buffer-modified-p)
     (user-error "Not saved, so nothing to send")))

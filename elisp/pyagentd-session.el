@@ -41,6 +41,11 @@
 (defconst pyagentd-prompt-prefix "### "
   "What precedes a prompt in a conversation.")
 
+(defconst pyagentd-session-coding 'utf-8-unix
+  "Coding system of session files.
+Bound while we save: else Emacs searches the whole text for characters
+that cannot be encoded, which takes longer than writing it.")
+
 (defconst pyagentd-session--longest-delay 5.0
   "Seconds after the first unsaved change at which a buffer is saved anyway.")
 (defconst pyagentd-session--longest-recorded-delay 60.0
@@ -179,6 +184,7 @@ M-x revert-buffer to read it, C-x C-s to overwrite it" (buffer-name))
          nil)
         ((not (file-writable-p buffer-file-name)) nil)
         (t (let ((save-silently t)
+                 (coding-system-for-write pyagentd-session-coding)
                  ;; A cleanup meant for files edited by hand would move
                  ;; text under the user's fingers.
                  (before-save-hook nil))
