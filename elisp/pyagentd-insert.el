@@ -158,8 +158,9 @@ Return nil, with nothing changed, if that is not possible."
 (defun pyagentd-insert--family ()
   "Return the current buffer and its indirect buffers."
   (let ((base (current-buffer)))
-    (cons base (seq-filter (lambda (buffer) (eq (buffer-base-buffer buffer) base))
-                           (buffer-list)))))
+    (cons base (cl-loop for buffer in (buffer-list)
+                        when (eq (buffer-base-buffer buffer) base)
+                        collect buffer))))
 
 (defun pyagentd-insert--followers (pos)
   "Return the buffers and windows whose point is at their end, POS.
