@@ -8,8 +8,7 @@ never over content that was not read: ``changed_on_disk`` tells, ``persist`` ref
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,18 +17,7 @@ from pyagentd.events import InsertRole
 from pyagentd.store import atomic, document
 from pyagentd.store.document import Document, Span, merged
 from pyagentd.store.local_variables import Settings
-from pyagentd.store.render import Insert, prompt_text
-
-_REMEMBERED = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Persisted:
-    """A state of the file: hash of the body, last row in it, and the marker (an offset)."""
-
-    sha256: str
-    seq: int
-    marker: int
+from pyagentd.store.render import Insert
 
 
 class _Stat(NamedTuple):
@@ -60,17 +48,14 @@ class DocumentWriter:
 
     Attributes:
         marker: The offset at which the next insert goes.
-        seq: The last row whose insert the document holds.
     """
 
     def __init__(self, path: Path, doc: Document | None = None) -> None:
         self._path = path
         self._stat: _Stat | None = None
         self._saved: Document | None = None
-        self._persisted: deque[Persisted] = deque(maxlen=_REMEMBERED)
         self._document = doc or Document()
         self.marker = len(self._document.body)
-        self.seq = 0
 
     @classmethod
     def load(cls, path: Path) -> DocumentWriter:
@@ -108,17 +93,6 @@ class DocumentWriter:
     def insert(self, insert: Insert) -> None:
         """Put an insert of the run at the marker."""
         self._document, self.marker = apply(self._document, self.marker, insert)
-        self.seq = max(self.seq, insert.seq)
-
-    def append_prompt(self, text: str, *, is_agent: bool = False) -> None:
-        """Put a message from another client at the end; its run goes on right after it."""
-        body = self._document.body
-        self._document = replace(self._document, body=body + prompt_text(body, text, is_agent=is_agent))
-        self.marker = len(self._document.body)
-
-    def set_spans(self, spans: tuple[Span, ...]) -> None:
-        """Replace the roles by recovered ones."""
-        self._document = replace(self._document, spans=spans, stale=False)
 
     def set_settings(self, settings: Settings) -> None:
         """Replace the settings; variables we do not know stay as they were in the file."""
@@ -130,7 +104,7 @@ class DocumentWriter:
         return _stat(self._path) != self._stat
 
     def persist(self, *, fsync: bool = True) -> str:
-        """Write the file if it lacks something, remember its state, and return the hash of its body.
+        """Write the file if it lacks something, and return the hash of its body.
 
         Raises:
             StoreError: The disk refused, or the file holds what was not read.
@@ -141,13 +115,7 @@ class DocumentWriter:
             data = document.format_file(self._document).encode("utf-8", "surrogateescape")
             atomic.write_bytes(self._path, data, fsync=fsync)
             self._stat, self._saved = _stat(self._path), self._document
-        state = Persisted(sha256=document.body_sha256(self.body), seq=self.seq, marker=self.marker)
-        self._persisted.append(state)
-        return state.sha256
-
-    def persisted(self, sha256: str) -> Persisted | None:
-        """Return what is known of a recent state of the file."""
-        return next((state for state in reversed(self._persisted) if state.sha256 == sha256), None)
+        return document.body_sha256(self.body)
 
 
 def _span(start: int, end: int, role: InsertRole) -> list[Span]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyagentd.store.document import Span, format_file
 from pyagentd.store.local_variables import Settings
-from pyagentd.store.render import replay, tool_head
+from pyagentd.store.render import prompt_text, replay, tool_head
 from tests.store.talk import Call, Step, Talk, Turn, talks
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -134,3 +134,17 @@ def test_half_a_surrogate_pair_does_not_break_the_file() -> None:
 )
 def test_the_head_of_a_tool_block_is_one_short_line(input: dict[str, str], head: str) -> None:
     assert tool_head({"type": "tool-Bash", "input": input}) == head
+
+
+@pytest.mark.parametrize(
+    ("body", "is_agent", "added"),
+    [
+        ("", False, "### hi"),
+        ("", True, "hi"),
+        ("### a\n\nb\n\n### ", False, "hi"),
+        ("a\n\nb\n\n### ", True, "hi"),
+        ("### a draft", False, "\n\n### hi"),
+    ],
+)
+def test_a_message_from_elsewhere_is_a_prompt_of_its_own(body: str, is_agent: bool, added: str) -> None:
+    assert prompt_text(body, "hi", is_agent=is_agent) == added

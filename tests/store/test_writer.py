@@ -59,49 +59,16 @@ class TestApply:
         assert (doc.body, doc.spans, marker) == ("### hi\n\nHellodraft", (Span(8, 13, "response"),), 13)
 
 
-class TestPrompt:
-    @pytest.mark.parametrize(
-        ("body", "is_agent", "after"),
-        [
-            ("", False, "### hi"),
-            ("", True, "hi"),
-            ("### a\n\nb\n\n### ", False, "### a\n\nb\n\n### hi"),
-            ("a\n\nb\n\n### ", True, "a\n\nb\n\n### hi"),
-            ("### a draft", False, "### a draft\n\n### hi"),
-        ],
-    )
-    def test_a_message_from_elsewhere_stands_at_the_end(
-        self, path: Path, body: str, is_agent: bool, after: str
-    ) -> None:
-        writer = DocumentWriter(path, Document(body=body))
-        writer.append_prompt("hi", is_agent=is_agent)
-        assert (writer.body, writer.marker) == (after, len(after))
-
-
 class TestFile:
     def test_what_was_inserted_is_on_disk_after_persisting(self, path: Path) -> None:
         writer = DocumentWriter(path)
-        writer.append_prompt("hi")
-        writer.insert(insert("\n\n", None))
+        writer.insert(insert("### hi\n\n", None))
         writer.insert(insert("Hello"))
         assert writer.unsaved
         sha256 = writer.persist()
         assert not writer.unsaved
         assert document.read(path) == writer.document
         assert sha256 == body_sha256("### hi\n\nHello")
-
-    def test_the_last_states_are_remembered_with_marker_and_row(self, path: Path) -> None:
-        writer = DocumentWriter(path)
-        hashes = []
-        for seq in range(1, 11):
-            writer.insert(insert("x", seq=seq))
-            hashes.append(writer.persist(fsync=False))
-        known = [writer.persisted(sha256) for sha256 in hashes]
-        assert [state and (state.seq, state.marker) for state in known] == [
-            None,
-            None,
-            *((seq, seq) for seq in range(3, 11)),
-        ]
 
     def test_a_file_that_was_not_read_is_never_overwritten(self, path: Path) -> None:
         path.write_text("mine")
@@ -133,13 +100,6 @@ class TestFile:
         writer.set_settings(Settings(model="claude-opus-5"))
         writer.persist()
         assert document.read(path).settings == Settings(model="claude-opus-5", other=(("gptel-max-tokens", "500"),))
-
-    def test_recovered_roles_are_written(self, path: Path) -> None:
-        path.write_text("hello")
-        writer = DocumentWriter.load(path)
-        writer.set_spans((Span(0, 5, "response"),))
-        writer.persist()
-        assert document.read(path).spans == (Span(0, 5, "response"),)
 
     def test_a_refusing_disk_leaves_it_unsaved(self, tmp_path: Path) -> None:
         writer = DocumentWriter(tmp_path / "missing" / "session.md")
