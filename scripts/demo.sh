@@ -26,6 +26,7 @@ if [ -t 0 ] && [ -t 1 ]; then
     if [ -n "${DISPLAY:-}" ]; then window=(); fi
     run_emacs "${window[@]}" -l scripts/demo.el -f demo-open
 else
+    export PYAGENTD_OFFLINE_PACE=${PYAGENTD_OFFLINE_PACE:-0.01}  # slow enough to see the agent at work
     trap 'pyagentd stop >/dev/null 2>&1 || true' EXIT
     state=$(mktemp)
     DEMO_STATE=$state run_emacs --batch -l scripts/demo.el -f demo-first
