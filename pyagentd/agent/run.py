@@ -33,7 +33,7 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.messages import Message, ToolCall, ToolResult
 from pyagentd.tools.invoke import Envelope, invoke
-from pyagentd.tools.spec import ToolContext, ToolSpec
+from pyagentd.tools.spec import ToolContext, ToolSpec, schema_of
 
 log = logging.getLogger(__name__)
 
@@ -224,10 +224,7 @@ class Run:
             model=settings.model,
             system=settings.system,
             messages=tuple(self._view),
-            tools=tuple(
-                ToolSchema(name=spec.name, description=spec.description, input_schema=spec.input_schema)
-                for spec in settings.tools.values()
-            ),
+            tools=tuple(ToolSchema(**schema_of(spec)) for spec in settings.tools.values()),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             thinking_budget=settings.thinking_budget,

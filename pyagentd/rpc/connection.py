@@ -32,7 +32,6 @@ from pyagentd.rpc.operations import Operation
 from pyagentd.rpc.outbox import Outbox
 from pyagentd.sexp import Symbol, plist_to_dict
 
-HELLO: Final = "hello"
 HELLO_LIMIT: Final = 1024  # bytes
 
 _EVENTS_WAIT: Final = 256 << 10  # bytes unsent beyond which events wait
