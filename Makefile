@@ -8,10 +8,10 @@ EMACS ?= emacs
 CASK := $(shell command -v cask)
 ELISP := $(wildcard elisp/*.el)
 
-.PHONY: help setup demo test test-py test-el test-e2e lint lint-py lint-el check bench screenshot clean
+.PHONY: help test-edits setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-faults lint lint-py lint-el check bench screenshot clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing: Emacs and its packages, .venv
 	@scripts/setup.sh
@@ -20,6 +20,9 @@ demo: setup ## Run the main job without any key: in Emacs on a terminal, else in
 	@scripts/demo.sh
 
 test: test-py test-el test-e2e ## Run all tests
+
+spec-mutants: setup ## Break what 20 scenarios of the specification describe, one at a time: their tests must notice
+	$(PYTHON) -m tests.spec.mutants $(if $(SEED),--seed $(SEED))
 
 test-py: setup ## Run the Python tests
 	$(PYTHON) -m pytest -n 2 -m "not e2e"
@@ -46,6 +49,18 @@ lint-el: setup ## Byte-compile with warnings as errors, checkdoc, check-declare,
 	$(EMACS) --batch -l scripts/lint.el $(ELISP)
 
 check: lint test ## Lint, then all tests
+
+# More of the same: SEED=2 make test-kill
+SEED ?= 1
+
+test-kill: setup ## Kill the daemon, Emacs or both at 200 random moments of a conversation; nothing may be lost or doubled
+	$(PYTHON) -m tests.kill --times 200 --seed $(SEED)
+
+test-faults: setup ## Have every write of a turn fail in every way
+	$(PYTHON) -m tests.faults --seed $(SEED)
+
+test-edits: setup ## Edit random documents 20,000 times, in Emacs and elsewhere; all else must stay exact
+	PYAGENTD_EDITS=20000 PYAGENTD_CONVERSATIONS=2000 $(PYTHON) -m pytest -n 2 tests/store/test_edits.py tests/store/test_files.py
 
 bench: setup ## Print the benchmarks, each beside its reference
 	$(PYTHON) -m tests.bench

@@ -23,8 +23,11 @@
 
 ;; A buffer attaches to its branch when it was read: it says which text it
 ;; has and which event it saw last, and is told what is missing, where it
-;; goes, and who writes the file.  Reading a file neither starts a daemon
-;; nor waits for one.
+;; goes, who writes the file, and what was wrong with it.  Reading a file
+;; neither starts a daemon nor waits for one.
+;;
+;; Where the text is not what the file holds, the file is read beside it
+;; and shown once the daemon agrees to it (`pyagentd-reread').
 
 ;;; Code:
 
@@ -38,6 +41,9 @@
 (require 'pyagentd-overlay)
 (require 'pyagentd-ask)
 (require 'pyagentd-status)
+(require 'pyagentd-settings)
+(require 'pyagentd-viewing)
+(require 'pyagentd-reread)
 
 (defvar-local pyagentd-attach-state nil
   "Whether this buffer is attached: nil, `pending' or t.")
@@ -45,24 +51,43 @@
   "Number of the last event that is in the text, nil if unknown.")
 (defvar-local pyagentd-attach-partial nil
   "Non-nil if the text ends within an event: it came in pieces.")
+(defvar-local pyagentd-attach-wants-lease nil
+  "Non-nil if a buffer that only viewed is to ask whether it may edit.")
+(defvar-local pyagentd-attach-free nil
+  "Non-nil if nobody wrote this session when it was attached.")
+(defvar-local pyagentd-attach--fresh nil
+  "Buffer with the text of the file that is to be shown when attached.")
 (defvar-local pyagentd-attach--start 0
   "Number of the last event that was in the answer to attach.")
 (defvar-local pyagentd-attach--latest 0
   "How many requests were made; only the latest counts.")
-(defvar-local pyagentd-attach--locked nil
-  "Non-nil if we made the buffer read-only.")
+(defvar-local pyagentd-attach--behind nil
+  "Non-nil if the file was changed while an answer was awaited.")
+(defvar-local pyagentd-attach--said nil
+  "Notes about this session that were shown.")
 
 (dolist (variable '(pyagentd-attach-state pyagentd-attach-seq
-                    pyagentd-attach-partial
-                    pyagentd-attach--start pyagentd-attach--latest
-                    pyagentd-attach--locked))
+                    pyagentd-attach-partial pyagentd-attach-wants-lease
+                    pyagentd-attach-free
+                    pyagentd-attach--fresh pyagentd-attach--start
+                    pyagentd-attach--latest pyagentd-attach--behind
+                    pyagentd-attach--said))
   (put variable 'permanent-local t))
 
 (defvar pyagentd-attach--tries 0
   "How often the attach in progress was tried before.")
 
+(defvar pyagentd-attach--waiting nil
+  "Non-nil while a command waits until the buffer is attached.")
+
 (defconst pyagentd-attach--max-tries 3
-  "How often to attach anew because the text changed meanwhile.")
+  "How often to attach anew at once because the text changed meanwhile.")
+
+(defconst pyagentd-attach--patience 5.0
+  "Seconds a command waits until buffer and daemon agree on the text.")
+
+(defvar pyagentd-attached-hook nil
+  "Hook run in a session buffer after it was attached.")
 
 ;;;; Requests
 
@@ -70,12 +95,23 @@
   "Return what to tell the daemon when attaching the current buffer."
   (pyagentd-session-save)
   (setq pyagentd-attach-state 'pending
+        pyagentd-attach--behind nil
         pyagentd-attach--latest (1+ pyagentd-attach--latest))
-  (list :branch pyagentd--branch-dir :sha256 pyagentd-session-sha256
-        :seq pyagentd-attach-seq
-        ;; Who only viewed so far may not have what the editor typed; it
-        ;; can edit once it has read the file anew.
-        :mode (if (and pyagentd-session-viewing pyagentd-attach-seq) 'view
+  (list :branch pyagentd--branch-dir
+        :sha256 (cond (pyagentd-attach--fresh
+                       (buffer-local-value 'pyagentd-reread-sha256
+                                           pyagentd-attach--fresh))
+                      ((or pyagentd-session-viewing (buffer-modified-p))
+                       (pyagentd-session-body-sha256))
+                      (t pyagentd-session-sha256))
+        ;; Who wants to write must have what others have typed; the number
+        ;; says nothing about that.
+        :seq (unless (or pyagentd-attach--fresh pyagentd-attach-wants-lease)
+               pyagentd-attach-seq)
+        ;; After a restart of the daemon its editor comes back, too.
+        :mode (if (and pyagentd-session-viewing pyagentd-attach-seq
+                       (not pyagentd-attach-wants-lease))
+                  'view
                 'edit)))
 
 (defun pyagentd-attach (&optional tries)
@@ -85,37 +121,58 @@ TRIES is how often that was tried before."
     (let* ((buffer (current-buffer))
            (request (pyagentd-attach--request))
            (number pyagentd-attach--latest)
-           (tick (buffer-chars-modified-tick)))
+           (tick (buffer-chars-modified-tick))
+           (with-latest
+            (lambda (function)
+              (when (buffer-live-p buffer)
+                (with-current-buffer buffer
+                  (when (= number pyagentd-attach--latest)
+                    (funcall function)))))))
       (pyagentd-rpc-call-async
        'attach request
        :success (lambda (answer)
-                  (when (buffer-live-p buffer)
-                    (with-current-buffer buffer
-                      (when (= number pyagentd-attach--latest)
-                        (let ((pyagentd-attach--tries (or tries 0)))
-                          (pyagentd-attach--accept answer tick))))))
+                  (funcall with-latest
+                           (lambda ()
+                             (let ((pyagentd-attach--tries (or tries 0)))
+                               (unwind-protect
+                                   (pyagentd-attach--accept answer tick)
+                                 ;; An error: the next event tries again.
+                                 (when (= number pyagentd-attach--latest)
+                                   (pyagentd-attach--settle)))))))
        :error (lambda (err)
+                (funcall with-latest
+                         (lambda () (setq pyagentd-attach-state nil)))
                 (when (buffer-live-p buffer)
-                  (with-current-buffer buffer
-                    (when (= number pyagentd-attach--latest)
-                      (setq pyagentd-attach-state nil))
-                    (pyagentd-log 'warn "%s: %s" (buffer-name)
-                                  (pyagentd-error-text err)))))))))
+                  (pyagentd-log 'warn "%s: %s" (buffer-name buffer)
+                                (pyagentd-error-text err))))))))
+
+(defun pyagentd-attach--settle ()
+  "Note that no answer is awaited any more."
+  (when (eq pyagentd-attach-state 'pending)
+    (setq pyagentd-attach-state nil)))
 
 (defun pyagentd-attach-now ()
   "Attach the current buffer, waiting for it; start a daemon if needed.
-A file that the daemon completed meanwhile is read anew."
+A file that was changed meanwhile is read anew.  Can be quit."
   (pyagentd-rpc-connect t)
-  (let ((pyagentd-attach--tries 0))
-    (while (and (not (eq pyagentd-attach-state t))
-                (< pyagentd-attach--tries pyagentd-attach--max-tries))
+  (let ((deadline (+ (float-time) pyagentd-attach--patience))
+        (delay 0.02)
+        (pyagentd-attach--waiting t))
+    (while (not (eq pyagentd-attach-state t))
+      (when (> (float-time) deadline)
+        (setq pyagentd-attach-state nil)
+        (user-error "The file keeps changing on disk; try again in a moment"))
       (let ((request (pyagentd-attach--request))
-            (tick (buffer-chars-modified-tick))
-            (tries pyagentd-attach--tries))
-        (pyagentd-attach--accept (pyagentd-rpc-call 'attach request) tick)
-        (setq pyagentd-attach--tries (1+ tries)))))
-  (unless (eq pyagentd-attach-state t)
-    (user-error "The file changed on disk; look at it and send again")))
+            (tick (buffer-chars-modified-tick)))
+        (condition-case err
+            (pyagentd-attach--accept (pyagentd-rpc-call 'attach request) tick)
+          ((error quit) (setq pyagentd-attach-state nil)
+                        (signal (car err) (cdr err)))))
+      (when pyagentd-viewing-diverged
+        (user-error "%s" pyagentd-viewing-diverged-text))
+      (unless (eq pyagentd-attach-state t)
+        (sleep-for delay)
+        (setq delay (min 0.5 (* 2 delay)))))))
 
 ;;;; Answers
 
@@ -124,62 +181,112 @@ A file that the daemon completed meanwhile is read anew."
   ;; What arrived before the answer is in it, so it is skipped now, while
   ;; the buffer is not attached.
   (pyagentd-events-drain)
-  (cond ((plist-get answer :reread)
-         (pyagentd-attach--reread))
-        ((and (plist-get answer :inserts)
-              (/= tick (buffer-chars-modified-tick))
-              (< pyagentd-attach--tries pyagentd-attach--max-tries))
+  (cond ((and (plist-get answer :reread)
+              (or pyagentd-attach--waiting
+                  (< pyagentd-attach--tries pyagentd-attach--max-tries)))
+         (pyagentd-attach-reread pyagentd-attach--tries))
+        ((plist-get answer :reread)
+         (pyagentd-attach--try-later))
+        ((and (or (plist-get answer :inserts) (plist-get answer :roles)
+                  pyagentd-attach--fresh)
+              (/= tick (buffer-chars-modified-tick)))
          ;; Its positions are of a text that is no more.
-         (pyagentd-attach (1+ pyagentd-attach--tries)))
+         (pyagentd-attach--again))
         (t (pyagentd-attach--apply answer))))
 
-(defun pyagentd-attach--reread ()
-  "Read the file anew, since it is not what the buffer had read."
+(defun pyagentd-attach--again ()
+  "Attach anew, at once or after a while, since the text has changed."
+  (pyagentd-attach-forget-fresh)
   (setq pyagentd-attach-state nil)
-  (cond ((and (buffer-modified-p) (not pyagentd-session-viewing))
-         (pyagentd-log 'warn "%s changed on disk; M-x revert-buffer to read it"
-                       (buffer-name)))
+  (cond (pyagentd-attach--waiting)
         ((< pyagentd-attach--tries pyagentd-attach--max-tries)
-         (pyagentd-attach-read-file (1+ pyagentd-attach--tries)))
-        (t (pyagentd-attach--reread-later))))
+         (pyagentd-attach (1+ pyagentd-attach--tries)))
+        (t (pyagentd-attach--try-later))))
 
-(defun pyagentd-attach-read-file (tries)
-  "Read the file and attach the buffer, for which TRIES were made before."
-  (let ((pyagentd-attach--tries tries)
-        (pos (point)))
-    (revert-buffer t t t)
-    (goto-char (min pos (point-max)))))
+(defun pyagentd-attach-forget-fresh ()
+  "Forget the text of the file that was to be shown."
+  (when (buffer-live-p pyagentd-attach--fresh)
+    (kill-buffer pyagentd-attach--fresh))
+  (setq pyagentd-attach--fresh nil))
 
-(defun pyagentd-attach--reread-later ()
-  "Read the file again in a while, and ever less often after that.
-Its editor has saved it just now and the daemon does not know it yet."
+(defun pyagentd-attach-diverge ()
+  "Keep the text of this buffer, which the file does not have, and say so."
+  (setq pyagentd-attach-state nil)
+  (pyagentd-attach-forget-fresh)
+  (unless pyagentd-viewing-diverged
+    (setq pyagentd-viewing-diverged t)
+    ;; Leaving Emacs asks then.
+    (setq-local buffer-save-without-query nil)
+    (pyagentd-viewing-set pyagentd-session-viewing)
+    (pyagentd-log 'warn "%s: %s" (buffer-name) pyagentd-viewing-diverged-text)))
+
+(defun pyagentd-attach-reread (&optional tries)
+  "Take over the text of the file once the daemon agrees to it.
+TRIES is how often that was tried before.  Text that was never saved is
+kept instead."
+  (setq pyagentd-attach-state nil)
+  (pyagentd-attach-forget-fresh)
+  (let ((pyagentd-attach--tries (or tries 0)))
+    (cond ((buffer-modified-p) (pyagentd-attach-diverge))
+          ((not (setq pyagentd-attach--fresh
+                      (pyagentd-reread-load buffer-file-name))))
+          (pyagentd-attach--waiting)
+          (t (pyagentd-attach (1+ pyagentd-attach--tries))))))
+
+(defun pyagentd-attach-show-file ()
+  "Arrange that the next attach to the daemon shows the text of the file.
+It asks for the right to write."
+  (pyagentd-attach-forget-fresh)
+  (setq pyagentd-attach-state nil
+        pyagentd-attach-wants-lease t
+        pyagentd-attach--fresh (pyagentd-reread-load buffer-file-name)))
+
+(defun pyagentd-attach--try-later ()
+  "Try again in a while, and ever less often after that.
+Its editor has saved the file just now and the daemon does not know it yet."
   (pyagentd-log 'info "%s: cannot agree with the daemon on its text yet"
                 (buffer-name))
+  (setq pyagentd-attach-state nil)
+  (pyagentd-attach-forget-fresh)
   (let ((tries (1+ pyagentd-attach--tries)))
     (run-at-time (min 60 (expt 2 (- pyagentd-attach--tries
                                     pyagentd-attach--max-tries)))
-                 nil #'pyagentd-attach--on-reread (current-buffer) tries)))
+                 nil #'pyagentd-attach--on-later (current-buffer) tries)))
 
-(defun pyagentd-attach--on-reread (buffer tries)
-  "Read the file of BUFFER, for which TRIES were made, unless it is attached."
+(defun pyagentd-attach--on-later (buffer tries)
+  "Attach BUFFER, for which TRIES were made, unless it is attached."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (when (and pyagentd-mode (null pyagentd-attach-state)
-                 (pyagentd-rpc-connected-p)
-                 (or pyagentd-session-viewing (not (buffer-modified-p))))
+                 (not pyagentd-viewing-diverged)
+                 (pyagentd-rpc-connected-p))
         (pyagentd-guarded "Read again"
-          (pyagentd-attach-read-file tries))))))
+          (if (buffer-modified-p)
+              (pyagentd-attach tries)
+            (pyagentd-attach-reread tries)))))))
 
 (defun pyagentd-attach--apply (answer)
   "Bring the buffer to the state described by ANSWER."
+  (when pyagentd-attach--fresh
+    (pyagentd-reread-apply pyagentd-attach--fresh)
+    (setq pyagentd-attach--fresh nil))
   (setq pyagentd-attach-state t
         pyagentd-attach-seq (plist-get answer :seq)
         pyagentd-attach--start (or pyagentd-attach-seq 0)
         pyagentd-attach-partial nil
-        pyagentd-status-preset (plist-get answer :preset)
-        pyagentd-status-model (plist-get answer :model))
-  (pyagentd-attach-set-viewing (not (plist-get answer :editor)))
-  (pyagentd-attach--set-variables (plist-get answer :settings))
+        pyagentd-viewing-diverged nil
+        pyagentd-attach-wants-lease nil
+        pyagentd-attach-free (plist-get answer :free)
+        pyagentd-viewing-refusal (plist-get answer :read-only)
+        pyagentd-status-preset (plist-get answer :preset))
+  (kill-local-variable 'buffer-save-without-query)
+  (setq-local buffer-save-without-query t)
+  (when-let ((id (plist-get answer :session-id)))
+    (pyagentd-place-set-id id))
+  (pyagentd-viewing-set (not (plist-get answer :editor)))
+  (pyagentd-settings-receive answer)
+  (pyagentd-status-set-title (plist-get answer :title))
+  (pyagentd-attach-set-roles (plist-get answer :roles))
   (when-let ((position (plist-get answer :marker)))
     (pyagentd-insert-start (min position (1+ (buffer-size)))))
   (pcase-dolist (`(,_seq ,text ,role) (plist-get answer :inserts))
@@ -187,9 +294,35 @@ Its editor has saved it just now and the daemon does not know it yet."
   (pyagentd-overlay-rebuild (plist-get answer :agents))
   (dolist (ask (plist-get answer :asks))
     (pyagentd-ask-add ask pyagentd--branch-dir))
-  (pyagentd-attach--agree)
+  (pyagentd-attach--agree (plist-get answer :written))
   (pyagentd-status-set (or (plist-get answer :status) '(:state idle)))
-  (pyagentd-status-refresh))
+  (pyagentd-status-refresh)
+  (pyagentd-attach--say (plist-get answer :notes))
+  (run-hooks 'pyagentd-attached-hook)
+  (when pyagentd-attach--behind
+    (pyagentd-attach-reread)))
+
+(defun pyagentd-attach--say (notes)
+  "Show those of NOTES, a list of lines, that were not shown yet."
+  (when-let ((new (seq-difference notes pyagentd-attach--said)))
+    (setq pyagentd-attach--said (append new pyagentd-attach--said))
+    (message "%s" (mapconcat (lambda (note) (format "%s: %s" (buffer-name) note))
+                             new "\n"))))
+
+(defun pyagentd-attach-set-roles (roles)
+  "Give the text ROLES, a list of (BEG END ROLE), unless it is nil.
+The file gets them with the next save, if we write it."
+  (when roles
+    (save-restriction
+      (widen)
+      (with-silent-modifications
+        (remove-text-properties (point-min) (point-max) '(gptel nil))
+        (pcase-dolist (`(,beg ,end ,role) roles)
+          (put-text-property beg (min end (point-max)) 'gptel
+                             (pyagentd-attach-role role)))))
+    (unless pyagentd-session-viewing
+      (set-buffer-modified-p t)
+      (pyagentd-session-touch))))
 
 (defun pyagentd-attach--file-sha256 (file)
   "Return the SHA-256 of the text of FILE without its block, nil without FILE."
@@ -199,41 +332,22 @@ Its editor has saved it just now and the daemon does not know it yet."
         (pyagentd-block-strip)
         (pyagentd-session-body-sha256)))))
 
-(defun pyagentd-attach--agree ()
-  "Note that the file holds what the buffer shows, if somebody wrote just that.
-Else Emacs would ask about a changed file at the next change."
-  (when (and (not (verify-visited-file-modtime))
-             (equal (pyagentd-attach--file-sha256 buffer-file-name)
-                    (pyagentd-session-body-sha256)))
-    (set-visited-file-modtime)))
+(defun pyagentd-attach--agree (written)
+  "Note that nothing is in the file that the buffer lacks, if that is so.
+Else Emacs would ask about a changed file at the next change.  The file
+may hold what the buffer shows, or a text with the hash WRITTEN, which
+the daemon wrote and of which the buffer was told the rest."
+  (unless (verify-visited-file-modtime)
+    (let ((sha256 (pyagentd-attach--file-sha256 buffer-file-name)))
+      (when (and sha256 (or (equal sha256 written)
+                            (equal sha256 (pyagentd-session-body-sha256))))
+        (set-visited-file-modtime)))))
 
 (defun pyagentd-attach-role (role)
   "Return ROLE, as on the wire, as a value of the property `gptel'."
   (pcase role
     (`(,_ ,id) (cons 'tool id))
     (_ (pyagentd-symbol role))))
-
-(defun pyagentd-attach--set-variables (settings)
-  "Set gptel's variables from SETTINGS, a plist."
-  (when-let ((model (plist-get settings :model)))
-    (pyagentd-block-set 'gptel-model (intern (format "%s" model))))
-  (when-let ((backend (plist-get settings :backend)))
-    (pyagentd-block-set 'gptel--backend-name backend))
-  (when (plist-member settings :tools)
-    (pyagentd-block-set 'gptel--tool-names (plist-get settings :tools)))
-  (when-let ((temperature (plist-get settings :temperature)))
-    (pyagentd-block-set 'gptel-temperature temperature)))
-
-(defun pyagentd-attach-set-viewing (viewing)
-  "Make the buffer read-only if VIEWING, that is if another client writes."
-  (setq pyagentd-session-viewing viewing)
-  (cond ((and viewing (not buffer-read-only))
-         (setq buffer-read-only t
-               pyagentd-attach--locked t))
-        ((and pyagentd-attach--locked (not viewing))
-         (setq buffer-read-only nil
-               pyagentd-attach--locked nil)))
-  (pyagentd-status-refresh))
 
 (defun pyagentd-attach-new-p (seq)
   "Return non-nil if event SEQ is not in the text yet, and note it.
@@ -245,85 +359,20 @@ others have 0; so have those that are only true now."
          (setq pyagentd-attach-partial nil
                pyagentd-attach-seq (max seq (or pyagentd-attach-seq 0))))))
 
-;;;; When
+;;;; When the file was written elsewhere
 
-(defun pyagentd-attach--after-read ()
-  "Attach the current buffer soon; its file was read just now."
-  (setq pyagentd-attach-state nil
-        pyagentd-attach-seq nil)
-  (pyagentd-status-set nil)
-  (pyagentd-status-refresh)
-  (run-at-time 0 nil #'pyagentd-attach--later (current-buffer)
-               pyagentd-attach--tries))
-
-(defun pyagentd-attach--later (buffer tries)
-  "Attach BUFFER unless that was done meanwhile.
-TRIES is that of `pyagentd-attach'."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (unless pyagentd-attach-state
-        (pyagentd-guarded "Attach" (pyagentd-attach tries))))))
-
-(defun pyagentd-attach--saved ()
-  "Tell the daemon what was saved."
-  (when (and (eq pyagentd-attach-state t) (not pyagentd-session-viewing)
-             ;; No number says what a partial text has; the next save will.
-             (not pyagentd-attach-partial))
-    (pyagentd-rpc-call-async
-     'saved (list :branch pyagentd--branch-dir
-                  :sha256 pyagentd-session-sha256
-                  :seq pyagentd-attach-seq
-                  :marker (pyagentd-insert-position)))))
-
-(defun pyagentd-attach--leave ()
-  "Detach the current buffer."
-  (when (and pyagentd-attach-state (pyagentd-rpc-connected-p))
-    (pyagentd-rpc-call-async 'detach (list :branch pyagentd--branch-dir)
-                             :error #'ignore))
-  (setq pyagentd-attach-state nil)
-  (pyagentd-attach-set-viewing nil)
-  (pyagentd-insert-flush)
-  (pyagentd-overlay-clear))
-
-;;;; Connection
-
-(defvar pyagentd-attach--retry nil
-  "Timer that looks for a daemon after the connection ended.")
-
-(defun pyagentd-attach--all ()
-  "Attach all session buffers that are not."
-  (dolist (buffer (pyagentd-place-buffers))
-    (pyagentd-attach--later buffer 0)))
-
-(defun pyagentd-attach--disconnected ()
-  "Show in all session buffers that there is no daemon, and look for one."
-  (pyagentd-ask-clear)
-  (dolist (buffer (pyagentd-place-buffers))
-    (with-current-buffer buffer
-      (setq pyagentd-attach-state nil)
-      (pyagentd-overlay-clear)
-      (pyagentd-insert-flush)
-      (pyagentd-status-set nil)))
-  (pyagentd-attach--retry 1))
-
-(defun pyagentd-attach--retry (delay)
-  "Look for a daemon after DELAY seconds, and ever less often after that."
-  (when pyagentd-attach--retry (cancel-timer pyagentd-attach--retry))
-  (setq pyagentd-attach--retry
-        (run-at-time
-         delay nil
-         (lambda ()
-           (setq pyagentd-attach--retry nil)
-           (pyagentd-guarded "Reconnect"
-             (unless (or (null (pyagentd-place-buffers))
-                         (pyagentd-rpc-connect))
-               (pyagentd-attach--retry (min 60 (* 2 delay)))))))))
-
-(add-hook 'pyagentd-session-read-hook #'pyagentd-attach--after-read)
-(add-hook 'pyagentd-session-saved-hook #'pyagentd-attach--saved)
-(add-hook 'pyagentd-session-leave-hook #'pyagentd-attach--leave)
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-attach--all)
-(add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-attach--disconnected)
+(defun pyagentd-attach-follow (sha256)
+  "Show what the file holds, a text with SHA256, that another one wrote."
+  (cond ((equal sha256 (pyagentd-session-body-sha256))
+         (setq pyagentd-session-sha256 sha256)
+         (set-visited-file-modtime)
+         (when pyagentd-session-viewing
+           (set-buffer-modified-p nil)))
+        (pyagentd-viewing-diverged)
+        ((eq pyagentd-attach-state 'pending)
+         (setq pyagentd-attach--behind t))
+        ((eq pyagentd-attach-state t)
+         (pyagentd-attach-reread))))
 
 (provide 'pyagentd-attach)
 ;;; pyagentd-attach.el ends here

@@ -30,11 +30,15 @@
 ;; Emacs itself reads Local Variables only within the last 3000
 ;; characters of a file.  A conversation passes that after some 25 tool
 ;; calls, so the block is searched for in the whole file here.
+;;
+;; What is read, and what stays in the text, is exactly what the daemon
+;; makes of the same file.
 
 ;;; Code:
 
 (require 'cl-lib)
 (require 'pyagentd-core)
+(require 'pyagentd-locals)
 
 ;;;###autoload
 (progn
@@ -43,18 +47,27 @@
   (put 'gptel--tool-names 'safe-local-variable #'listp)
   (put 'gptel-temperature 'safe-local-variable
        (lambda (value) (or (null value) (numberp value))))
+  (put 'gptel-max-tokens 'safe-local-variable
+       (lambda (value) (or (null value) (natnump value))))
+  (put 'gptel-system-prompt 'safe-local-variable
+       (lambda (value) (or (stringp value) (listp value))))
+  (put 'gptel--system-message 'safe-local-variable
+       (lambda (value) (or (stringp value) (listp value))))
+  (put 'gptel--num-messages-to-send 'safe-local-variable
+       (lambda (value) (or (null value) (natnump value))))
+  (put 'gptel--preset 'safe-local-variable #'symbolp)
   (put 'gptel--bounds 'safe-local-variable #'listp))
-
-;; Spelled in two parts, lest Emacs takes it for a block of this file.
-(defconst pyagentd-block--heading (concat "Local " "Variables:")
-  "First line of a block.")
 
 (defconst pyagentd-block-settings
   '(gptel-model gptel--backend-name gptel--tool-names gptel-temperature)
   "Variables of the block other than `gptel--bounds', in their order.")
 
+(defconst pyagentd-block--system '("gptel-system-prompt" "gptel--system-message")
+  "Variables that a session file never has; preset.md has the system message.
+SPEC 001 System message isolation.")
+
 (defvar-local pyagentd-block--foreign nil
-  "Lines \"NAME: VALUE\" of the block that are none of gptel's, as read.")
+  "Lines \"NAME: VALUE\" of the block that are not ours, as read.")
 
 (defvar-local pyagentd-block--settings nil
   "Alist of `pyagentd-block-settings' and their values as last set.
@@ -68,7 +81,7 @@ It outlives a change of the major mode, which the variables do not.")
   (set (make-local-variable variable) value)
   (setf (alist-get variable pyagentd-block--settings) value))
 
-(defun pyagentd-block--get (variable)
+(defun pyagentd-block-get (variable)
   "Return the value of VARIABLE, one of `pyagentd-block-settings', here."
   (if (local-variable-p variable)
       (symbol-value variable)
@@ -76,122 +89,130 @@ It outlives a change of the major mode, which the variables do not.")
 
 ;;;; Reading
 
-(defun pyagentd-block--line-at-point ()
-  "Return the text of the line at point."
-  (buffer-substring-no-properties (line-beginning-position)
-                                  (line-end-position)))
-
-(defun pyagentd-block--lines (prefix suffix)
-  "Return the lines from point to \"End:\" and move behind it.
-Each is between PREFIX and SUFFIX, which are cut off.  Return nil if
-there is no such end."
-  ;; No regexps on the line: a line of bounds is easily 100 kB long.
-  (let (lines line)
-    (while (and (not (eobp)) (not (equal line "End:"))
-                (setq line (pyagentd-block--line-at-point))
-                (string-prefix-p prefix line) (string-suffix-p suffix line)
-                (>= (length line) (+ (length prefix) (length suffix))))
-      (setq line (string-trim (substring line (length prefix)
-                                         (- (length line) (length suffix)))))
-      (push line lines)
-      (forward-line))
-    (and (equal line "End:") (nreverse lines))))
-
-(defun pyagentd-block--find ()
-  "Return (BODY-END . LINES) of the block that ends the buffer, or nil.
-BODY-END is where the text before the block and its empty line ends.
-LINES are the lines of the block without comment characters."
-  (save-excursion
-    (goto-char (point-max))
-    (let ((case-fold-search nil))
-      (when (search-backward pyagentd-block--heading nil t)
-        (let* ((beg (line-beginning-position))
-               (prefix (buffer-substring-no-properties beg (point)))
-               (suffix (buffer-substring-no-properties
-                        (match-end 0) (line-end-position)))
-               (lines (progn (forward-line)
-                             (pyagentd-block--lines prefix suffix))))
-          (skip-chars-forward " \t\r\n")
-          (when (and lines (eobp))
-            (goto-char beg)
-            (cons (- beg (cond ((looking-back "\n\n" (- beg 2)) 2)
-                               ((looking-back "\n" (1- beg)) 1)
-                               (t 0)))
-                  (butlast lines))))))))
-
-(defun pyagentd-block--parse (lines)
-  "Return LINES of a block as an alist of (NAME . VALUE), both strings."
-  (cl-loop for line in lines
-           when (string-match "\\`\\([^ \t:]+\\)[ \t]*:[ \t]*" line)
-           collect (cons (match-string 1 line) (substring line (match-end 0)))))
-
-(defun pyagentd-block--value (alist variable)
-  "Return the Lisp value of VARIABLE in ALIST of strings, nil if unreadable."
-  (when-let ((text (alist-get (symbol-name variable) alist nil nil #'equal)))
-    (condition-case nil
-        (car (read-from-string text))
-      (error (pyagentd-log 'warn "%s: unreadable %s" (buffer-name) variable)
-             nil))))
-
 (defun pyagentd-block-strip ()
   "Move the block at the end of the buffer into properties and variables.
-Several blocks in a row count as one; the last that has bounds holds.
-Return the number of blocks.  Works on the whole buffer, silently."
+Several blocks in a row count as one.  One that was cut off, or below
+which somebody wrote, is read as far as it goes and stays in the text,
+which has the role `ignore' there.
+Return the number of blocks removed.  Works on the whole buffer,
+silently."
   (save-restriction
     (widen)
-    (let ((count 0) bounds block)
-      (with-silent-modifications
-        (remove-text-properties (point-min) (point-max) '(gptel nil))
-        (while (setq block (pyagentd-block--find))
-          (let ((alist (pyagentd-block--parse (cdr block))))
-            (setq bounds (or bounds (pyagentd-block--value alist 'gptel--bounds)))
-            (when (= (cl-incf count) 1)
-              (pyagentd-block--set-variables alist)))
-          (delete-region (car block) (point-max)))
-        (kill-local-variable 'gptel--bounds)
-        (pyagentd-block-restore bounds))
-      count)))
+    (with-silent-modifications
+      (remove-text-properties (point-min) (point-max) '(gptel nil))
+      (kill-local-variable 'gptel--bounds)
+      (let ((block (pyagentd-locals-find)))
+        (when block
+          (pyagentd-block--set-variables (plist-get block :entries)))
+        (cond ((plist-get block :count)
+               (pyagentd-block--cut (plist-get block :start))
+               (pyagentd-block--restore-all (plist-get block :bounds) (point-max))
+               (plist-get block :count))
+              (block
+               (pyagentd-block--restore-all (plist-get block :bounds)
+                                            (plist-get block :start))
+               (put-text-property (plist-get block :start) (plist-get block :end)
+                                  'gptel 'ignore)
+               0)
+              (t 0))))))
 
-(defun pyagentd-block--set-variables (alist)
-  "Set the settings in ALIST buffer-locally and keep foreign lines."
-  (dolist (variable pyagentd-block-settings)
-    (when (assoc (symbol-name variable) alist)
-      (pyagentd-block-set variable (pyagentd-block--value alist variable))))
-  (setq pyagentd-block--foreign
-        (cl-loop for (name . value) in alist
-                 ;; gptel's other variables, among them the system prompt,
-                 ;; belong to preset.md (SPEC 001 System message isolation).
-                 unless (string-prefix-p "gptel" name)
-                 collect (concat name ": " value))))
+(defun pyagentd-block--cut (start)
+  "Delete the block that begins at START, and the empty line before it."
+  (let ((newlines (cond ((equal (char-before start) ?\n)
+                         (if (equal (char-before (1- start)) ?\n) 2 1))
+                        (t 0))))
+    (delete-region (- start newlines) (point-max))))
+
+(defun pyagentd-block--restore-all (bounds end)
+  "Put the roles in BOUNDS, a list of printed ones, on the text before END."
+  (pyagentd-block-restore
+   (seq-mapcat (lambda (printed)
+                 (and printed (pyagentd-block--spans
+                               (pyagentd-locals-read-bounds printed))))
+               bounds)
+   end))
+
+(defun pyagentd-block--set-variables (entries)
+  "Set the settings in ENTRIES buffer-locally and keep the other lines."
+  (setq pyagentd-block--foreign nil)
+  (pcase-dolist (`(,name . ,text) entries)
+    (let ((variable (intern-soft name)))
+      (cond ((or (equal name "gptel--bounds")
+                 (member name pyagentd-block--system)))
+            ((and (memq variable pyagentd-block-settings)
+                  (pyagentd-block--set-text variable text)))
+            (t (push (concat name ": " text) pyagentd-block--foreign)))))
+  (setq pyagentd-block--foreign (nreverse pyagentd-block--foreign)))
+
+(defun pyagentd-block--set-text (variable text)
+  "Let VARIABLE have the value printed in TEXT; return nil if it has none."
+  (condition-case nil
+      (let ((value (car (read-from-string text))))
+        (when (pcase variable
+                ((or 'gptel-model 'gptel--backend-name)
+                 (or (symbolp value) (stringp value)))
+                ('gptel--tool-names
+                 (and (listp value)
+                      (cl-every (lambda (item) (or (symbolp item) (stringp item)))
+                                value)))
+                ('gptel-temperature (or (null value) (numberp value))))
+          (pyagentd-block-set variable value)
+          t))
+    (error nil)))
 
 (defun pyagentd-block--spans (bounds)
   "Return BOUNDS, in gptel's form, as a list of (BEG END PROPERTY).
 The form before gptel 0.9.8 is a list of (BEG . END), all responses."
-  (if (integerp (car-safe (car-safe bounds)))
-      (cl-loop for (beg . end) in bounds collect (list beg end 'response))
-    (cl-loop
-     for (kind . spans) in bounds nconc
-     (cl-loop for (beg end id) in spans
-              collect (list beg end
-                            (if (eq kind 'tool)
-                                ;; gptel drops a tool span without an id.
-                                (cons 'tool (or id (format "call-%d" beg)))
-                              kind))))))
+  (ignore-errors
+    (if (integerp (car-safe (car-safe bounds)))
+        (cl-loop for (beg . end) in bounds collect (list beg end 'response))
+      (cl-loop
+       for (kind . spans) in bounds nconc
+       (cl-loop for (beg end id) in spans
+                collect (list beg end
+                              (if (eq kind 'tool)
+                                  ;; gptel drops a tool span without an id.
+                                  (cons 'tool (or id (format "call-%d" beg)))
+                                kind)))))))
 
-(defun pyagentd-block-restore (bounds)
-  "Put the roles in BOUNDS, in gptel's form, on the text of the buffer.
-Spans outside the text are ignored with a message."
-  (let ((ignored 0))
-    (dolist (span (ignore-errors (pyagentd-block--spans bounds)))
-      (pcase span
-        ((and `(,(and beg (pred integerp)) ,(and end (pred integerp)) ,value)
-              (guard (and (<= (point-min) beg) (< beg end)
-                          (<= end (point-max)))))
-         (put-text-property beg end 'gptel value))
-        (_ (cl-incf ignored))))
+(defun pyagentd-block-restore (spans &optional end)
+  "Put roles on the text before END, by default all text.
+SPANS are lists (BEG END PROPERTY).  Those outside the text, or that
+overlap an earlier one, are ignored with a message."
+  (let* ((limit (or end (point-max)))
+         (found (cl-remove-if-not (pcase-lambda (`(,beg ,end . ,_))
+                                    (and (integerp beg) (integerp end)))
+                                  spans))
+         (position (point-min))
+         (ignored (- (length spans) (length found))))
+    (pcase-dolist (`(,beg ,end ,role)
+                   (sort found (lambda (a b)
+                                 (or (< (car a) (car b))
+                                     (and (= (car a) (car b))
+                                          (< (cadr a) (cadr b)))))))
+      (if (not (and (<= position beg) (< beg end) (<= end limit)))
+          (cl-incf ignored)
+        (put-text-property beg end 'gptel role)
+        (setq position end)))
     (when (> ignored 0)
       (pyagentd-log 'warn "%s: ignored %d role%s outside the text" (buffer-name)
                     ignored (if (= ignored 1) "" "s")))))
+
+(defun pyagentd-block-copy (other)
+  "Give the text its roles, and the buffer its settings, from the buffer OTHER.
+The text is the same there."
+  (let ((spans (with-current-buffer other
+                 (pyagentd-block--spans (pyagentd-block-bounds))))
+        (settings (buffer-local-value 'pyagentd-block--settings other))
+        (foreign (buffer-local-value 'pyagentd-block--foreign other)))
+    (save-restriction
+      (widen)
+      (with-silent-modifications
+        (remove-text-properties (point-min) (point-max) '(gptel nil))
+        (pyagentd-block-restore spans)))
+    (pcase-dolist (`(,variable . ,value) settings)
+      (pyagentd-block-set variable value))
+    (setq pyagentd-block--foreign foreign)))
 
 ;;;; Writing
 
@@ -221,26 +242,60 @@ count characters from 1, the end is exclusive."
                                        (response . ,response))
                when spans collect (cons kind (nreverse spans))))))
 
-(defun pyagentd-block--line (variable value)
+(defun pyagentd-block--print (variable value)
   "Return the line of the block that gives VARIABLE its VALUE."
   (let ((print-escape-newlines t) (print-length nil) (print-level nil)
         (print-circle nil) (print-quoted t))
     (format "%s: %S" variable value)))
 
+(defun pyagentd-block--says-p (variable)
+  "Return non-nil if the block says something about VARIABLE.
+No tools at all are something, no value of another one is nothing."
+  (or (pyagentd-block-get variable)
+      (and (eq variable 'gptel--tool-names)
+           (assq variable pyagentd-block--settings))))
+
 (defun pyagentd-block-text ()
-  "Return the block for the buffer, \"\" if there is nothing to say."
+  "Return the block for the buffer, \"\" if there is nothing to say.
+Where the text itself has a block an empty one comes before it, lest the
+end of the text is taken for an older block."
   (let* ((bounds (pyagentd-block-bounds))
          (lines
           (append
-           pyagentd-block--foreign
            (cl-loop for variable in pyagentd-block-settings
-                    for value = (pyagentd-block--get variable)
-                    when value collect (pyagentd-block--line variable value))
-           (and bounds (list (pyagentd-block--line 'gptel--bounds bounds))))))
-    (if lines
-        (mapconcat (lambda (line) (concat "<!-- " line " -->\n"))
-                   `(,pyagentd-block--heading ,@lines "End:") "")
-      "")))
+                    when (pyagentd-block--says-p variable)
+                    collect (pyagentd-block--print
+                             variable (pyagentd-block-get variable)))
+           pyagentd-block--foreign
+           (and bounds (list (pyagentd-block--print 'gptel--bounds bounds)))))
+         (block (if lines (pyagentd-locals-printed lines) "")))
+    (if (pyagentd-locals-ambiguous-p)
+        (concat (pyagentd-locals-printed nil)
+                (and lines (concat "\n" block)))
+      block)))
+
+;;;; Cleaning
+
+(defun pyagentd-block--said (blocks)
+  "Return those of BLOCKS that are part of an answer or of a tool's result."
+  (cl-remove-if (lambda (block)
+                  (memq (get-text-property (car block) 'gptel) '(nil ignore)))
+                blocks))
+
+;;;###autoload
+(defun pyagentd-clean-local-variables ()
+  "Remove gptel's superfluous blocks of Local Variables from this buffer.
+An Emacs that does not see a long block writes another one behind it.
+In a session all are removed that are in the text, since saving writes
+the one there is; elsewhere the last one with roles stays.
+What a model or a tool said about such blocks is left alone."
+  (interactive "*")
+  (let ((count (pyagentd-locals-clean
+                (if (bound-and-true-p pyagentd-mode) #'pyagentd-block--said
+                  #'pyagentd-locals-last-valid))))
+    (message (if (= count 1) "Removed 1 block of Local Variables"
+               "Removed %d blocks of Local Variables")
+             count)))
 
 (provide 'pyagentd-block)
 ;;; pyagentd-block.el ends here

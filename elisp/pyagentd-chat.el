@@ -37,7 +37,11 @@
 (require 'pyagentd-overlay)
 (require 'pyagentd-ask)
 (require 'pyagentd-status)
+(require 'pyagentd-settings)
+(require 'pyagentd-viewing)
 (require 'pyagentd-attach)
+(require 'pyagentd-connect)
+(require 'pyagentd-lease)
 
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 
@@ -91,8 +95,13 @@ They get the plist of the run: :id, :reason (`done', `error' or
   "Signal a `user-error' unless a prompt can be sent from this buffer."
   (unless pyagentd-mode
     (user-error "Not a session; M-x pyagentd-session makes one"))
-  (when pyagentd-session-viewing
-    (user-error "Another client writes this session; M-x pyagentd-take-over"))
+  (cond (pyagentd-viewing-refusal
+         (user-error "Cannot send: %s" pyagentd-viewing-refusal))
+        (pyagentd-viewing-diverged
+         (user-error "This text is not saved; M-x pyagentd-take-over"))
+        (pyagentd-session-viewing
+         (user-error
+          "Another client writes this session; M-x pyagentd-take-over")))
   (when (pyagentd-status-busy-p)
     (user-error "A run is in progress; %s stops it"
                 (substitute-command-keys "\\[pyagentd-abort]"))))
@@ -106,6 +115,10 @@ With a prefix argument show the MENU instead."
       (call-interactively #'pyagentd-menu)
     (pyagentd-gc-postpone)              ; saving makes megabytes of garbage
     (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+      (when pyagentd-viewing-refusal   ; the disk may work again
+        (setq pyagentd-attach-state nil
+              pyagentd-viewing-refusal nil)
+        (pyagentd-viewing-set nil))
       (pyagentd-chat--check))
     (pyagentd-chat--connect)
     (let ((end (pyagentd-chat--prompt-end)))
@@ -130,10 +143,10 @@ A prompt that ended the text still does afterwards."
 
 (defun pyagentd-chat--save ()
   "Save the buffer, since the prompt is taken from the file."
-  (when (or (buffer-modified-p) (not (file-exists-p buffer-file-name)))
+  (when (or (buffer-modified-p) (not (file-exists-p buffer-file-name))
+            (pyagentd-settings-unsaved-p))
     (set-buffer-modified-p t)
-    (let ((save-silently t)
-          (coding-system-for-write pyagentd-session-coding))
+    (let ((save-silently t))
       (save-buffer)))
   (when (buffer-modified-p)
     (user-error "Not saved, so nothing to send")))
@@ -169,27 +182,6 @@ If it asks for something, that is answered so as well."
                   (unless (plist-get answer :aborted)
                     (message "Nothing to abort")))
        :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
-
-(defun pyagentd-take-over ()
-  "Become the one that writes this session, whether its editor has left or not."
-  (interactive)
-  (unless pyagentd-mode (user-error "Not a session"))
-  (pyagentd-attach-now)
-  (when pyagentd-session-viewing
-    (pyagentd-chat--attach-anew))
-  ;; Once nobody writes the file, the daemon first completes it.
-  (when pyagentd-session-viewing
-    (unless (plist-get (pyagentd-rpc-call
-                        'lease (list :branch pyagentd--branch-dir :take t))
-                       :editor)
-      (user-error "The other editor is still active"))
-    (pyagentd-chat--attach-anew)))
-
-(defun pyagentd-chat--attach-anew ()
-  "Read the file as its editor left it, and attach the buffer.
-A viewer has not seen what the editor has typed."
-  (revert-buffer t t t)
-  (pyagentd-attach-now))
 
 ;;;; Events
 
@@ -254,19 +246,6 @@ unless the event is in the text already.  DOCSTRING says what it does."
 (pyagentd-chat--define-event status `(,status)
   "Show the status of the branch."
   (pyagentd-status-set status))
-
-(pyagentd-chat--define-event persisted `(,written)
-  "Note that the daemon wrote the file we are viewing."
-  (when pyagentd-session-viewing
-    (cond ((equal (plist-get written :sha256) (pyagentd-session-body-sha256))
-           (setq pyagentd-session-sha256 (plist-get written :sha256))
-           (set-visited-file-modtime)
-           (set-buffer-modified-p nil))
-          ((pyagentd-status-busy-p)     ; some of it is on its way
-           (setq pyagentd-attach-state nil)
-           (pyagentd-attach))
-          ;; Its editor had typed something, and has left.
-          (t (pyagentd-attach-read-file 0)))))
 
 (defun pyagentd-chat--on-resync (branch _seq _args)
   "Attach BRANCH anew from the last event seen: later ones were dropped."

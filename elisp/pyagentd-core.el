@@ -95,6 +95,12 @@ show in the echo area."
   :type '(choice (const debug) (const info) (const warn) (const error))
   :package-version '(pyagentd . "0.1.0"))
 
+(defcustom pyagentd-log-to-file nil
+  "Non-nil means log what concerns a session in its directory as well.
+The file is called session.log."
+  :type 'boolean
+  :package-version '(pyagentd . "0.1.0"))
+
 ;;;; Faces
 
 (defface pyagentd-heading '((t :inherit font-lock-keyword-face))
@@ -144,18 +150,65 @@ show in the echo area."
              (mapconcat (lambda (value) (format "%s" value)) data ", ")))
     (_ (error-message-string err))))
 
+(defun pyagentd-core--command-error (show data context caller)
+  "Say an error of ours in a sentence; other errors as SHOW does.
+DATA, CONTEXT and CALLER are those of `command-error-function'."
+  (funcall show
+           (if (memq 'pyagentd-error (get (car-safe data) 'error-conditions))
+               (list 'user-error (pyagentd-error-text data))
+             data)
+           context caller))
+
+(add-function :around command-error-function #'pyagentd-core--command-error)
+
 ;;;; Log
+
+;; SPEC 001 Logging and observability names the prefix and the file.
 
 (defconst pyagentd-core--levels '(debug info warn error)
   "Log levels, least severe first.")
 
+(defconst pyagentd-core--log-file-name "session.log"
+  "Name of the log in a session's directory.")
+
 (defun pyagentd-log (level format-string &rest args)
-  "Log FORMAT-STRING with ARGS at LEVEL, see `pyagentd-log-level'."
-  (when-let ((rest (memq level (memq pyagentd-log-level pyagentd-core--levels))))
-    (let ((inhibit-message (and (memq level '(debug info)) t)))
-      (message "[PYAGENTD-%s] %s" (upcase (symbol-name level))
-               (apply #'format format-string args))))
+  "Log FORMAT-STRING with ARGS at LEVEL, see `pyagentd-log-level'.
+In a buffer of a session it also goes to the session's own log if
+`pyagentd-log-to-file' is non-nil."
+  (pyagentd-log-record level (apply #'format format-string args)
+                       (bound-and-true-p pyagentd--session-dir)))
+
+(defun pyagentd-log-record (level text session-dir &optional written)
+  "Log TEXT at LEVEL about the session in SESSION-DIR, nil for no session.
+WRITTEN means that the session's own log has it already."
+  (when (memq level (memq pyagentd-log-level pyagentd-core--levels))
+    (let ((line (format "[GPTEL-%s] %s" (upcase (symbol-name level)) text)))
+      (if (memq level '(debug info))
+          (pyagentd-core--message-quietly line)
+        (message "%s" line))
+      (when (and pyagentd-log-to-file session-dir (not written))
+        (pyagentd-core--append line session-dir))))
   nil)
+
+(defun pyagentd-core--message-quietly (line)
+  "Log LINE to the *Messages* buffer; what the echo area shows stays there.
+Emacs clears it for a message that is inhibited, and with it what a
+command asks just now."
+  (let ((shown (current-message)))
+    (let ((inhibit-message t))
+      (message "%s" line))
+    (when shown
+      (let ((message-log-max nil))
+        (message "%s" shown)))))
+
+(defun pyagentd-core--append (line session-dir)
+  "Add LINE, with the time before it, to the log in SESSION-DIR.
+A session that is gone, or that cannot be written, has no log."
+  (let ((coding-system-for-write 'utf-8-unix))
+    (ignore-errors
+      (write-region (concat (format-time-string "[%F %T] ") line "\n") nil
+                    (expand-file-name pyagentd-core--log-file-name session-dir)
+                    'append 'quiet))))
 
 (defmacro pyagentd-guarded (what &rest body)
   "Run BODY; an error in it is logged as a failure of WHAT, not signaled.

@@ -103,5 +103,17 @@ Do nothing when called while an event is being applied."
           (funcall handler branch seq args)
         (pyagentd-log 'debug "No handler for event %s" kind)))))
 
+;;;; The session log
+
+(defun pyagentd-events--on-log (_branch _seq args)
+  "Log the record in ARGS, which the daemon made for something we asked for."
+  (pcase-let ((`(,record) args))
+    (pyagentd-log-record (pyagentd-symbol (plist-get record :level))
+                         (plist-get record :text)
+                         (plist-get record :session-dir)
+                         (plist-get record :written))))
+
+(pyagentd-events-register 'log #'pyagentd-events--on-log)
+
 (provide 'pyagentd-events)
 ;;; pyagentd-events.el ends here

@@ -1,4 +1,4 @@
-;;; pyagentd-gc.el --- Garbage is collected when nothing streams -*- lexical-binding: t; -*-
+;;; pyagentd-gc.el --- Garbage is collected when nobody waits -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -55,15 +55,31 @@ nil means leave it alone."
           gc-cons-threshold pyagentd-gc-threshold)
     (run-at-time pyagentd-gc--pause nil #'pyagentd-gc--on-timer)))
 
+(defvar pyagentd-gc--announced '(0 . 0)
+  "How many collections there were, and the bytes announced since the last.")
+
+(defun pyagentd-gc-make-room (bytes)
+  "Collect garbage now, if else it might be done while BYTES more are made.
+For work in steps between which somebody may type."
+  (unless (eql (car pyagentd-gc--announced) gcs-done)
+    (setq pyagentd-gc--announced (cons gcs-done 0)))
+  (when (> (+ bytes (cdr pyagentd-gc--announced)) (/ gc-cons-threshold 2))
+    (garbage-collect)
+    (setq pyagentd-gc--announced (cons gcs-done 0)))
+  (setcdr pyagentd-gc--announced (+ bytes (cdr pyagentd-gc--announced))))
+
 (defun pyagentd-gc--on-timer ()
-  "Restore the threshold, or wait longer."
+  "Restore the threshold and collect, or wait longer, for a key also."
   (let ((left (- (+ pyagentd-gc--latest pyagentd-gc--pause) (float-time))))
-    (if (> left 0.01)
-        (run-at-time left nil #'pyagentd-gc--on-timer)
-      ;; Whoever changed it meanwhile knows better.
-      (when (eql gc-cons-threshold pyagentd-gc-threshold)
-        (setq gc-cons-threshold pyagentd-gc--usual))
-      (setq pyagentd-gc--usual nil))))
+    (cond ((> left 0.01)
+           (run-at-time left nil #'pyagentd-gc--on-timer))
+          ((input-pending-p)
+           (run-at-time 0.05 nil #'pyagentd-gc--on-timer))
+          (t
+           ;; Whoever changed it meanwhile knows better.
+           (when (eql gc-cons-threshold pyagentd-gc-threshold)
+             (setq gc-cons-threshold pyagentd-gc--usual))
+           (setq pyagentd-gc--usual nil)))))
 
 (provide 'pyagentd-gc)
 ;;; pyagentd-gc.el ends here

@@ -37,9 +37,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-gc)
 (require 'pyagentd-session)
-
-(defconst pyagentd-insert--slice 8000
-  "How many characters are fontified at once; Markdown needs 5 ms.")
+(require 'pyagentd-syntax)
 
 (defvar-local pyagentd-insert--marker nil
   "Where the next text of the run goes; stays before text typed there.")
@@ -229,7 +227,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
           (run-at-time delay nil #'pyagentd-insert--on-timer (current-buffer)))))
 
 (defun pyagentd-insert--on-timer (buffer)
-  "Fontify what is new in BUFFER, unless more arrives just now."
+  "Let what is new in BUFFER be fontified, unless more arrives just now."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
       (setq pyagentd-insert--timer nil)
@@ -239,22 +237,17 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
         (pyagentd-guarded "Fontify" (pyagentd-insert-flush))))))
 
 (defun pyagentd-insert-flush ()
-  "Fontify what was inserted since the last time, a slice now, the rest soon."
+  "Let what was inserted since the last time be fontified when it is shown."
   (pcase-let ((`(,first . ,last) pyagentd-insert--dirty))
     (when first
       (save-restriction
         (widen)
-        (let ((end (min last (+ first pyagentd-insert--slice))))
-          (syntax-ppss-flush-cache (marker-position first))
-          (when syntax-propertize-function
-            (syntax-propertize end))
-          (font-lock-flush (marker-position first) end)
-          (set-marker first end)))
-      (if (< first last)
-          (pyagentd-insert--arm 0.005)
-        (setq pyagentd-insert--dirty nil)
-        (set-marker first nil)
-        (set-marker last nil)))))
+        (syntax-ppss-flush-cache (marker-position first))
+        (pyagentd-syntax-forget (marker-position first) (marker-position last))
+        (font-lock-flush (marker-position first) (marker-position last)))
+      (setq pyagentd-insert--dirty nil)
+      (set-marker first nil)
+      (set-marker last nil))))
 
 (provide 'pyagentd-insert)
 ;;; pyagentd-insert.el ends here

@@ -21,93 +21,252 @@
 
 ;;; Commentary:
 
-;; The sessions and agents the daemon knows, newest first.
+;; The sessions the daemon knows, with their branches and agents, newest
+;; first.  Thousands of them are fetched without waiting, and as many lines
+;; are shown as fit a few screens, with more on request; so the list is
+;; there at once however many there are.
 
 ;;; Code:
 
-(require 'parse-time)
 (require 'tabulated-list)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
+(require 'pyagentd-here)
+(require 'pyagentd-manage)
+(require 'pyagentd-rows)
+(require 'pyagentd-marks)
+
+(autoload 'pyagentd-branches "pyagentd-branches" nil t)
+(autoload 'pyagentd-export "pyagentd-exchange" nil t)
+(autoload 'pyagentd-search "pyagentd-search" nil t)
+
+(defcustom pyagentd-list-lines 500
+  "How many lines a list of sessions shows at first, and adds each time."
+  :type 'natnum
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defvar-local pyagentd-list--archived nil
+  "Non-nil if archived sessions are shown too.")
+(defvar-local pyagentd-list--latest 0
+  "How many times the daemon was asked; only the latest answer counts.")
+(defvar-local pyagentd-list--note nil
+  "What the mode line says about the list, nil for nothing.")
+
+;;;; Printing
+
+(defun pyagentd-list--print ()
+  "Show the rows there are and leave point where it was."
+  (if-let ((window (get-buffer-window)))
+      (with-selected-window window (pyagentd-rows-print))
+    (pyagentd-rows-print))
+  (setq mode-line-process
+        (string-replace
+         "%" "%%"
+         (concat (and pyagentd-list--archived " archived")
+                 (and pyagentd-rows-filter
+                      (format " /%s" pyagentd-rows-filter))
+                 (and pyagentd-list--note (concat " " pyagentd-list--note)))))
+  (force-mode-line-update))
+
+(defun pyagentd-list--say (note)
+  "Show NOTE, or nil, in the mode line and print."
+  (setq pyagentd-list--note note)
+  (pyagentd-list--print))
+
+;;;; Fetching
+
+(defconst pyagentd-list--slice 0.02
+  "Seconds for which rows are read from a file before Emacs redisplays.")
+
+(defun pyagentd-list--fetch ()
+  "Ask the daemon for the sessions; they are shown when they come."
+  (let ((buffer (current-buffer))
+        (number (setq pyagentd-list--latest (1+ pyagentd-list--latest))))
+    (pyagentd-rpc-connect t)
+    (pyagentd-rpc-call-async
+     'sessions (list :archived pyagentd-list--archived)
+     :timeout (* 6 pyagentd-call-timeout)
+     :success (lambda (answer)
+                (if-let ((path (plist-get answer :path)))
+                    (pyagentd-list--read-file buffer number path)
+                  (pyagentd-list--show buffer number
+                                       (plist-get answer :sessions))))
+     :error (lambda (err)
+              (when (pyagentd-list--latest-p buffer number)
+                (with-current-buffer buffer
+                  (pyagentd-list--say "failed"))
+                (message "%s" (pyagentd-error-text err)))))))
+
+(defun pyagentd-list--latest-p (buffer number)
+  "Return non-nil if BUFFER still waits for the answer to question NUMBER."
+  (and (buffer-live-p buffer)
+       (= number (buffer-local-value 'pyagentd-list--latest buffer))))
+
+(defun pyagentd-list--show (buffer number rows)
+  "Show ROWS in BUFFER, the answer to question NUMBER."
+  (when (pyagentd-list--latest-p buffer number)
+    (with-current-buffer buffer
+      (setq pyagentd-rows-all rows)
+      (pyagentd-list--say nil))))
+
+(defun pyagentd-list--read-file (buffer number path)
+  "Show the rows in the file PATH in BUFFER, the answer to question NUMBER.
+It has the form (:sessions (ROW...)) and is read a slice at a time."
+  (let ((text (generate-new-buffer " *pyagentd rows*")))
+    (with-current-buffer text
+      (buffer-disable-undo)
+      (let ((coding-system-for-read 'utf-8-unix))
+        (insert-file-contents path))
+      (re-search-forward "(:sessions (" nil t))
+    (pyagentd-list--read-slice buffer number text nil)))
+
+(defun pyagentd-list--read-slice (buffer number text rows)
+  "Read more rows from the buffer TEXT; show all in BUFFER when it is read.
+ROWS are those read so far, latest first; NUMBER is that of the question."
+  (let ((deadline (+ (float-time) pyagentd-list--slice))
+        (gc-cons-threshold (max gc-cons-threshold (* 64 1024 1024)))
+        done)
+    (with-current-buffer text
+      (while (not (or (setq done (progn (skip-chars-forward " \t\n")
+                                        (memq (char-after) '(?\) nil))))
+                      (> (float-time) deadline)))
+        (push (read text) rows)))
+    (if (not (or done (not (pyagentd-list--latest-p buffer number))))
+        (run-at-time 0.001 nil #'pyagentd-list--read-slice
+                     buffer number text rows)
+      (kill-buffer text)
+      (pyagentd-list--show buffer number (nreverse rows)))))
+
+(defun pyagentd-list--revert (&rest _)
+  "Fetch the sessions again."
+  (pyagentd-list--say "loading…")
+  (pyagentd-list--fetch))
+
+(defun pyagentd-list--on-change ()
+  "Fetch the sessions again if their list is shown."
+  (when-let ((buffer (get-buffer "*pyagentd sessions*")))
+    (with-current-buffer buffer
+      (when (and (derived-mode-p 'pyagentd-list-mode)
+                 (get-buffer-window nil t))
+        (pyagentd-list--fetch)))))
+
+(add-hook 'pyagentd-changed-hook #'pyagentd-list--on-change)
+
+;;;; Point
+
+(defun pyagentd-list--here ()
+  "Return the session at point as `pyagentd-here' documents."
+  (pcase (pyagentd-rows-line)
+    (`(,row ,_depth ,what . ,_)
+     (if (eq what 'session) row (append (list :what what) row)))))
+
+(defun pyagentd-list-visit ()
+  "Visit the session at point, or show more lines where there are more."
+  (interactive nil pyagentd-list-mode)
+  (if (eq (tabulated-list-get-id) 'more)
+      (pyagentd-list-more)
+    (pyagentd-here-visit (pyagentd-here))))
+
+(defun pyagentd-list-visit-other-window ()
+  "Visit the session at point in another window."
+  (interactive nil pyagentd-list-mode)
+  (pyagentd-here-visit (pyagentd-here) t))
+
+(defun pyagentd-list-abort ()
+  "Abort the run of the session at point."
+  (interactive nil pyagentd-list-mode)
+  (let ((answer (pyagentd-rpc-call
+                 'abort (list :branch (plist-get (pyagentd-here) :branch)))))
+    (message (if (plist-get answer :aborted) "Aborted" "Nothing to abort")))
+  (revert-buffer))
+
+;;;; What is shown
+
+(defun pyagentd-list-more ()
+  "Show more lines."
+  (interactive nil pyagentd-list-mode)
+  (setq pyagentd-rows-limit (+ pyagentd-rows-limit pyagentd-list-lines))
+  (pyagentd-list--print))
+
+(defun pyagentd-list-filter (filter)
+  "Show only sessions in which all words of FILTER occur; nothing shows all.
+Looked at are title, id, branch, preset and state."
+  (interactive
+   (list (read-string "Filter (words, empty for all): " pyagentd-rows-filter))
+   pyagentd-list-mode)
+  (setq pyagentd-rows-filter (unless (string-blank-p filter) filter)
+        pyagentd-rows-limit pyagentd-list-lines)
+  (pyagentd-list--print))
+
+(defun pyagentd-list-toggle-archived ()
+  "Show archived sessions too, or no longer."
+  (interactive nil pyagentd-list-mode)
+  (setq pyagentd-list--archived (not pyagentd-list--archived))
+  (revert-buffer))
+
+(defun pyagentd-list-toggle-fold ()
+  "Fold away what stands below the line at point, or unfold it."
+  (interactive nil pyagentd-list-mode)
+  (let ((directory (plist-get (pyagentd-here) :branch-dir)))
+    (setq pyagentd-rows-folded
+          (if (member directory pyagentd-rows-folded)
+              (remove directory pyagentd-rows-folded)
+            (cons directory pyagentd-rows-folded))))
+  (pyagentd-list--print))
+
+;;;; The mode
 
 (defvar pyagentd-list-mode-map
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "RET") #'pyagentd-list-visit)
     (define-key map (kbd "o") #'pyagentd-list-visit-other-window)
     (define-key map (kbd "k") #'pyagentd-list-abort)
+    (define-key map (kbd "TAB") #'pyagentd-list-toggle-fold)
+    (define-key map (kbd "m") #'pyagentd-list-mark)
+    (define-key map (kbd "u") #'pyagentd-list-unmark)
+    (define-key map (kbd "DEL") #'pyagentd-list-unmark-backward)
+    (define-key map (kbd "U") #'pyagentd-list-unmark-all)
+    (define-key map (kbd "d") #'pyagentd-list-flag-deletion)
+    (define-key map (kbd "a") #'pyagentd-list-flag-archive)
+    (define-key map (kbd "x") #'pyagentd-list-execute)
+    (define-key map (kbd "r") #'pyagentd-rename)
+    (define-key map (kbd "D") #'pyagentd-duplicate)
+    (define-key map (kbd "e") #'pyagentd-export)
+    (define-key map (kbd "b") #'pyagentd-branches)
+    (define-key map (kbd "s") #'pyagentd-search)
+    (define-key map (kbd "/") #'pyagentd-list-filter)
+    (define-key map (kbd "A") #'pyagentd-list-toggle-archived)
+    (define-key map (kbd "+") #'pyagentd-list-more)
     map)
   "Keymap of `pyagentd-list-mode'.")
 
 (define-derived-mode pyagentd-list-mode tabulated-list-mode "Sessions"
-  "Major mode for the list of sessions.
+  "Major mode for the list of sessions, their branches and their agents.
+A line without indentation is a session and its current branch; below it
+stand its other branches and the agents.
 
 \\{pyagentd-list-mode-map}"
-  (setq tabulated-list-format [("Created" 17 t) ("State" 9 t) ("Preset" 14 t)
-                               ("Branch" 12 t) ("Session" 0 t)]
-        tabulated-list-sort-key '("Created" . t))
-  (add-hook 'tabulated-list-revert-hook #'pyagentd-list--refresh nil t)
+  (setq tabulated-list-padding 2
+        tabulated-list-sort-key '("Age" . nil)
+        tabulated-list-format (pyagentd-rows-format)
+        tabulated-list-entries #'pyagentd-rows-entries
+        tabulated-list-printer #'pyagentd-rows-print-entry
+        pyagentd-rows-limit pyagentd-list-lines
+        pyagentd-rows-marks (make-hash-table :test #'equal)
+        pyagentd-here-function #'pyagentd-list--here)
+  (setq-local revert-buffer-function #'pyagentd-list--revert)
   (tabulated-list-init-header))
-
-(defun pyagentd-list--time (value)
-  "Return VALUE, a time in ISO 8601 or nil, in local time for a column."
-  (if-let ((time (and value (ignore-errors (parse-iso8601-time-string value)))))
-      (format-time-string "%F %R" time)
-    ""))
-
-(defun pyagentd-list--entry (session)
-  "Return SESSION, a plist, as an entry of the list."
-  (let ((text (lambda (key) (format "%s" (or (plist-get session key) "")))))
-    (list (plist-get session :branch-dir)
-          (vector (pyagentd-list--time (plist-get session :created))
-                  (funcall text :state)
-                  (funcall text :preset)
-                  (funcall text :branch-name)
-                  (concat (and (plist-get session :agent) "  ")
-                          (funcall text :session-id)
-                          (when-let ((title (plist-get session :title)))
-                            (concat "  " (propertize (format "%s" title)
-                                                     'face 'shadow))))))))
-
-(defun pyagentd-list--refresh ()
-  "Ask the daemon for the sessions."
-  (setq tabulated-list-entries
-        (mapcar #'pyagentd-list--entry
-                (plist-get (pyagentd-rpc-call 'sessions) :sessions))))
-
-(defun pyagentd-list--file ()
-  "Return the conversation of the session at point."
-  (pyagentd-place-conversation
-   (or (tabulated-list-get-id) (user-error "No session here"))))
-
-(defun pyagentd-list-visit ()
-  "Visit the session at point."
-  (interactive)
-  (find-file (pyagentd-list--file)))
-
-(defun pyagentd-list-visit-other-window ()
-  "Visit the session at point in another window."
-  (interactive)
-  (find-file-other-window (pyagentd-list--file)))
-
-(defun pyagentd-list-abort ()
-  "Abort the run of the session at point."
-  (interactive)
-  (pyagentd-rpc-call 'abort (list :branch (or (tabulated-list-get-id)
-                                              (user-error "No session here"))))
-  (revert-buffer))
 
 ;;;###autoload
 (defun pyagentd-list-sessions ()
-  "List the sessions and their agents."
+  "List the sessions with their branches and agents."
   (interactive)
-  (let ((buffer (get-buffer-create "*pyagentd sessions*")))
-    (with-current-buffer buffer
-      (unless (derived-mode-p 'pyagentd-list-mode)
-        (pyagentd-list-mode))
-      (pyagentd-list--refresh)
-      (tabulated-list-print t))
-    (pop-to-buffer-same-window buffer)))
+  (pop-to-buffer-same-window (get-buffer-create "*pyagentd sessions*"))
+  (unless (derived-mode-p 'pyagentd-list-mode)
+    (pyagentd-list-mode))
+  (revert-buffer))
 
 (provide 'pyagentd-list)
 ;;; pyagentd-list.el ends here

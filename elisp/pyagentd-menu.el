@@ -27,14 +27,26 @@
 
 (require 'transient)
 (require 'pyagentd-chat)
+(require 'pyagentd-branch)
+(require 'pyagentd-branches)
+(require 'pyagentd-search)
+(require 'pyagentd-index)
+(require 'pyagentd-manage)
+(require 'pyagentd-exchange)
 (require 'pyagentd-list)
 
 (declare-function pyagentd-session "pyagentd")
 (declare-function pyagentd-visit-preset "pyagentd")
 
+(defun pyagentd-menu--somewhere-p ()
+  "Return non-nil if there is a session that a command could act on."
+  (ignore-errors (pyagentd-here)))
+
 ;;;###autoload (autoload 'pyagentd-menu "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu ()
-  "Commands of pyagentd."
+  "Commands of pyagentd.
+Those on a session are for the one in this buffer, or at point where
+sessions are listed."
   [["Conversation"
     ("RET" "Send" pyagentd-send)
     ("k" "Abort" pyagentd-abort)
@@ -44,12 +56,25 @@
     ("y" "Allow once" pyagentd-allow-once)
     ("n" "Deny" pyagentd-deny)
     ("a" "Answer any" pyagentd-answer)]
+   ["Branches"
+    :if pyagentd-menu--somewhere-p
+    ("b" "Branch here" pyagentd-branch)
+    ("w" "Switch to" pyagentd-switch-branch)
+    ("v" "Tree" pyagentd-branches)]
+   ["This session"
+    :if pyagentd-menu--somewhere-p
+    ("r" "Rename" pyagentd-rename)
+    ("D" "Duplicate" pyagentd-duplicate)
+    ("e" "Export" pyagentd-export)
+    ("A" "Archive" pyagentd-archive)
+    ("x" "Delete" pyagentd-delete)]
    ["Sessions"
     ("s" "New session" pyagentd-session)
     ("l" "List" pyagentd-list-sessions)
+    ("f" "Search" pyagentd-search)
+    ("i" "Import chat" pyagentd-import)
+    ("I" "Index anew" pyagentd-reindex)
     ("d" "Disconnect" pyagentd-rpc-disconnect)]])
-
-(define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
 
 (provide 'pyagentd-menu)
 ;;; pyagentd-menu.el ends here

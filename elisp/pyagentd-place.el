@@ -157,12 +157,59 @@ SESSION-ID, SESSION-DIR and BRANCH-DIR are those of the branch."
            pyagentd-place--registry)
   (pyagentd-log 'info "Registered %s/%s" session-id branch-name))
 
+;; SPEC 001 Registry initialization from disk.
+
+(defun pyagentd-place-refresh ()
+  "Note every branch and agent on disk, and forget those that are gone.
+What is open keeps its buffer, the others have none.  Return how many
+there are."
+  (let ((known (make-hash-table :test #'equal)))
+    (dolist (branch (pyagentd-place-all-branches))
+      (pyagentd-place--note known (plist-get branch :session-dir)
+                            (plist-get branch :session-id)
+                            (plist-get branch :branch-name)
+                            (plist-get branch :branch-dir))
+      (pyagentd-place--note-agents known (plist-get branch :branch-dir)))
+    (maphash (lambda (name entry)
+               (when (buffer-live-p (plist-get entry :buffer))
+                 (puthash name entry known)))
+             pyagentd-place--registry)
+    (setq pyagentd-place--registry known)
+    (pyagentd-log 'info "Initialized registry with %d branches"
+                  (hash-table-count known))
+    (hash-table-count known)))
+
+(defun pyagentd-place--note (table session-dir session-id branch-name branch-dir)
+  "Put a branch that may not be open into TABLE.
+SESSION-DIR, SESSION-ID, BRANCH-NAME and BRANCH-DIR are its names."
+  (when (file-exists-p (pyagentd-place-conversation branch-dir))
+    (puthash (concat session-id "/" branch-name)
+             (list :session-id session-id :session-dir session-dir
+                   :branch-name branch-name :branch-dir branch-dir :buffer nil)
+             table)))
+
+(defun pyagentd-place--note-agents (table parent)
+  "Put the agents below PARENT, the directory of a branch, into TABLE."
+  (dolist (directory (pyagentd-place--directories (pyagentd-place-agents parent)))
+    (pyagentd-place--note table directory (file-name-nondirectory directory)
+                          "main" directory)
+    (pyagentd-place--note-agents table directory)))
+
 (defun pyagentd-place-unregister ()
   "Forget that the branch of the current buffer is in it."
   (when (eq (pyagentd-place-buffer pyagentd--branch-dir) (current-buffer))
     (remhash pyagentd--branch-dir pyagentd-place--buffers)
     (remhash (concat pyagentd--session-id "/" pyagentd--branch-name)
              pyagentd-place--registry)))
+
+(defun pyagentd-place-set-id (session-id)
+  "Note that the session in the current buffer is SESSION-ID.
+Its metadata says so where the directory has another name."
+  (unless (equal session-id pyagentd--session-id)
+    (pyagentd-place-unregister)
+    (setq pyagentd--session-id session-id)
+    (pyagentd-place-register pyagentd--session-dir (current-buffer) session-id
+                             pyagentd--branch-name pyagentd--branch-dir)))
 
 (defun pyagentd-place-lookup (session-id &optional branch-name)
   "Return the plist of the open branch BRANCH-NAME of SESSION-ID, or nil."

@@ -223,6 +223,7 @@ The symbol `none' when hello was answered.")
      (list :proto pyagentd-rpc-protocol
            :human (if (eq pyagentd-human 'auto) (not noninteractive)
                     (and pyagentd-human t))
+           :logs t
            :token token
            :client (format "emacs %s" emacs-version))
      (lambda (answer)

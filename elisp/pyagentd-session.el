@@ -28,28 +28,34 @@
 ;;
 ;; Everything the mode sets survives a change of the major mode: were it
 ;; lost, the next save would write the text without its roles.
+;;
+;; What the disk refuses is said once for each cause, the text stays in the
+;; buffer, and saving is tried again until it works.
 
 ;;; Code:
 
 (require 'pyagentd-core)
+(require 'pyagentd-gc)
 (require 'pyagentd-events)
 (require 'pyagentd-block)
 (require 'pyagentd-place)
+(require 'pyagentd-visit)
+(require 'pyagentd-write)
+(require 'pyagentd-syntax)
 
 (defvar pyagentd-mode)
 
 (defconst pyagentd-prompt-prefix "### "
   "What precedes a prompt in a conversation.")
 
-(defconst pyagentd-session-coding 'utf-8-unix
-  "Coding system of session files.
-Bound while we save: else Emacs searches the whole text for characters
-that cannot be encoded, which takes longer than writing it.")
-
 (defconst pyagentd-session--longest-delay 5.0
   "Seconds after the first unsaved change at which a buffer is saved anyway.")
 (defconst pyagentd-session--longest-recorded-delay 60.0
   "The same for text that the daemon has recorded, which nobody can lose.")
+(defconst pyagentd-session--patience 1.0
+  "Seconds before that for which a pause between two keys is looked for.")
+(defconst pyagentd-session--longest-pause 30.0
+  "Most seconds between two attempts to save what the disk refused.")
 
 ;;;; Buffer-local state
 
@@ -67,11 +73,20 @@ See `pyagentd-autosave-idle-time'.")
   "Time (`float-time') by which a change shall be saved, nil if none is due.")
 (defvar-local pyagentd-session--last-change nil
   "Time (`float-time') of the latest change.")
+(defvar-local pyagentd-session-trouble nil
+  "Why the text could not be saved, a line with the file's name; nil if it was.")
+(defvar-local pyagentd-session--pause nil
+  "Seconds to the next attempt to save, nil unless there is trouble.")
 
 (defvar pyagentd-session-read-hook nil
   "Hook run in a session buffer after its file was read or read anew.")
+(defvar pyagentd-session-before-write-hook nil
+  "Hook run in a session buffer before it is written.
+A function may signal an error; then nothing is written.")
 (defvar pyagentd-session-saved-hook nil
   "Hook run in a session buffer after it was saved.")
+(defvar pyagentd-session-trouble-hook nil
+  "Hook run in a session buffer when `pyagentd-session-trouble' has changed.")
 (defvar pyagentd-session-leave-hook nil
   "Hook run in a session buffer when it ceases to be one.")
 (defvar pyagentd-session-change-functions nil
@@ -81,25 +96,24 @@ Not called for text that the daemon inserts.")
 (dolist (variable '(pyagentd-autosave-enabled pyagentd-session-viewing
                     pyagentd-session-sha256 pyagentd-session--timer
                     pyagentd-session--deadline
-                    pyagentd-session--last-change))
+                    pyagentd-session--last-change
+                    pyagentd-session-trouble pyagentd-session--pause))
   (put variable 'permanent-local t))
 
 ;;;; Reading
 
 (defun pyagentd-session-body-sha256 ()
   "Return the SHA-256 of the text of the buffer, as the daemon computes it."
-  (save-restriction
-    (widen)
-    (let ((coding-system-for-write 'utf-8-unix))
-      (secure-hash 'sha256 (current-buffer)))))
+  (pyagentd-write-sha256))
 
 (defun pyagentd-session--after-read ()
   "Turn the file's text, just read, into a conversation."
   (let ((inhibit-read-only t)
         (blocks (pyagentd-block-strip)))
     (setq pyagentd-session-sha256 (pyagentd-session-body-sha256))
-    (setq-local buffer-file-coding-system 'utf-8-unix)
+    (setq-local buffer-file-coding-system pyagentd-write-coding)
     (pyagentd-session--settle)
+    (pyagentd-session--set-trouble nil)
     (when (and (= (buffer-size) 0) (not (pyagentd-place-agent-p)))
       (with-silent-modifications (insert pyagentd-prompt-prefix)))
     (unless (eq buffer-undo-list t)
@@ -120,7 +134,7 @@ Not called for text that the daemon inserts.")
 (defun pyagentd-session--ensure-text-mode ()
   "Turn on `text-mode' where no major mode for Markdown is known."
   (when (eq major-mode 'fundamental-mode)
-    (text-mode)))
+    (pyagentd-visit-major-mode)))
 
 ;;;; Roles of typed text
 
@@ -133,6 +147,8 @@ Text within one answer is part of it, however it came there."
       (when (and role (equal role (get-text-property end 'gptel)))
         (with-silent-modifications
           (put-text-property beg end 'gptel role)))))
+  (pyagentd-syntax-forget beg end)
+  (pyagentd-gc-postpone)
   (pyagentd-session-touch)
   (run-hook-with-args 'pyagentd-session-change-functions beg end))
 
@@ -154,12 +170,42 @@ For `write-region-annotate-functions'; nil for START means the whole."
     (pyagentd-events-drain)
     (pyagentd-session--drop-gptel-hook)))
 
+(defun pyagentd-session--write ()
+  "Write the file of the branch in this buffer; return t if that is done.
+For `write-contents-functions', so that every save goes through it."
+  (when pyagentd-mode
+    (run-hooks 'pyagentd-session-before-write-hook)
+    (condition-case err
+        (setq pyagentd-session-sha256
+              (pyagentd-write (pyagentd-place-conversation
+                               pyagentd--branch-dir)))
+      (file-error (pyagentd-session--set-trouble (pyagentd-write-trouble err))
+                  (signal (car err) (cdr err))))
+    (setq last-coding-system-used pyagentd-write-coding)
+    (set-visited-file-modtime)
+    (set-buffer-modified-p nil)
+    (unless save-silently
+      (message "Wrote %s" buffer-file-name))
+    t))
+
 (defun pyagentd-session--after-save ()
   "Note that the text is saved."
   (when pyagentd-mode
-    (setq pyagentd-session-sha256 (pyagentd-session-body-sha256))
     (pyagentd-session--settle)
+    (when pyagentd-session-trouble
+      (pyagentd-session--set-trouble nil)
+      (message "%s is saved again" (buffer-name)))
     (run-hooks 'pyagentd-session-saved-hook)))
+
+(defun pyagentd-session--set-trouble (trouble)
+  "Note and say that the text cannot be saved because of TROUBLE, nil if it can."
+  (unless (equal trouble pyagentd-session-trouble)
+    (setq pyagentd-session-trouble trouble)
+    ;; Who wants to leave Emacs all the same must be able to say so.
+    (setq-local buffer-save-without-query (null trouble))
+    (when trouble
+      (pyagentd-log 'error "%s" trouble))
+    (run-hooks 'pyagentd-session-trouble-hook)))
 
 (defun pyagentd-session--drop-gptel-hook ()
   "Remove gptel's own save hook from this buffer.
@@ -172,31 +218,37 @@ It would write a second block, with the system message in it."
       (while (memq 'gptel--save-state before-save-hook)
         (remove-hook 'before-save-hook 'gptel--save-state t)))))
 
-(defun pyagentd-session-save ()
+(defun pyagentd-session-save (&optional politely)
   "Save the session in this buffer if it needs it, without a question.
 Return non-nil if file and buffer agree.  A file that was changed on
-disk meanwhile is left alone."
+disk meanwhile is left alone.  POLITELY means give way to input; then
+the buffer may stay modified although there is no trouble."
   (cond ((or pyagentd-session-viewing (null buffer-file-name)) nil)
         ((not (buffer-modified-p)) (file-exists-p buffer-file-name))
-        ((not (verify-visited-file-modtime))
-         (pyagentd-log 'warn "%s changed on disk, not saved; \
-M-x revert-buffer to read it, C-x C-s to overwrite it" (buffer-name))
+        ((and (file-exists-p buffer-file-name)
+              (not (verify-visited-file-modtime)))
+         (pyagentd-session--set-trouble
+          (format "Not saved: changed on disk, %s; \
+M-x revert-buffer reads it, C-x C-s overwrites it"
+                  (abbreviate-file-name buffer-file-name)))
          nil)
-        ((not (file-writable-p buffer-file-name)) nil)
         (t (let ((save-silently t)
-                 (coding-system-for-write pyagentd-session-coding)
+                 (pyagentd-write-gives-way politely)
                  ;; A cleanup meant for files edited by hand would move
                  ;; text under the user's fingers.
                  (before-save-hook nil))
              (pyagentd-session--before-save)
-             (save-buffer 0))
-           t)))
+             (catch 'pyagentd-write-gives-way
+               (condition-case nil
+                   (progn (save-buffer 0) t)
+                 (file-error nil)))))))
 
 (defun pyagentd-session--settle ()
   "Forget that the text was changed."
   (when pyagentd-session--timer
     (cancel-timer pyagentd-session--timer))
   (setq pyagentd-session--timer nil
+        pyagentd-session--pause nil
         pyagentd-session--deadline nil))
 
 (defun pyagentd-session-touch (&optional recorded)
@@ -212,8 +264,18 @@ they are all RECORDED by the daemon already."
         (setq pyagentd-session--last-change now
               pyagentd-session--deadline
               (min latest (or pyagentd-session--deadline latest))))
-      (unless pyagentd-session--timer
-        (pyagentd-session--arm pyagentd-autosave-idle-time)))))
+      (cond ((null pyagentd-session--timer)
+             (pyagentd-session--arm pyagentd-autosave-idle-time))
+            ((and (not recorded) (pyagentd-session--soon-p))
+             ;; The pause after this key is as long as any will be.
+             (cancel-timer pyagentd-session--timer)
+             (pyagentd-session--arm 0.005))))))
+
+(defun pyagentd-session--soon-p ()
+  "Return non-nil if by now a pause between two keys is looked for."
+  (and (null pyagentd-session--pause)
+       (> pyagentd-session--last-change
+          (- pyagentd-session--deadline pyagentd-session--patience))))
 
 (defun pyagentd-session--arm (delay)
   "Look after DELAY seconds whether it is time to save."
@@ -223,7 +285,7 @@ they are all RECORDED by the daemon already."
 (defun pyagentd-session--due (now)
   "Return how many seconds after NOW the buffer shall be saved."
   (- (min (+ pyagentd-session--last-change pyagentd-autosave-idle-time)
-          pyagentd-session--deadline)
+          (- pyagentd-session--deadline pyagentd-session--patience))
      now))
 
 (defun pyagentd-session--on-timer (buffer)
@@ -232,22 +294,38 @@ they are all RECORDED by the daemon already."
     (with-current-buffer buffer
       (setq pyagentd-session--timer nil)
       (when (and pyagentd-session--deadline pyagentd-autosave-enabled)
-        (let ((due (pyagentd-session--due (float-time))))
+        (let* ((now (float-time))
+               (due (pyagentd-session--due now)))
           (if (> due 0.001)
               (pyagentd-session--arm due)
-            (setq pyagentd-session--deadline nil)
-            (pyagentd-guarded "Autosave" (pyagentd-session-save))))))))
+            ;; Timers come before the display of the key just typed.
+            (redisplay)
+            (pyagentd-guarded "Autosave"
+              (pyagentd-session-save (< now pyagentd-session--deadline)))
+            (pyagentd-session--after-attempt)))))))
+
+(defun pyagentd-session--after-attempt ()
+  "Arrange for another attempt if the text is not saved yet."
+  (cond ((or (not (buffer-modified-p)) pyagentd-session-viewing)
+         (pyagentd-session--settle))
+        (pyagentd-session-trouble
+         (setq pyagentd-session--pause
+               (min (* 2 (or pyagentd-session--pause 0.5))
+                    pyagentd-session--longest-pause))
+         (pyagentd-session--arm pyagentd-session--pause))
+        ;; It gave way to a key; if that changes the text it is tried then.
+        (t (pyagentd-session--arm 0.1))))
 
 ;;;; Leaving
 
 (defun pyagentd-session--before-kill ()
-  "Save the buffer, so that killing it needs no question."
+  "Save the buffer, so that killing it needs no question.
+Who only views a session has nothing to save; if there is text all the
+same, Emacs asks."
   (when (and pyagentd-mode pyagentd-autosave-enabled
              (not (buffer-base-buffer)))
     (pyagentd-guarded "Save"
-      (pyagentd-session-save)
-      (when pyagentd-session-viewing
-        (set-buffer-modified-p nil))))
+      (pyagentd-session-save)))
   t)
 
 (defun pyagentd-session--leave ()
@@ -275,6 +353,7 @@ they are all RECORDED by the daemon already."
 (defvar pyagentd-session-hooks
   '((after-change-functions . pyagentd-session--after-change)
     (write-region-annotate-functions . pyagentd-session--annotate)
+    (write-contents-functions . pyagentd-session--write)
     (before-save-hook . pyagentd-session--before-save)
     (after-save-hook . pyagentd-session--after-save)
     (after-revert-hook . pyagentd-session--after-revert)
@@ -289,8 +368,6 @@ they are all RECORDED by the daemon already."
     (mode-require-final-newline . nil)
     (backup-inhibited . t)
     (create-lockfiles . nil)
-    (file-precious-flag . t)
-    (write-region-inhibit-fsync . t)
     (buffer-save-without-query . t)
     (buffer-auto-save-file-name . nil))
   "Buffer-local settings of a session buffer.")
@@ -321,6 +398,10 @@ saved by itself after a pause.
     (unless place
       (setq pyagentd-mode nil)
       (user-error "Not a session: %s" (or buffer-file-name (buffer-name))))
+    ;; `current' may soon name another branch.
+    (unless (string-match-p pyagentd-visit-regexp buffer-file-name)
+      (setq buffer-file-name (file-truename buffer-file-name)
+            default-directory (file-name-directory buffer-file-name)))
     (setq pyagentd--session-id (plist-get place :session-id)
           pyagentd--session-dir (plist-get place :session-dir)
           pyagentd--branch-name (plist-get place :branch-name)
@@ -329,7 +410,7 @@ saved by itself after a pause.
     (pyagentd-session--apply-settings)
     (setq-local yank-excluded-properties
                 (if (listp yank-excluded-properties)
-                    (append '(gptel fontified) yank-excluded-properties)
+                    (append '(gptel fontified pyagentd-syntax) yank-excluded-properties)
                   yank-excluded-properties))
     (pyagentd-place-register pyagentd--session-dir (current-buffer)
                                pyagentd--session-id pyagentd--branch-name
@@ -342,7 +423,8 @@ saved by itself after a pause.
   (pcase-dolist (`(,hook . ,function) pyagentd-session-hooks)
     (add-hook hook function nil t))
   (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
-    (set (make-local-variable variable) value)))
+    (set (make-local-variable variable) value))
+  (pyagentd-syntax-install))
 
 (defun pyagentd-session--after-major-mode ()
   "Install again what a change of the major mode has undone."
@@ -359,6 +441,7 @@ saved by itself after a pause.
   (pcase-dolist (`(,variable . ,_) pyagentd-session-settings)
     (kill-local-variable variable))
   (kill-local-variable 'yank-excluded-properties)
+  (pyagentd-syntax-remove)
   (save-excursion
     (save-restriction
       (widen)
@@ -372,22 +455,13 @@ saved by itself after a pause.
           pyagentd--branch-dir pyagentd-autosave-enabled
           pyagentd-session-viewing pyagentd-session-sha256)))
 
-;;;###autoload
-(progn
-  (defun pyagentd-maybe-enable ()
-    "Turn on `pyagentd-mode' if the current buffer visits a session.
-On `find-file-hook'; does nothing, at once, for any other file."
-    (when (and buffer-file-name
-               (string-suffix-p "/session.md" buffer-file-name)
-               (not (file-remote-p buffer-file-name)))
-      (require 'pyagentd)
-      (pyagentd-session-maybe-initialize)))
-  (add-hook 'find-file-hook #'pyagentd-maybe-enable))
-
 (defun pyagentd-session-maybe-initialize ()
   "Turn on `pyagentd-mode' if this buffer's file has the place of a session.
-Do nothing if it is on already."
-  (unless (bound-and-true-p pyagentd-mode)
+Do nothing if it is on already, or if this is no ordinary visit."
+  (unless (or (bound-and-true-p pyagentd-mode)
+              find-file-literally
+              (buffer-base-buffer)
+              (not (file-directory-p default-directory)))
     (pyagentd-guarded "Open session"
       (when (pyagentd-place-of buffer-file-name)
         (pyagentd-session--ensure-text-mode)

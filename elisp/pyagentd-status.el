@@ -39,11 +39,21 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
   "Name of the preset of this branch.")
 (defvar-local pyagentd-status-model nil
   "Name of the model of this branch.")
+(defvar-local pyagentd-status-hindrance nil
+  "Why nothing can be written here, a few words; nil if it can.")
+(defvar-local pyagentd-status-title nil
+  "Title of the session in this buffer, nil if it has none.")
 (defvar-local pyagentd-status--line nil
   "The header line, computed when something changes.")
 
-(dolist (variable '(pyagentd-status pyagentd-status-preset
-                    pyagentd-status-model pyagentd-status--line))
+(defvar pyagentd-title-functions nil
+  "Functions called in a session buffer when its title becomes known or changes.
+They get the title, a string, or nil if it has none any more.  Add
+`pyagentd-name-buffer' to have session buffers named after their titles.")
+
+(dolist (variable '(pyagentd-status pyagentd-status-title pyagentd-status-preset
+                    pyagentd-status-model pyagentd-status-hindrance
+                    pyagentd-status--line))
   (put variable 'permanent-local t))
 
 (defun pyagentd-status--busy (status)
@@ -89,21 +99,42 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
     (setq pyagentd-status status)
     (pyagentd-status-refresh)))
 
+(defun pyagentd-status-set-title (title)
+  "Show TITLE, a string or nil, in the header line."
+  (setq title (and title (not (equal title "")) title))
+  (unless (equal title pyagentd-status-title)
+    (setq pyagentd-status-title title)
+    (pyagentd-status-refresh)
+    (run-hook-with-args 'pyagentd-title-functions title)))
+
+(defun pyagentd-status--name ()
+  "Return what the session is called, and its branch unless it is the first."
+  (concat (or pyagentd-status-title pyagentd--session-id "")
+          (unless (member pyagentd--branch-name '(nil "main"))
+            (propertize (concat "  " pyagentd--branch-name) 'face 'shadow))))
+
 (defun pyagentd-status-refresh ()
   "Compute the header line again."
   (let ((right (string-join
-                (delq nil (list (and pyagentd-session-viewing "read only")
+                (delq nil (list pyagentd-status-hindrance
                                 pyagentd-status-preset
                                 pyagentd-status-model))
                 "  ")))
     (setq pyagentd-status--line
-          (concat " " (or pyagentd--session-id "") "  "
-                  (pyagentd-status--text pyagentd-status)
-                  "  "
-                  (propertize " " 'display
-                              `(space :align-to (- right ,(1+ (string-width right)))))
-                  (propertize right 'face 'shadow)))
+          ;; What it says is no format of a mode line.
+          (string-replace
+           "%" "%%"
+           (concat " " (pyagentd-status--name) "  "
+                   (pyagentd-status--text pyagentd-status)
+                   "  "
+                   (propertize (or pyagentd-session-trouble "") 'face 'error)
+                   (propertize " " 'display
+                               `(space :align-to
+                                       (- right ,(1+ (string-width right)))))
+                   (propertize right 'face 'shadow))))
     (force-mode-line-update)))
+
+(add-hook 'pyagentd-session-trouble-hook #'pyagentd-status-refresh)
 
 (defconst pyagentd-status--format '(:eval pyagentd-status--line)
   "The `header-line-format' of session buffers.")

@@ -34,6 +34,9 @@
 ;;   C-c RET                      send, in a session
 ;;   C-c C-y, C-c C-n             allow or deny what a tool asks for
 ;;   C-c C-k                      stop the run
+;;   C-c C-b, C-c C-v             begin a branch, see all of them
+;;   C-c C-f                      search in all sessions
+;;   C-c C-t                      a menu of everything
 ;;
 ;; Visiting a session.md in a session's directory turns on
 ;; `pyagentd-mode'; nothing happens to other files.
@@ -46,9 +49,22 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
 (require 'pyagentd-chat)
+(require 'pyagentd-manage)
 
 (autoload 'pyagentd-menu "pyagentd-menu" nil t)
+(autoload 'pyagentd-branch "pyagentd-branch" nil t)
+(autoload 'pyagentd-switch-branch "pyagentd-branch" nil t)
+(autoload 'pyagentd-branches "pyagentd-branches" nil t)
+(autoload 'pyagentd-search "pyagentd-search" nil t)
+(autoload 'pyagentd-reindex "pyagentd-index" nil t)
+(autoload 'pyagentd-export "pyagentd-exchange" nil t)
+(autoload 'pyagentd-import "pyagentd-exchange" nil t)
 (autoload 'pyagentd-list-sessions "pyagentd-list" nil t)
+
+(define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
+(define-key pyagentd-mode-map (kbd "C-c C-b") #'pyagentd-branch)
+(define-key pyagentd-mode-map (kbd "C-c C-v") #'pyagentd-branches)
+(define-key pyagentd-mode-map (kbd "C-c C-f") #'pyagentd-search)
 
 (defcustom pyagentd-default-preset nil
   "Name of the preset of new sessions; nil means the daemon's default."
@@ -91,16 +107,35 @@ session's directory if it shall not be in `pyagentd-sessions-directory'.
 Return the buffer."
   (interactive (list (read-string "Session name: ")
                      (and current-prefix-arg (pyagentd--read-preset))))
-  (let* ((session (pyagentd-rpc-call
-                   'create-session
-                   (list :name name
-                         :preset (or preset pyagentd-default-preset)
-                         :root (pyagentd--project-root)
-                         :session-dir (and directory
-                                           (expand-file-name directory)))))
-         (buffer (find-file-noselect (plist-get session :file))))
-    (pyagentd-log 'info "Created session directory: %s"
-                  (plist-get session :session-dir))
+  (pyagentd--open-session
+   (pyagentd-rpc-call
+    'create-session
+    (list :name name
+          :preset (or preset pyagentd-default-preset)
+          :root (pyagentd--project-root)
+          :session-dir (and directory (expand-file-name directory))))))
+
+(defun pyagentd-session-create (session-id session-dir
+                                &optional preset projects activity-org-file)
+  "Make a session in SESSION-DIR, known as SESSION-ID, and open it.
+For packages that keep sessions in directories of their own, such as
+one of activities.  SESSION-DIR must be absent or empty.  PRESET is the
+name of its preset.  PROJECTS is a list of directories its agent may
+read; without any it may read none.  ACTIVITY-ORG-FILE is noted in its
+metadata.  Return the buffer of its conversation."
+  (pyagentd--open-session
+   (pyagentd-rpc-call
+    'create-session
+    (list :name session-id :session-id session-id
+          :session-dir (expand-file-name session-dir)
+          :preset (or preset pyagentd-default-preset)
+          :projects (mapcar #'expand-file-name projects)
+          :activity-org-file (and activity-org-file
+                                  (expand-file-name activity-org-file))))))
+
+(defun pyagentd--open-session (session)
+  "Show the conversation of SESSION, an answer of the daemon; return the buffer."
+  (let ((buffer (find-file-noselect (plist-get session :file))))
     (with-current-buffer buffer
       (goto-char (point-max)))
     (pop-to-buffer-same-window buffer)))

@@ -10,6 +10,10 @@ a backend names the *variable* its key is in. A file looks like this::
     [presets]
     dir = "~/agents/presets"
 
+    [titles]
+    enabled = true                          # ask the model for a title after a session's first turn
+    model = "claude-haiku-4-5"              # of the run's backend; without it, the run's model
+
     [backend.local]
     kind = "anthropic"                      # anthropic or offline
     base_url = "http://127.0.0.1:11434"
@@ -38,9 +42,11 @@ _BACKEND_KEYS = frozenset({"kind", "base_url", "key_env", "model"})
 _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "log": frozenset({"level"}),
     "presets": frozenset({"dir"}),
+    "titles": frozenset({"enabled", "model"}),
     "backend": None,
 }
 
+_SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 _ALIASES: Mapping[str, str] = {"claude": "anthropic"}  # gptel's name, which presets written for it use
 
 Environment = Mapping[str, str]
@@ -74,6 +80,8 @@ class Config:
     runtime_dir: Path
     presets_dir: Path
     log_level: str
+    titles: bool  # whether a model is asked for the title of a session
+    titles_model: str | None  # which one, of the run's backend; None: the run's
     backend_override: str | None  # backend of every preset, whatever it names
     backends: Mapping[str, BackendSettings]
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
@@ -136,11 +144,14 @@ def load_config(env: Environment | None = None) -> Config:
     if level.value not in LOG_LEVELS:
         raise ConfigError(f"{level.source}: log level is {level.value!r}, not one of {', '.join(LOG_LEVELS)}")
     override = env.get("PYAGENTD_BACKEND") or None
+    titles, titles_model = _titles(file, env), _pick(file, env, "titles.model", "PYAGENTD_TITLES_MODEL", "")
     settings = {
         "sessions_dir": _sessions_dir(env),
         "runtime_dir": _runtime_dir(env),
         "presets.dir": replace(presets, value=str(_absolute(presets.value, file.path.parent))),
         "log.level": level,
+        "titles.enabled": titles,
+        "titles.model": titles_model,
         "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
     }
     backends = dict(_backends(file, env, settings))
@@ -150,6 +161,8 @@ def load_config(env: Environment | None = None) -> Config:
         runtime_dir=Path(settings["runtime_dir"].value),
         presets_dir=Path(settings["presets.dir"].value),
         log_level=level.value,
+        titles=_SWITCH[titles.value],
+        titles_model=titles_model.value or None,
         backend_override=override,
         backends=backends,
         settings=settings,
@@ -214,6 +227,14 @@ class _ConfigFile:
             raise ConfigError(f"{self.place(dotted)}: {dotted} is not a string")
         return value
 
+    def flag(self, dotted: str) -> bool | None:
+        """Return the boolean at ``table.key``, or None when it is not there."""
+        table, _, key = dotted.rpartition(".")
+        value = self.data.get(table, {}).get(key)
+        if value is not None and not isinstance(value, bool):
+            raise ConfigError(f"{self.place(dotted)}: {dotted} is not true or false")
+        return value
+
 
 def _syntax_error(path: Path, error: tomllib.TOMLDecodeError) -> str:
     message = str(error)
@@ -228,6 +249,17 @@ def _pick(file: _ConfigFile, env: Environment, dotted: str, variable: str, defau
     if (value := file.string(dotted)) is not None:
         return Setting(value, file.place(dotted))
     return Setting(default, "default")
+
+
+def _titles(file: _ConfigFile, env: Environment) -> Setting:
+    """Return whether titles are made, "on" or "off"."""
+    if value := env.get("PYAGENTD_TITLES"):
+        if value.lower() not in _SWITCH:
+            raise ConfigError(f"environment PYAGENTD_TITLES: {value!r} is not on or off")
+        return Setting("on" if _SWITCH[value.lower()] else "off", "environment PYAGENTD_TITLES")
+    if (flag := file.flag("titles.enabled")) is not None:
+        return Setting("on" if flag else "off", file.place("titles.enabled"))
+    return Setting("on", "default")
 
 
 def _sessions_dir(env: Environment) -> Setting:

@@ -16,7 +16,9 @@ from collections.abc import Callable
 
 from pyagentd import __version__
 from pyagentd.agent.host import Host
+from pyagentd.agent.indexer import Indexer
 from pyagentd.agent.settings import Presets
+from pyagentd.agent.titles import Titles
 from pyagentd.background import in_background
 from pyagentd.clock import SystemClock
 from pyagentd.config import Config
@@ -29,6 +31,7 @@ from pyagentd.rpc.lifecycle import Instance
 from pyagentd.rpc.server import Server
 from pyagentd.service import Service
 from pyagentd.store import templates
+from pyagentd.store.index.state import State
 from pyagentd.store.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -77,7 +80,11 @@ class _Daemon:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
         token = new_token()
-        host, server = self._assemble(Pulse(loop), token)
+        host, indexer, server = self._assemble(Pulse(loop), token)
+        indexer.start()
+        titles = Titles(host)
+        if self._config.titles:
+            host.listeners.append(titles)
         await server.listen(self._instance.bind_unix())
         port = await self._listen_tcp(server)
         self._instance.publish(version=__version__, port=port, token=token)
@@ -88,24 +95,30 @@ class _Daemon:
         await self._stopped.wait()
         log.info("stopping")
         watching.cancel()
+        titles.close()
         await host.shutdown()
+        await asyncio.to_thread(indexer.close)
         await server.close()
         await close_backends()
         with contextlib.suppress(Exception):  # it only saves time; a failure shows again with the first request
             await warming
 
-    def _assemble(self, pulse: Pulse, token: str) -> tuple[Host, Server]:
+    def _assemble(self, pulse: Pulse, token: str) -> tuple[Host, Indexer, Server]:
         presets = Presets((templates.shipped_dir(), self._config.presets_dir))
         host = Host(config=self._config, presets=presets, clock=SystemClock(), pulse=pulse)
+        registry = Registry(self._config.sessions_dir)
+        indexer = Indexer(State(self._config.sessions_dir), registry)
+        host.listeners.append(indexer)
         service = Service(
             host,
-            Registry(self._config.sessions_dir),
+            registry,
+            indexer,
             stop=self._stopped.set,
             clients=lambda: len(server.clients),
         )
         greeting = {"pid": os.getpid(), "version": __version__, "sessions_dir": str(self._config.sessions_dir)}
         server = Server(service.operations(), pulse=pulse, greeting=greeting, token=token, on_disconnect=host.forget)
-        return host, server
+        return host, indexer, server
 
     async def _listen_tcp(self, server: Server) -> int | None:
         if self._tcp_port is None:

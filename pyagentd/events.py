@@ -17,6 +17,14 @@ ask          {id, branch, agent, action, tool, detail, reason, preview}: a quest
 answered     {id, decision}: the ask with that id is settled; the first answer wins
 agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
 persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
+changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)
+lease        {state: "wanted"|"lost"|"free"}: another client wants to edit, has taken over, or nobody edits (seq 0)
+roles        {sha256, spans: ((beg end role)…)}: roles recovered of the body with that hash; positions from 1 (seq 0)
+notice       {text}: one line for the user (seq 0)
+session      {title, archived_at}: facts of the session changed (seq 0)
+deleted      (): the branch was moved to the trash (seq 0)
+progress     {id, done, total}: how far a long operation is; only for the client that asked (branch "", seq 0)
+log          {level, text, session_dir, written}: a record of the session log, for the client that caused it (seq 0)
 resync       (): the client was too slow and lost events after ``seq``; it attaches anew from there
 ===========  =========================================================================================
 """
@@ -25,7 +33,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple, Protocol
 
-Kind = Literal["insert", "prompt", "run", "status", "ask", "answered", "agent", "persisted", "resync"]
+Kind = Literal[
+    "insert", "prompt", "run", "status", "ask", "answered", "agent", "persisted", "changed", "lease", "roles",
+    "notice", "session", "deleted", "progress", "log", "resync",
+]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
 
 

@@ -3,6 +3,10 @@
 Code logs with ``logging.getLogger(__name__)`` and lazy arguments; whoever owns a task says once, with ``context``,
 what it works for. Prompt and tool bodies are logged at DEBUG only. Secrets never reach the file: a key known to the
 process is registered with ``conceal``, and what has a key's shape is masked even if nobody did.
+
+What happens to sessions (made, branched, unreadable) is also told to whoever caused it: a record with
+``extra=of_session(directory)`` goes to the client whose call it came from (``telling``), which shows it in its own
+log, and into ``session.log`` of the session if that is wanted (SPEC 001 Logging and observability, DD-40).
 """
 
 from __future__ import annotations
@@ -10,14 +14,16 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from datetime import datetime
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 LOG_NAME = "daemon.log"
+SESSION_LOG_NAME = "session.log"
 
 _MAX_BYTES = 2_000_000
 _BACKUPS = 3
@@ -28,19 +34,50 @@ _MASK = "[secret]"
 _work: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("work", default=())
 _secrets: set[str] = set()
 
+Teller = Callable[[str, str, str, bool], None]
+"""Takes level (debug, info, warn, error), text, the session's directory or "", and whether its file has it."""
 
-def setup_logging(path: Path, level: str) -> None:
-    """Send the package's log to ``path`` (created 0600, rotated at 2 MB) from ``level`` up, and nowhere else."""
+_teller: ContextVar[Teller | None] = ContextVar("teller", default=None)
+_LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warn"), (logging.INFO, "info"), (0, "debug"))
+
+
+def setup_logging(path: Path, level: str, *, session_files: bool = False) -> None:
+    """Send the package's log to ``path`` (created 0600, rotated at 2 MB) from ``level`` up.
+
+    Args:
+        path: The daemon's log.
+        level: The least severe level that goes there.
+        session_files: Write each session's records into ``session.log`` in its directory as well.
+    """
     handler = _PrivateFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8", delay=True)
     handler.addFilter(_add_work)
     handler.setFormatter(_ConcealingFormatter(_FORMAT))
+    handler.setLevel(level.upper())
     logger = logging.getLogger("pyagentd")
     for old in logger.handlers[:]:
         logger.removeHandler(old)
         old.close()
     logger.addHandler(handler)
+    logger.addHandler(_SessionHandler(to_file=session_files))
     logger.setLevel(level.upper())
+    # Which of a session's records are shown is decided by who reads them.
+    logging.getLogger("pyagentd.store").setLevel(logging.DEBUG)
     logger.propagate = False
+
+
+def of_session(directory: Path | None = None) -> dict[str, Path | None]:
+    """Return ``extra`` of a record that is about the session in ``directory``, or about all of them."""
+    return {"session_dir": directory}
+
+
+@contextmanager
+def telling(teller: Teller) -> Iterator[None]:
+    """Have records about sessions told to ``teller``, also those of tasks and threads started inside."""
+    token = _teller.set(teller)
+    try:
+        yield
+    finally:
+        _teller.reset(token)
 
 
 @contextmanager
@@ -77,6 +114,36 @@ class _ConcealingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return concealed(super().format(record))
+
+
+class _SessionHandler(logging.Handler):
+    """Passes on records about sessions."""
+
+    def __init__(self, *, to_file: bool) -> None:
+        super().__init__()
+        self._to_file = to_file
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not hasattr(record, "session_dir"):
+            return
+        directory: Path | None = record.session_dir
+        text = concealed(record.getMessage())
+        level = next(name for number, name in _LEVELS if record.levelno >= number)
+        written = self._to_file and directory is not None and _write_line(directory, level, text)
+        if (teller := _teller.get()) is not None:
+            teller(level, text, "" if directory is None else str(directory), written)
+
+
+def _write_line(directory: Path, level: str, text: str) -> bool:
+    """Add a line to the session's own log; a session that is gone or cannot be written has none."""
+    line = f"[{datetime.now():%Y-%m-%d %H:%M:%S}] [GPTEL-{level.upper()}] {text}\n"
+    with suppress(OSError):
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(directory / SESSION_LOG_NAME, flags, 0o600)
+        with os.fdopen(fd, "a", encoding="utf-8", errors="replace") as file:
+            file.write(line)
+        return True
+    return False
 
 
 class _PrivateFileHandler(RotatingFileHandler):

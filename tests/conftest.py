@@ -1,5 +1,11 @@
 """Fixtures that every test may use."""
 
+from hypothesis import HealthCheck, settings
+
 from tests.server.fixtures import model_server
 
 __all__ = ["model_server"]
+
+# How busy the machine is fails no test.
+settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("project")

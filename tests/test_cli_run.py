@@ -319,7 +319,7 @@ def test_sessions_lists_what_there_is(system: System) -> None:
     first, _ = system.new("first")
     second, _ = system.new("second")
     assert [one["session_id"] for one in system.json("sessions")] == [first, second]
-    assert f"{first}/main\tidle\t" in system.ok("sessions")
+    assert f"{first}/main\t\tidle\t" in system.ok("sessions")
 
 
 def test_presets_names_the_shipped_ones_and_the_users(system: System) -> None:

@@ -119,3 +119,19 @@ def test_a_client_without_an_address_does_not_inherit_the_one_the_daemon_was_sta
     config = config_of(tmp_path, "", ANTHROPIC_BASE_URL="http://127.0.0.1:2")
     assert config.backend("anthropic").base_url == "http://127.0.0.1:2"
     assert config.backend("anthropic", {"PATH": "/bin"}).base_url is None
+
+
+def test_titles_are_made_unless_file_or_environment_say_otherwise(tmp_path: Path) -> None:
+    assert config_of(tmp_path).titles is True
+    configured = config_of(tmp_path, '[titles]\nenabled = false\nmodel = "small"\n')
+    assert (configured.titles, configured.titles_model) == (False, "small")
+    assert configured.settings["titles.enabled"].source.endswith("config.toml:2")
+    overridden = config_of(tmp_path, "[titles]\nenabled = false\n", PYAGENTD_TITLES="on")
+    assert (overridden.titles, overridden.titles_model) == (True, None)
+    assert overridden.settings["titles.enabled"].source == "environment PYAGENTD_TITLES"
+
+
+@pytest.mark.parametrize(("text", "env"), [('[titles]\nenabled = "no"\n', {}), ("", {"PYAGENTD_TITLES": "perhaps"})])
+def test_a_switch_that_is_neither_on_nor_off_is_an_error(tmp_path: Path, text: str, env: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"config.toml:2: titles.enabled|PYAGENTD_TITLES"):
+        config_of(tmp_path, text, **env)

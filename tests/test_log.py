@@ -1,6 +1,7 @@
 """What a line of the daemon's log says, and what it never says."""
 
 import logging
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,3 +61,29 @@ def test_setting_up_again_writes_each_line_once(file: Path) -> None:
     log.setup_logging(file, "info")
     LOGGER.info("once")
     assert file.read_text().count("once") == 1
+
+
+def test_a_record_about_a_session_is_told_to_who_caused_it_and_nobody_else(file: Path, tmp_path: Path) -> None:
+    told: list[tuple[str, str, str, bool]] = []
+    logger = logging.getLogger("pyagentd.store.test")
+    with log.telling(lambda *record: told.append(record)):
+        logger.debug("branch %s", "main", extra=log.of_session(tmp_path))
+        logger.info("nothing of a session's")
+        logger.warning("all", extra=log.of_session())
+    logger.error("nobody asked", extra=log.of_session(tmp_path))
+    assert told == [("debug", "branch main", str(tmp_path), False), ("warn", "all", "", False)]
+    assert not (tmp_path / log.SESSION_LOG_NAME).exists()
+    assert "branch main" not in file.read_text() and "nobody asked" in file.read_text()
+
+
+def test_a_sessions_own_log_has_time_level_and_text(file: Path, tmp_path: Path) -> None:
+    log.setup_logging(file, "info", session_files=True)
+    session = tmp_path / "session"
+    session.mkdir()
+    told: list[tuple[str, str, str, bool]] = []
+    with log.telling(lambda *record: told.append(record)):
+        logging.getLogger("pyagentd.store.test").info("Created %s", "it", extra=log.of_session(session))
+        logging.getLogger("pyagentd.store.test").info("gone", extra=log.of_session(tmp_path / "nowhere"))
+    (line,) = (session / log.SESSION_LOG_NAME).read_text().splitlines()
+    assert re.fullmatch(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[GPTEL-INFO\] Created it", line)
+    assert [written for *_, written in told] == [True, False]

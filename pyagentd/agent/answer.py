@@ -6,14 +6,14 @@ Follows the stream of ``llm`` and the envelopes of ``tools``; knows the shape of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, assert_never
 
 from pyagentd.agent.recorder import Recorder
-from pyagentd.ids import new_id
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.store.rows import message_row, part_row
 from pyagentd.tools.invoke import Envelope
 
 
@@ -30,10 +30,20 @@ class _Streaming:
 
 
 class Answer:
-    """Records one assistant message, step by step."""
+    """Records one assistant message, step by step.
 
-    def __init__(self, recorder: Recorder, *, session_id: str, model: str) -> None:
+    Args:
+        recorder: Where its rows go.
+        session_id: Whose message it is.
+        model: Who answers.
+        called: Told of every call that has its result: the part as recorded, and when (epoch ms).
+    """
+
+    def __init__(
+        self, recorder: Recorder, *, session_id: str, model: str, called: Callable[[Mapping[str, Any], int], None]
+    ) -> None:
         self._recorder = recorder
+        self._called = called
         self._session_id = session_id
         self._model = model
         self._message: dict[str, Any] | None = None
@@ -164,6 +174,7 @@ class Answer:
     def _put_call(self, row: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         data = {**row["data_json"], **outcome}
         self._put({**row, "data_json": data, "tool_state": data["state"]})
+        self._called(data, self._recorder.now_ms())
 
     def _ensure_message(self) -> dict[str, Any]:
         if self._message is None:
@@ -175,34 +186,6 @@ class Answer:
             )
             self._recorder.record("message", self._message)
         return self._message
-
-
-def message_row(*, role: str, session_id: str, metadata: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-    """Return a new ``message`` row (neighbours B.2, chat_messages)."""
-    return {
-        "id": new_id("msg"),
-        "session_id": session_id,
-        "role": role,
-        "metadata_json": dict(metadata),
-        "created_at": now_ms,
-        "updated_at": now_ms,
-    }
-
-
-def part_row(
-    *, message_id: str, session_id: str, index: int, kind: str, data: Mapping[str, Any], now_ms: int
-) -> dict[str, Any]:
-    """Return a new ``part`` row (neighbours B.2, chat_parts)."""
-    return {
-        "id": new_id("prt"),
-        "message_id": message_id,
-        "session_id": session_id,
-        "index": index,
-        "type": kind,
-        "data_json": dict(data),
-        "created_at": now_ms,
-        "updated_at": now_ms,
-    }
 
 
 def _kind(part: Text | Reasoning) -> str:

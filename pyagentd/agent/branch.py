@@ -1,190 +1,186 @@
 """A branch that somebody works with: its log, its document, its run, and who watches.
 
-Opened from disk on demand and dropped when nobody needs it. Whatever an earlier daemon left unfinished is finished
-when the branch is opened: calls in flight are closed, the run is ended, and text that was recorded but never reached
-the document is put there (DESIGN §6).
+Opened from disk on demand (``opening``) and dropped when nobody needs it. How a turn begins is in ``turn``, who
+writes the document in ``keeper``, who may edit it in ``lease``; what attaching clients are told is in ``attaching``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+import logging
+from dataclasses import replace
 
-from pyagentd.agent.answer import message_row, part_row
+from pyagentd.agent import turn
+from pyagentd.agent.audience import Audience
 from pyagentd.agent.keeper import Keeper
-from pyagentd.agent.persist import Version
+from pyagentd.agent.lease import Lease
+from pyagentd.agent.opening import Opened, open_branch, open_ends
+from pyagentd.agent.override import Override, find_override
+from pyagentd.agent.persist import Roles, Version, Written
+from pyagentd.agent.reading import Reader
 from pyagentd.agent.recorder import Recorder
 from pyagentd.agent.run import Outcome, Run
+from pyagentd.agent.sessionrow import SessionRow
+from pyagentd.agent.turn import Prompt
 from pyagentd.clock import Clock
-from pyagentd.errors import BadRequest, Busy, NotFound
+from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Event, Sink
-from pyagentd.messages import Message, Text
+from pyagentd.policy.presets import Preset
 from pyagentd.pulse import Pulse
-from pyagentd.sexp import tagged
-from pyagentd.store import document, paths
-from pyagentd.store.align import align
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.journal import Journal, Row
+from pyagentd.store import paths
+from pyagentd.store.condition import stamp_of
+from pyagentd.store.journal import Row
+from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.render import Insert, Renderer, prompt_text, replay, writable
+from pyagentd.store.render import Insert, Renderer
+from pyagentd.store.rows import message_row, part_row
 
-RESTARTED = "aborted by host restart"
+log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """What a run is to answer."""
-
-    text: str
-    view: tuple[Message, ...]  # what the model sees, the prompt last
-    version: Version  # the document before the run's first insert, which goes to its marker
-    insert: str = ""  # what is to be put into the document; "" when the user wrote it there
+_MOST_ROLES = 4000  # in one event; a client gets more of them when it attaches
 
 
-class LiveBranch:
-    """One open branch.
+class LiveBranch(Audience, SessionRow):
+    """One open branch; use ``LiveBranch.open``.
 
     Attributes:
         run: The run in flight, until all of its end is recorded and told.
         task: What supervises it.
         starting: Held while a run is being started, so that of two only one is.
         users: How many operations need the branch to stay open.
+        notes: What was found when it was opened, one line each, for people.
     """
 
-    def __init__(self, ref: BranchRef, *, pulse: Pulse, clock: Clock) -> None:
-        self.ref = ref
-        self.key = ref.key
+    def __init__(self, ref: BranchRef, opened: Opened, *, pulse: Pulse, clock: Clock) -> None:
+        Audience.__init__(self, ref.key)
         self.run: Run | None = None
         self.task: asyncio.Task[Outcome] | None = None
         self.starting = asyncio.Lock()
         self.users = 0
-        self.status: dict[str, Any] = {"state": "idle"}
-        self.sinks: dict[Sink, None] = {}  # in the order they attached
         self.file = paths.session_file(ref.branch_dir)
-        self._attaching: dict[object, Sink] = {}
-        self._questions = 0
-        self._unasked: Mapping[str, Any] = self.status  # before the first open question
+        self.notes = (*opened.notes, *opened.lasting)
         self.keeper = Keeper(self.file, persisted=self._persisted)
-        self.recorder = Recorder(
-            journal=Journal.open(paths.journal_file(ref.branch_dir)),
-            conversation=Conversation(),
+        self.keeper.refusal = opened.refusal
+        self.lease = Lease(
+            self.keeper,
+            tell=lambda sink, facts: self.tell(sink, "lease", **facts),
+            tell_others=lambda sink, facts: self.tell_others(sink, "lease", **facts),
+        )
+        recorder = Recorder(
+            journal=opened.journal,
+            conversation=opened.conversation,
             renderer=Renderer(),
             pulse=pulse,
             clock=clock,
             show=self._show,
         )
-        try:
-            self._load()
-        except BaseException:
-            self.abandon()
-            raise
+        SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
+        self.reader = Reader(ref, recorder)
+        if (last := opened.last_run) is not None:
+            self.keeper.recall(
+                prompt=last.prompt, inserted_prompt=last.inserted_prompt, anchor=last.anchor, inserts=last.inserts
+            )
 
-    @property
-    def conversation(self) -> Conversation:
-        """The recorded messages, kept up to date with every row."""
-        return self.recorder.conversation
+    @classmethod
+    async def open(cls, ref: BranchRef, *, pulse: Pulse, clock: Clock) -> LiveBranch:
+        """Open a branch, and put what was recorded but never reached its document there if the disk allows.
+
+        Raises:
+            StoreError: Its log cannot be read.
+        """
+        branch = cls(ref, await asyncio.to_thread(open_branch, ref), pulse=pulse, clock=clock)
+        try:
+            await branch.keeper.flush()
+            branch.note_complete()
+        except StoreError as error:  # whoever attaches is told, and each of them has it tried again
+            log.warning("%s", error)
+        except BaseException:
+            branch.abandon()
+            raise
+        return branch
 
     @property
     def idle(self) -> bool:
         """Whether nobody would notice if the branch were closed."""
         return self.run is None and not self.sinks and not self.users
 
-    def publish(self, event: Event) -> None:
-        """Tell everybody who watches."""
-        for sink in self.sinks:
-            sink.push(event)
-
-    def set_status(self, status: Mapping[str, Any]) -> None:
-        """Note and tell what the branch is doing; not recorded, true only now."""
-        self.status = dict(status)
-        self.publish(Event("status", self.key, 0, (self.status,)))
-
-    @contextlib.contextmanager
-    def asking(self) -> Iterator[None]:
-        """Show that a human is asked, as long as any question of the run is open."""
-        if not self._questions:
-            self._unasked = self.status
-            self.set_status({**self.status, "state": "waiting"})
-        self._questions += 1
-        try:
-            yield
-        finally:
-            self._questions -= 1
-            if not self._questions:
-                self.set_status(self._unasked)
-
-    def record_session(
-        self,
-        *,
-        workspace_root: Path,
-        agent: str = "",
-        parent: BranchRef | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Record the facts of the session itself; what was recorded before and is not named here stays."""
-        now = self.recorder.now_ms()
-        known = self.conversation.session or {
-            "id": self.ref.session_id,
-            "agent": agent,
-            "parent_id": parent.session_id if parent else None,
-            "parent_branch": parent.branch_name if parent else None,
-            "title": "",
-            "permissions_json": [],
-            "metadata_json": {},
-            "created_at": now,
-        }
-        row = {
-            **known,
-            "workspace_root": str(workspace_root),
-            "metadata_json": {**known["metadata_json"], **(metadata or {})},
-            "updated_at": now,
-        }
-        self.recorder.record("session", row)
-
-    # -- prompts -----------------------------------------------------------------------------------------------
-
-    def prompt_from_document(self, *, sha256: str, end: int) -> Prompt:
-        """Read the saved document up to ``end`` (code points from 0) and return the prompt there.
+    async def look_once(self) -> None:
+        """Compare document and log unless that was done since the branch was opened; what the log lacks it gets.
 
         Raises:
-            BadRequest: The file is not what the client says it saved, or there is no prompt.
+            StoreError: The document cannot be read.
         """
-        doc = document.read(self.file)
-        if document.body_sha256(doc.body) != sha256:
-            raise BadRequest(f"{self.file} changed since it was saved", mend="Revert or save the buffer, then send")
-        aligned = align(doc, self.conversation, end)
-        text = aligned.new_prompt or aligned.last_prompt  # sending again asks the same question again
-        if not text:
-            raise BadRequest("There is no prompt before point", mend="Write something first")
-        for edit in aligned.edits:
-            self.recorder.record("edit", edit)
-        version = Version(sha256=sha256, seq=self.recorder.last_seq, marker=end)
-        return Prompt(text=text, view=aligned.view, version=version)
+        if self.reader.last is None:
+            for note in (await self.reader.look(compare=True)).notes:
+                self.tell_others(None, "notice", text=note)
 
-    def prompt_from_client(self, text: str) -> Prompt:
-        """Return the prompt that a client sent as text; the model sees the whole document, then ``text``.
+    # -- settings ----------------------------------------------------------------------------------------------
 
-        Raises:
-            BadRequest: It is empty.
+    def override(self, preset: Preset, block: Settings | None = None) -> Override:
+        """Return what the document's Local Variables set in place of the preset (DD-38); nothing in agents.
+
+        Args:
+            preset: The branch's.
+            block: What they say; None for what was read last.
         """
-        text = writable(text.strip())
-        if not text:
-            raise BadRequest("The prompt is empty", mend="Write something")
-        doc = document.read(self.file)
-        aligned = align(doc, self.conversation, len(doc.body))
-        return Prompt(
-            text=text,
-            view=_with_prompt(aligned.view, text),
-            version=Version(sha256=document.body_sha256(doc.body), seq=self.recorder.last_seq, marker=len(doc.body)),
-            insert=prompt_text(doc.body, text, is_agent=self.ref.is_agent),
-        )
+        if block is None:
+            block = self.reader.last.settings if self.reader.last else Settings()
+        if self.ref.is_agent or (self.written is None and self.conversation.runs):
+            return {}
+        return find_override(block, self.written, preset)
+
+    def write_settings(self, *, given: Settings, effective: Settings, seen: Settings) -> None:
+        """Have the document's Local Variables say what holds, wherever they still say what was ``seen`` there.
+
+        Args:
+            given: The preset's own settings, which are recorded as ours.
+            effective: The same with the user's override.
+            seen: What the document said when the override was found.
+        """
+        self.given = given
+        self.keeper.settings, self.keeper.seen = effective, seen
+
+    # -- turns -------------------------------------------------------------------------------------------------
+
+    async def prompt_from_document(self, *, sha256: str, end: int) -> Prompt:
+        """Read the prompt that ends at offset ``end`` of the saved document; see ``turn.from_document``."""
+        conversation = self.conversation.snapshot()
+        return await asyncio.to_thread(turn.from_document, self.file, conversation, sha256=sha256, end=end)
+
+    async def prompt_from_client(self, text: str) -> Prompt:
+        """Take the prompt that a client sent as text; see ``turn.from_client``."""
+        conversation = self.conversation.snapshot()
+        return await asyncio.to_thread(turn.from_client, self.file, conversation, text, is_agent=self.ref.is_agent)
 
     def start_run(self, prompt: Prompt, *, run_id: str, interactive: bool) -> int:
-        """Record the user's message and the start of its run, show both, and return the last row's number."""
+        """Record the user's edits and message and the start of its run, show them, and return the last row's number.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        for edit in prompt.edits:
+            self.recorder.record("edit", edit)
+        version = replace(prompt.version, seq=self.recorder.last_seq)
+        anchor = version.marker or 0
+        self.keeper.begin(prompt=prompt.text, inserted_prompt=bool(prompt.insert), anchor=anchor, version=version)
+        if prompt.roles is not None:
+            self._heal(prompt.roles)
+        message_id = prompt.message_id or self._record_message(prompt)
+        for note in prompt.notes:
+            self.tell_others(None, "notice", text=note)
+        run = {
+            "id": run_id,
+            "state": "started",
+            "message_id": message_id,
+            "interactive": interactive,
+            "anchor": anchor,
+            "prompt": prompt.insert,
+        }
+        return self.recorder.record("run", run)
+
+    def _record_message(self, prompt: Prompt) -> str:
+        """Record the user's message, show it if a client sent it, and return its id."""
         now = self.recorder.now_ms()
         origin = "client" if prompt.insert else "document"
         message = message_row(role="user", session_id=self.ref.session_id, metadata={"origin": origin}, now_ms=now)
@@ -196,24 +192,12 @@ class LiveBranch:
             data={"type": "text", "text": prompt.text},
             now_ms=now,
         )
-        anchor = prompt.version.marker or 0
-        self.keeper.begin(
-            prompt=prompt.text, inserted_prompt=bool(prompt.insert), anchor=anchor, version=prompt.version
-        )
         self.recorder.record("message", message)
         seq = self.recorder.record("part", part)
         if prompt.insert:
             self.keeper.add(Insert(prompt.insert, None, part["id"], seq))
             self.publish(Event("prompt", self.key, seq, (prompt.text,)))
-        run = {
-            "id": run_id,
-            "state": "started",
-            "message_id": message["id"],
-            "interactive": interactive,
-            "anchor": anchor,
-            "prompt": prompt.insert,
-        }
-        return self.recorder.record("run", run)
+        return str(message["id"])
 
     async def secure(self) -> None:
         """Return when what was recorded survives a power failure, and the document holds it if the daemon writes it.
@@ -237,6 +221,9 @@ class LiveBranch:
         """
         error = {"code": outcome.code, "message": outcome.message} if outcome.reason == "error" else None
         run = self.conversation.runs[run_id].data
+        self.recorder.flush()
+        for kind, data in list(open_ends(self.conversation, outcome.message or outcome.reason)):
+            self.recorder.record(kind, data)  # what the disk refused when the run wanted to record it
         self.recorder.record("run", {**run, "state": "finished", "reason": outcome.reason, "error": error})
 
     @property
@@ -245,65 +232,47 @@ class LiveBranch:
         run = self.conversation.last_run
         return run is not None and not run.is_finished
 
+    @property
+    def settled(self) -> bool:
+        """Whether the last run has its end in the log and all its text in the document."""
+        run = self.conversation.last_run
+        return run is None or run.is_kept
+
+    def require_idle(self) -> None:
+        """Raise ``Busy`` if a run is in flight."""
+        if self.run is not None:
+            raise Busy(f"{self.ref.session_id} is answering", mend="Wait for the answer, or abort it first")
+
+    def require_writable(self) -> None:
+        """Raise ``StoreError`` if nothing can be written."""
+        if self.refusal:
+            raise StoreError(self.refusal, mend="It can only be read; see to the disk, then send again")
+
     # -- clients -----------------------------------------------------------------------------------------------
-
-    async def attach(
-        self, sink: Sink, *, sha256: str | None, seq: int | None, mode: Literal["edit", "view"]
-    ) -> dict[str, Any] | None:
-        """Let ``sink`` watch, or also edit, from the version it has; None when it must read the file again.
-
-        A client that is attached and fell behind names the last event it saw, ``seq``.
-
-        Raises:
-            NotFound: The client left meanwhile.
-            StoreError: The disk refused.
-        """
-        attempt = object()
-        self._attaching[attempt] = sink
-        try:
-            self.recorder.flush()
-            await self.keeper.flush()
-        finally:
-            left = self._attaching.pop(attempt, None) is None
-        if left:
-            raise NotFound(f"{self.key} was detached meanwhile", mend="Attach it again")
-        if seq is not None and sink in self.sinks and self.keeper.knows_since(seq):
-            # It fell behind; its own marker goes on.
-            version: Version | None = Version(sha256=sha256 or "", seq=seq, marker=None)
-        else:
-            version = self.keeper.version(sha256 or "")
-        if version is None:
-            return None
-        # No await from here on: the answer and the events after it are in one order.
-        self.sinks[sink] = None
-        sink.reset(self.key, self.recorder.last_seq)
-        editor = mode == "edit" and self.keeper.lease(sink, version if version.marker is not None else None)
-        return {
-            "branch": self.key,
-            "seq": self.recorder.last_seq,
-            "editor": editor,
-            "marker": None if version.marker is None else version.marker + 1,
-            "inserts": [(i.seq, i.text, tagged(i.role)) for i in self.keeper.missing(version)],
-            "status": self.status,
-        }
 
     def detach(self, sink: Sink) -> None:
         """Let ``sink`` go; a run goes on."""
-        self.sinks.pop(sink, None)
-        self._attaching = {attempt: other for attempt, other in self._attaching.items() if other is not sink}
-        self.keeper.release(sink)
+        self.leave(sink)
+        self.lease.release(sink)
 
     def saved(self, sink: Sink, version: Version) -> None:
-        """Note that the editor wrote the file."""
+        """Note that a client wrote the file, which should be the editor, and tell the others."""
+        if sink not in self.sinks:
+            return
         if self.keeper.editor is sink:
             self.keeper.saved(version)
+            self.reader.trust(version.sha256)
             self.note_complete()
+            self.note_given()
+        self._tell_changed(sink, version.sha256)
 
     def note_complete(self) -> None:
         """Record once that the last run's text has reached the document, so that nothing puts it there again."""
         run = self.conversation.last_run
         if run and run.is_finished and not run.is_kept and self.keeper.complete:
             self.recorder.record("run", {**run.data, "state": "kept"})
+
+    # -- the end -----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Write what is left and close the log.
@@ -329,60 +298,27 @@ class LiveBranch:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def require_idle(self) -> None:
-        """Raise ``Busy`` if a run is in flight."""
-        if self.run is not None:
-            raise Busy(f"{self.ref.session_id} is answering", mend="Wait for the answer, or abort it first")
+    def _heal(self, roles: Roles) -> None:
+        """Have recovered roles written, by the editor if there is one."""
+        self.keeper.heal(roles.sha256, roles.spans)
+        if self.keeper.editor is not None and len(roles.spans) <= _MOST_ROLES:
+            self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told())
 
     def _show(self, row: Row, inserts: list[Insert]) -> None:
         for insert in inserts:
             self.keeper.add(insert)
             self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))
 
-    def _persisted(self, version: Version, mtime: float) -> None:
-        self.publish(Event("persisted", self.key, 0, ({"sha256": version.sha256, "mtime": mtime},)))
+    def _persisted(self, written: Written) -> None:
+        writer, sha256 = written.writer, written.version.sha256
+        self.reader.wrote(stamp=writer.stamp, sha256=sha256, settings=writer.document.settings)
+        mtime = writer.stamp.mtime if writer.stamp else 0.0
+        self.tell_others(None, "persisted", sha256=sha256, mtime=mtime)
         self.note_complete()
+        if self.keeper.settings is not None:
+            self.note_given()
 
-    def _load(self) -> None:
-        for row in self.recorder.journal.current():
-            self.conversation.apply(row)
-        run = self.conversation.last_run
-        if run is None or run.is_kept:
-            return
-        if not run.is_finished:
-            self._close_interrupted(run.data)
-        inserts = replay(self.recorder.journal.rows(after=run.first_seq - 1), after=0)
-        if inserted := run.data.get("prompt"):
-            inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
-        message = self.conversation.messages.get(run.data["message_id"])
-        self.keeper.recover(
-            prompt=message.text if message else "",
-            inserted_prompt=bool(inserted),
-            anchor=run.data.get("anchor") or 0,
-            inserts=inserts,
-        )
-        self.note_complete()
-
-    def _close_interrupted(self, run: Mapping[str, Any]) -> None:
-        """End what an earlier daemon left running."""
-        for part in list(self.conversation.parts.values()):
-            match part.data.get("state"):
-                case "streaming":
-                    data = {**part.data, "text": part.text, "state": "done"}
-                    self.recorder.record("part", {**part.row, "data_json": data})
-                case "input-available":
-                    data = {**part.data, "state": "output-error", "errorText": RESTARTED}
-                    self.recorder.record("part", {**part.row, "data_json": data, "tool_state": data["state"]})
-        for ask in list(self.conversation.asks.values()):
-            if ask["decision"] is None:
-                self.recorder.record("ask", {**ask, "decision": "abort", "decided_reason": RESTARTED})
-        error = {"code": "restart", "message": RESTARTED}
-        self.recorder.record("run", {**run, "state": "finished", "reason": "restart", "error": error})
-
-
-def _with_prompt(view: tuple[Message, ...], text: str) -> tuple[Message, ...]:
-    """Return ``view`` with ``text`` as the user's last word, joined to a user message that already ends it."""
-    part = Text(text=text.strip())
-    if view and view[-1].role == "user":
-        return (*view[:-1], Message(role="user", parts=(*view[-1].parts, part)))
-    return (*view, Message(role="user", parts=(part,)))
+    def _tell_changed(self, sink: Sink | None, sha256: str) -> None:
+        with contextlib.suppress(StoreError):
+            if (stamp := stamp_of(self.file)) is not None:
+                self.tell_others(sink, "changed", sha256=sha256, mtime=stamp.mtime)

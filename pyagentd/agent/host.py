@@ -1,7 +1,7 @@
-"""All branches that are open and all runs in flight: who starts them, who ends them, who is told.
+"""All runs in flight, on branches that are open: who starts them, who ends them, who is told.
 
-The host opens branches on demand, turns prompts into supervised runs, and sees to it that every run ends with exactly
-one ``run`` fact, whatever happened (DESIGN §6). Sub-agents are runs like any other; ``agents.py`` starts them here.
+The host turns prompts into supervised runs and sees to it that every run ends with exactly one ``run`` fact, whatever
+happened (DESIGN §6). Sub-agents are runs like any other; ``agents.py`` starts them here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from typing import Any
 from pyagentd.agent.agents import AgentSpawner
 from pyagentd.agent.asks import Answer, AskBoard
 from pyagentd.agent.authority import Authority
-from pyagentd.agent.branch import LiveBranch, Prompt
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.openbranches import Listener as Listener
+from pyagentd.agent.openbranches import OpenBranches
+from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.prompt import environment, system_prompt
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id
 from pyagentd.agent.settings import (
@@ -25,14 +28,14 @@ from pyagentd.agent.settings import (
     Presets,
     SendOptions,
     backend_for,
-    document_settings,
     policy_context,
 )
 from pyagentd.agent.spawn import persistent_agent
+from pyagentd.agent.turn import Prompt
 from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.errors import Busy, StoreError
-from pyagentd.events import Event, Sink
+from pyagentd.events import Event
 from pyagentd.ids import new_id
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
@@ -43,60 +46,21 @@ from pyagentd.tools.spec import ToolContext, ToolSpec
 log = logging.getLogger(__name__)
 
 
-class Host:
-    """What lives in the daemon."""
+class Host(OpenBranches):
+    """What lives in the daemon.
+
+    Attributes:
+        asks: Questions to humans that are open.
+        agents: The agents that runs wait for.
+    """
 
     def __init__(self, *, config: Config, presets: Presets, clock: Clock, pulse: Pulse) -> None:
+        super().__init__(clock=clock, pulse=pulse)
         self.config = config
         self.presets = presets
-        self.clock = clock
-        self.pulse = pulse
         self.asks = AskBoard(self.publish)
         self.agents = AgentSpawner(self)
-        self._branches: dict[str, LiveBranch] = {}
-        self._errands: set[asyncio.Task[None]] = set()
         self._closing = False
-
-    # -- branches ----------------------------------------------------------------------------------------------
-
-    def opened(self, key: str) -> LiveBranch | None:
-        """Return the branch with this key if it is open."""
-        return self._branches.get(key)
-
-    @contextlib.asynccontextmanager
-    async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
-        """Have a branch open, and healed if need be; it is closed afterwards unless somebody else needs it.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        branch = self._branches.get(ref.key)
-        if branch is None:
-            branch = self._branches[ref.key] = LiveBranch(ref, pulse=self.pulse, clock=self.clock)
-        branch.users += 1
-        try:
-            yield branch
-        finally:
-            branch.users -= 1
-            if branch.idle:
-                await asyncio.shield(self._own(self._close_if_idle(branch)))
-
-    def forget(self, sink: Sink) -> None:
-        """Let a client go from every branch it watched."""
-        for branch in list(self._branches.values()):
-            branch.detach(sink)
-            if branch.idle:
-                self._own(self._close_if_idle(branch))
-
-    def publish(self, event: Event) -> None:
-        """Tell whoever watches the event's branch."""
-        if (branch := self._branches.get(event.branch)) is not None:
-            branch.publish(event)
-
-    @property
-    def runs(self) -> list[LiveBranch]:
-        """The branches with a run in flight."""
-        return [branch for branch in self._branches.values() if branch.run is not None]
 
     # -- runs --------------------------------------------------------------------------------------------------
 
@@ -132,7 +96,7 @@ class Host:
                 await branch.close()
         self._branches.clear()
 
-    async def _start(self, branch: LiveBranch, read: Callable[[], Prompt], options: SendOptions) -> str:
+    async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
         """Start a run for the prompt that ``read`` returns.
 
         Raises:
@@ -141,9 +105,11 @@ class Host:
         """
         async with branch.starting:
             branch.require_idle()
+            branch.require_writable()
             await branch.keeper.settle()
-            run_id, prompt = new_run_id(), read()
-            settings = await self._settings(branch, run_id, options)
+            await branch.look_once()
+            run_id, prompt = new_run_id(), await read()
+            settings = await self._settings(branch, run_id, prompt, options)
             if self._closing:
                 raise Busy("The daemon is stopping", mend="Send it again in a moment")
             run = Run(
@@ -158,11 +124,13 @@ class Host:
             # No await from here on: what is started is supervised.
             seq = branch.start_run(prompt, run_id=run_id, interactive=options.interactive)
             branch.run = run
-            branch.task = asyncio.create_task(self._supervise(branch, run), name=run_id)
+            branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run_id)
             branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": "started"},)))
+            if self._unfinished:
+                self._own(self._finish_agents())
             return run_id
 
-    async def _supervise(self, branch: LiveBranch, run: Run) -> Outcome:
+    async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
         """Execute a run, then record and tell its end; the one place a run can end."""
         outcome = await run.execute()
         self.asks.abort_run(run.id)
@@ -179,6 +147,11 @@ class Host:
         branch.publish(Event("run", branch.key, branch.recorder.last_seq, (end,)))
         failed = {"state": "error", "message": outcome.message or trouble, "code": outcome.code or StoreError.code}
         branch.set_status(failed if outcome.reason == "error" or trouble else {"state": "idle"})
+        for listener in self.listeners:
+            listener.run_ended(branch, outcome, options)
+            listener.branch_written(branch.ref)
+        if branch.ref.is_agent and not branch.settled:
+            self._unfinished[branch.key] = branch.ref
         if branch.has_open_run:
             self._branches.pop(branch.key, None)
             branch.abandon()
@@ -196,30 +169,16 @@ class Host:
             return str(failure)
         return ""
 
-    async def _close_if_idle(self, branch: LiveBranch) -> None:
-        """Forget a branch that nobody needs any more; its files hold everything."""
-        with contextlib.suppress(StoreError):  # the log has the text; the document gets it when it is opened again
-            await branch.keeper.flush()
-        if branch.idle and self._branches.get(branch.key) is branch:
-            del self._branches[branch.key]
-            with contextlib.suppress(StoreError):
-                branch.close_now()
-
-    def _own(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-        return task
-
     def _observe(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
         branch.set_status(status)
         self.agents.progress(branch, status)
 
     # -- what a run needs --------------------------------------------------------------------------------------
 
-    async def _settings(self, branch: LiveBranch, run_id: str, options: SendOptions) -> RunSettings:
-        preset = self.presets.of_branch(branch.ref)
-        branch.keeper.settings = document_settings(preset)
+    async def _settings(self, branch: LiveBranch, run_id: str, prompt: Prompt, options: SendOptions) -> RunSettings:
+        own = self.presets.of_branch(branch.ref)
+        preset = overridden(own, branch.override(own, prompt.settings))
+        branch.write_settings(given=settings_of(own), effective=settings_of(preset), seen=prompt.settings)
         backend, model = backend_for(preset, self.config, options)
         ancestors = paths.ancestors_of(branch.ref)
         authority = Authority(

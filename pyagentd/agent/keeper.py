@@ -2,7 +2,7 @@
 
 The keeper remembers what the current or last run inserted and which versions of the file (by hash of the body) hold
 how much of it. From that follows what an attaching client misses, and where the daemon goes on when an editor
-disappears. How one write is done is ``persist``'s business; here is who may, when, and that there is one at a time.
+disappears. How one write is done is ``persist``'s business; here is when, and that there is one at a time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from pyagentd.agent.persist import Version, Writing
+from pyagentd.agent.persist import Lacking, Roles, Version, Writing, Written
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Sink
-from pyagentd.store import document
+from pyagentd.store.document import Span
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.render import Insert
 from pyagentd.store.writer import DocumentWriter
@@ -30,14 +31,32 @@ SAVED_WITHIN_S = 6.0  # an editor saves by itself at most 5 s after a change (DE
 
 
 class Keeper:
-    """Keeps one branch's ``session.md``."""
+    """Keeps one branch's ``session.md``.
 
-    def __init__(self, path: Path, *, persisted: Callable[[Version, float], None]) -> None:
+    Args:
+        path: The file.
+        persisted: Told of every write.
+
+    Attributes:
+        editor: The client that writes the file, if any; who may become it is the business of ``Lease``.
+        inserts: What the current or last run put into the document.
+        settings: For the file's Local Variables; None keeps what is there.
+        seen: What these said when that was decided; what somebody changed since is kept.
+        refusal: Why nothing is to be written, or "".
+    """
+
+    def __init__(self, path: Path, *, persisted: Callable[[Written], None]) -> None:
         self._path = path
         self._persisted = persisted
         self.editor: Sink | None = None
         self.inserts: list[Insert] = []
-        self.settings: Settings | None = None  # for the file's Local Variables; None keeps what is there
+        self.writes = 0  # how many were begun; who looks at the file sees by it whether it stayed as it was
+        self.settings: Settings | None = None
+        self.seen: Settings | None = None
+        self.refusal = ""
+        self._roles: Roles | None = None
+        self._renew = False
+        self._edition = 0
         self._known_since = 0  # the last row of the run before; of earlier inserts nothing is kept
         self._prompt = ""
         self._inserted_prompt = False
@@ -62,7 +81,7 @@ class Keeper:
         self.inserts = []
         self._prompt, self._inserted_prompt, self._anchor = prompt, inserted_prompt, anchor
         self._versions.clear()
-        self._versions.append(version)
+        self._versions.append(replace(version, edition=self._edition))
         self._forget_writer()
 
     def add(self, insert: Insert) -> None:
@@ -96,13 +115,17 @@ class Keeper:
     # -- clients -----------------------------------------------------------------------------------------------
 
     def version(self, sha256: str) -> Version | None:
-        """Return the known version with this hash; a file that holds the whole run is known by being on disk."""
-        for version in reversed(self._versions):
-            if version.sha256 == sha256:
-                return version
-        if self.complete and document.body_sha256(document.read(self._path).body) == sha256:
-            return Version(sha256=sha256, seq=self.inserts[-1].seq if self.inserts else 0, marker=None)
-        return None
+        """Return the known version with this hash."""
+        return next((version for version in reversed(self._versions) if version.sha256 == sha256), None)
+
+    def is_latest(self, version: Version) -> bool:
+        """Return whether ``version`` and what it misses make the document as it is: nobody edited it since."""
+        return version.edition == self._edition
+
+    def on_disk(self, sha256: str) -> Version:
+        """Return the version of a file with this hash that holds the whole run, whoever wrote it."""
+        seq = self.inserts[-1].seq if self.inserts else 0
+        return Version(sha256=sha256, seq=seq, marker=None, edition=self._edition)
 
     def knows_since(self, seq: int) -> bool:
         """Return whether ``missing`` can tell everything that came after row ``seq``."""
@@ -112,18 +135,21 @@ class Keeper:
         """Return the inserts that a client at ``version`` does not have."""
         return [insert for insert in self.inserts if insert.seq > version.seq]
 
-    def lease(self, sink: Sink, version: Version | None, *, take: bool = False) -> bool:
-        """Make ``sink`` the editor if nobody else is, or by force; from now on the daemon leaves the file alone."""
-        if self.editor is None or take:
+    def lease(self, sink: Sink, version: Version | None) -> bool:
+        """Make ``sink`` the editor if nobody else is; from now on the daemon leaves the file alone."""
+        if self.editor is None:
             self.editor = sink
             self._forget_writer()
-            if version is not None and version not in self._versions:
+            self._roles = None  # the editor has them
+            if version is not None and version.marker is not None and self.version(version.sha256) is None:
                 self._versions.append(version)
         return self.editor is sink
 
     def saved(self, version: Version) -> None:
         """Note what the editor wrote."""
-        self._versions.append(version)
+        if self.version(version.sha256) is None:
+            self._edition += 1
+        self._versions.append(replace(version, edition=self._edition))
         self._saved.set()
 
     def release(self, sink: Sink) -> None:
@@ -135,17 +161,30 @@ class Keeper:
         self._forget_writer()
         self._schedule()
 
-    def recover(self, *, prompt: str, inserted_prompt: bool, anchor: int, inserts: list[Insert]) -> None:
-        """Keep a run of an earlier daemon, of which the file may hold any part; writes the rest at once.
+    def heal(self, sha256: str, spans: tuple[Span, ...]) -> None:
+        """Have recovered roles written into the file while it holds the text with this hash."""
+        if self.editor is None:
+            self._roles = Roles(sha256=sha256, spans=spans)
+            self._forget_writer()
+            self._schedule()
+
+    def renew(self) -> None:
+        """Have the file written even if it lacks nothing, so that whoever read it finds that it changed."""
+        self._renew = True
+
+    def recall(self, *, prompt: str, inserted_prompt: bool, anchor: int, inserts: list[Insert]) -> None:
+        """Keep a run of an earlier daemon, of which the file may hold any part; ``flush`` writes the rest."""
+        self.inserts = inserts
+        self._prompt, self._inserted_prompt, self._anchor = prompt, inserted_prompt, anchor
+        self._waiting = []
+
+    async def survey(self) -> Lacking:
+        """Return what the file as it is lacks of the run, without writing it.
 
         Raises:
             StoreError: The disk refused.
         """
-        self.inserts = inserts
-        self._prompt, self._inserted_prompt, self._anchor = prompt, inserted_prompt, anchor
-        self._waiting = []
-        _, version, _ = self._next_writing(()).perform()
-        self._versions.append(version)
+        return await asyncio.to_thread(self._next_writing(()).survey)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -165,7 +204,9 @@ class Keeper:
 
     @property
     def _due(self) -> bool:
-        return self.editor is None and (bool(self._waiting) or not self.complete)
+        if self.editor is not None or self.refusal:
+            return False
+        return bool(self._waiting) or not self.complete or self._renew or self._roles is not None
 
     def _schedule(self) -> None:
         if self._due and (self._later is None or self._later.done()):
@@ -184,18 +225,30 @@ class Keeper:
         """Write once; there is never more than one write, and whoever waits for it may be cancelled."""
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._persist())
+            self._writing.add_done_callback(_retrieve)
         await asyncio.shield(self._writing)
 
     async def _persist(self) -> None:
+        if not self._due:
+            return  # somebody became the editor since this was wanted
+        self.writes += 1
         self._last_persist = time.monotonic()
         waiting, self._waiting = self._waiting, []
         writing, epoch = self._next_writing(waiting), self._epoch
         self._writer = None  # after a failure it is found again from file and inserts
-        writer, version, mtime = await asyncio.to_thread(writing.perform)
+        written = await asyncio.to_thread(writing.perform)
+        if self._roles is writing.roles:
+            self._roles = None
+        self._renew = False
+        if written.foreign:
+            self._edition += 1
+        version = replace(written.version, edition=self._edition)
+        if self.settings is writing.settings:
+            self.seen = self.settings
         if self._epoch == epoch:
-            self._writer = writer
+            self._writer = written.writer
             self._versions.append(version)
-        self._persisted(version, mtime)
+        self._persisted(replace(written, version=version))
 
     def _next_writing(self, waiting: Sequence[Insert]) -> Writing:
         return Writing(
@@ -208,6 +261,9 @@ class Keeper:
             inserted_prompt=self._inserted_prompt,
             anchor=self._anchor,
             settings=self.settings,
+            seen=self.seen,
+            roles=self._roles,
+            renew=self._renew,
         )
 
     def _forget_writer(self) -> None:
@@ -215,3 +271,9 @@ class Keeper:
         self._epoch += 1
         self._writer = None
         self._waiting = []
+
+
+def _retrieve(writing: asyncio.Task[None]) -> None:
+    """Take note of a failure: whoever waited may have been cancelled, and whoever comes next finds out anew."""
+    if not writing.cancelled():
+        writing.exception()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyagentd.errors import StoreError
+from pyagentd.agent.override import merged
+from pyagentd.sexp import tagged
 from pyagentd.store import document
-from pyagentd.store.document import PROMPT_PREFIX
+from pyagentd.store.document import PROMPT_PREFIX, Span
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.locate import locate
 from pyagentd.store.render import Insert
@@ -27,11 +28,45 @@ class Version:
     """One known state of the file's body.
 
     ``marker`` is the offset (code points from 0) where the run's next insert goes, or None when no run was active.
+    Versions of the same ``edition`` differ by inserts alone: nobody edited in between.
     """
 
     sha256: str
     seq: int
     marker: int | None
+    edition: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Recovered roles of the body with hash ``sha256``."""
+
+    sha256: str
+    spans: tuple[Span, ...]
+
+    def told(self) -> list[tuple[int, int, object]]:
+        """Return them as clients are told: first position (from 1), position behind the last, role."""
+        return [
+            (start + 1, end + 1, tagged(("tool", call_id) if kind == "tool" else kind))
+            for start, end, kind, call_id in self.spans
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a write led to."""
+
+    writer: DocumentWriter
+    version: Version
+    foreign: bool  # the file held what nobody had reported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking:
+    """What a file lacks of a run: it goes to ``marker``."""
+
+    marker: int
+    inserts: tuple[Insert, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +83,9 @@ class Writing:
         inserted_prompt: Whether the first insert is the prompt; else the user wrote it into the document.
         anchor: Where the first insert went, in the document as it was when the run began.
         settings: For the Local Variables; None keeps what is there.
+        seen: What these said when that was decided.
+        roles: Recovered ones, for the file if it still holds the text they are of.
+        renew: Write even if the file lacks nothing.
     """
 
     path: Path
@@ -59,35 +97,53 @@ class Writing:
     inserted_prompt: bool
     anchor: int
     settings: Settings | None
+    seen: Settings | None = None
+    roles: Roles | None = None
+    renew: bool = False
 
-    def perform(self) -> tuple[DocumentWriter, Version, float]:
-        """Write, and return the writer, the state of the file, and its modification time.
+    def perform(self) -> Written:
+        """Write what is missing.
 
         Raises:
             StoreError: The disk refused.
         """
-        writer, missing = self.writer, self.waiting
+        writer, missing, foreign = self.writer, self.waiting, False
         if writer is None or writer.changed_on_disk():
-            writer, missing = self._reopened()
+            writer, missing, foreign = self._reopened()
             if self.settings is not None:
-                writer.set_settings(self.settings)
+                writer.set_settings(merged(writer.document.settings, self.seen, self.settings))
         for insert in missing:
             writer.insert(insert)
+        if self.renew:
+            writer.renew()
         sha256 = writer.persist()
         seq = self.inserts[-1].seq if self.inserts else 0
-        return writer, Version(sha256=sha256, seq=seq, marker=writer.marker), _mtime(self.path)
+        return Written(writer=writer, version=Version(sha256=sha256, seq=seq, marker=writer.marker), foreign=foreign)
 
-    def _reopened(self) -> tuple[DocumentWriter, Sequence[Insert]]:
-        """Read the file and find out which inserts it lacks and where they go."""
+    def survey(self) -> Lacking:
+        """Return what the file lacks, without writing.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        writer, missing, _ = self._reopened()
+        return Lacking(marker=writer.marker, inserts=tuple(missing))
+
+    def _reopened(self) -> tuple[DocumentWriter, Sequence[Insert], bool]:
+        """Read the file and find out which inserts it lacks, where they go, and whether its text is a surprise."""
         writer = DocumentWriter.load(self.path)
         sha256 = document.body_sha256(writer.body)
+        if self.roles is not None and self.roles.sha256 == sha256:
+            writer.set_spans(self.roles.spans)
         for version in reversed(self.versions):
             if version.sha256 == sha256 and version.marker is not None:
                 writer.marker = version.marker
-                return writer, [insert for insert in self.inserts if insert.seq > version.seq]
+                return writer, [insert for insert in self.inserts if insert.seq > version.seq], False
         writer.marker, missing = self._located(writer)
-        log.info("%s changed outside; %d inserts of the run go on at %d", self.path, len(missing), writer.marker)
-        return writer, missing
+        foreign = all(version.sha256 != sha256 for version in self.versions)
+        if foreign and self.inserts:
+            log.info("%s changed outside; %d inserts of the run go on at %d", self.path, len(missing), writer.marker)
+        return writer, missing, foreign
 
     def _located(self, writer: DocumentWriter) -> tuple[int, Sequence[Insert]]:
         body, inserts = writer.body, self.inserts
@@ -99,14 +155,14 @@ class Writing:
             if start is None:  # the prompt is not there, so nothing of the run is
                 return len(body), self.inserts
             anchor = start + len(prompt.text)
-        position, missing = locate(body, writer.spans, anchor, inserts)
+        found = locate(body, writer.spans, anchor, inserts)
         written = max((version.seq for version in self.versions), default=0)
-        if missing and missing[0].seq <= written:
-            # It was there once: either it was removed, or what changed the text shifted the roles.
-            by_text = locate(body, (), anchor, inserts)
-            if _length(by_text[1]) < _length(missing):
-                return by_text
-        return position, missing
+        if found[1] and (not self.versions or found[1][0].seq <= written):
+            # It was, or may have been, there once: either it was removed, or what changed the text shifted the roles.
+            by_roles = locate(body, writer.spans, anchor, inserts, written=written)
+            by_text = locate(body, (), anchor, inserts, written=written)
+            return max(by_roles, by_text, key=lambda place: place[0])
+        return found
 
     def _after_prompt(self, body: str) -> int:
         """Return where the user's prompt ends in a text that may have been edited since the run began."""
@@ -123,14 +179,3 @@ class Writing:
         found = body.rfind(heading)
         start = found + len(heading) - len(inserted)
         return start if found >= 0 and body.startswith(inserted, start) else None
-
-
-def _length(inserts: Sequence[Insert]) -> int:
-    return sum(len(insert.text) for insert in inserts)
-
-
-def _mtime(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}") from error

@@ -9,7 +9,7 @@ what was shown live.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pyagentd.clock import Clock, epoch_ms
@@ -61,6 +61,16 @@ class Recorder:
         row = self.journal.append(kind, dict(data))
         self._take(row)
         return row.seq
+
+    def adopt(self, facts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Write rows of what the document shows already.
+
+        Raises:
+            StoreError: The disk refused; nothing was added.
+        """
+        self.flush()
+        for row in self.journal.append_many(facts):
+            self.conversation.apply(row)
 
     def delta(self, part_id: str, text: str) -> None:
         """Add streamed text to a part; written and shown at the next beat.

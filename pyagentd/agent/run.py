@@ -32,6 +32,7 @@ from pyagentd.llm.backend import (
     ToolSchema,
 )
 from pyagentd.messages import Message, ToolCall, ToolResult
+from pyagentd.store.orglog import OrgLog
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec, schema_of
 
@@ -99,7 +100,8 @@ class Run:
         self._settings = settings
         self._prepare = prepare
         self._observe = observe
-        self._answer = Answer(recorder, session_id=session_id, model=settings.model)
+        self._log = OrgLog(settings.context.branch_dir)
+        self._answer = Answer(recorder, session_id=session_id, model=settings.model, called=self._log.tool)
         self._note = ""
         self._aborted = False
         self._task: asyncio.Task[None] | None = None
@@ -134,6 +136,7 @@ class Run:
 
     async def _begin(self) -> Step:
         await self._prepare()
+        self._log.system_prompt(self._settings.system, self._recorder.now_ms())
         return self._call_model
 
     async def _call_model(self) -> Step | None:

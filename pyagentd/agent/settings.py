@@ -21,7 +21,6 @@ from pyagentd.policy.guard import Context
 from pyagentd.policy.patterns import exactly, under
 from pyagentd.policy.presets import Preset, parse_preset
 from pyagentd.store import paths, presetfile, templates
-from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
 
 _REMEMBERED = 256  # presets
@@ -104,16 +103,6 @@ class Presets:
                 del self._cache[next(iter(self._cache))]
             self._cache[file] = cached
         return cached[1]
-
-
-def document_settings(preset: Preset) -> Settings:
-    """Return what the document's Local Variables say about a preset, in gptel's terms (DD-2)."""
-    return Settings(
-        model=preset.model or None,
-        backend=preset.backend,
-        tools=preset.tools,
-        temperature=preset.temperature,
-    )
 
 
 def policy_context(

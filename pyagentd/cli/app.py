@@ -10,11 +10,15 @@ from itertools import takewhile
 import click
 
 from pyagentd import __version__
+from pyagentd.cli.branches import branch, branches, switch
 from pyagentd.cli.daemon import serve, status, stop
 from pyagentd.cli.doctor import doctor
+from pyagentd.cli.exchange import export, import_
 from pyagentd.cli.logs import logs
+from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
 from pyagentd.cli.outcome import ExitCode, exit_code, report
+from pyagentd.cli.search import reindex, search
 from pyagentd.cli.send import send
 from pyagentd.cli.sessions import abort, new, sessions, show
 from pyagentd.cli.settings import completion, config, presets
@@ -40,7 +44,9 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, sessions, show, abort, presets, serve, stop, status, logs, doctor, config, messages, completion,
+    new, send, sessions, search, show, abort, export, import_, presets,
+    branch, branches, switch, rename, archive, duplicate, delete,
+    serve, stop, status, logs, reindex, doctor, config, messages, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

@@ -13,6 +13,7 @@ from pyagentd.cli.link import branch_of, complete_session, daemon, run_environme
 from pyagentd.cli.outcome import ExitCode, report
 from pyagentd.cli.output import json_option, note, print_json
 from pyagentd.errors import BadRequest, PyagentdError
+from pyagentd.events import Event
 
 if TYPE_CHECKING:
     from pyagentd.cli.follow import Ending
@@ -80,10 +81,16 @@ def send(
         branch = state["branch"]
         env, key = run_environment(os.environ, state["settings"]["backend"])
         run = link.call("prompt", branch=branch, text=message, env=env, key=key, allow=allow)
+        if not as_json:  # there they are events
+            for line in state.get("notes") or ():
+                note(line)
         if not wait:
             print_json({"run": run["run"], "seq": run["seq"]}) if as_json else print(run["run"])
             return ExitCode.DONE
         view = JsonView() if as_json else TextView()
+        if as_json:
+            for line in state.get("notes") or ():
+                view.show(Event("notice", branch, 0, ({"text": line},)))
         ending = Follower(link, branch, run["run"], view, human=human).follow(timeout)
     return _conclude(ending, session, as_json)
 

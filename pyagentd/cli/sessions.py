@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ import click
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import json_option, note, print_json, print_table
 
+LIST_TIMEOUT_S = 120.0
+
+_FLAGS = ("agent", "current")  # in Lisp false is nil
 _CREATED = ("session_id", "session_dir", "branch_dir")
 
 
@@ -35,23 +41,39 @@ def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--all", "archived", is_flag=True, help="Archived ones too.")
 @json_option
-def sessions(as_json: bool) -> None:
-    """List the sessions."""
+def sessions(archived: bool, as_json: bool) -> None:
+    """List the sessions with their branches and agents; * marks the branch that a session's id means."""
     with daemon() as link:
-        found: list[dict[str, Any]] = link.call("sessions")["sessions"] or []
+        answer = link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived, form="json")
+    # What is too large for a frame comes by path.
+    path = answer.get("path")
+    found = json.loads(Path(path).read_bytes())["sessions"] if path else answer["sessions"] or []
+    found = [session | {flag: bool(session[flag]) for flag in _FLAGS} for session in found]
     if as_json:
         print_json(found)
-        return
-    print_table(("session", "state", "preset", "created"), map(_columns, found))
-
-
-def _columns(session: dict[str, Any]) -> tuple[str, str, str, str]:
-    if session.get("agent"):
-        name = f"└ {session['session_id']}"
     else:
-        name = f"{session['session_id']}/{session['branch_name']}"
-    return name, session.get("state") or "idle", session.get("preset") or "", session.get("created") or ""
+        print_table(("session", "title", "state", "preset", "updated"), _lines(found))
+
+
+def _lines(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield the columns of every session: its branches, below each its agents."""
+    depths: dict[str, int] = {}
+    for session in found:
+        depth = depths[session["branch"]] = depths.get(session["parent"], -1) + 1
+        if session["agent"]:
+            name = f"{'  ' * (depth - 1)}└ {session['session_id']}"
+        else:
+            mark = " *" if session["current"] and sys.stdout.isatty() else ""
+            name = f"{session['session_id']}/{session['branch_name']}{mark}"
+        state = "archived" if session["archived_at"] else session["state"]
+        updated = _local(session["updated"]) if sys.stdout.isatty() else session["updated"]
+        yield name, session["title"] or "", state, session["preset"] or "", updated
+
+
+def _local(time: str) -> str:
+    return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 @click.command()
@@ -64,7 +86,9 @@ def show(session: str, as_json: bool) -> None:
     """
     with daemon() as link:
         branch_dir = branch_of(link, session)
-        answer = link.call("show", branch=str(branch_dir)) if as_json else {}
+        # Opening a branch makes a document anew that is gone.
+        needed = as_json or not (branch_dir / "session.md").exists()
+        answer = link.call("show", branch=str(branch_dir)) if needed else {}
     if as_json:
         print_json(json.loads(_payload(answer)))
         return

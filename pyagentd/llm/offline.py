@@ -22,6 +22,7 @@ from pyagentd.errors import ConfigError
 from pyagentd.llm.anthropic import AnthropicBackend, make_client
 from pyagentd.llm.offline_plan import Call, plan
 from pyagentd.llm.offline_report import report
+from pyagentd.llm.offline_title import first_words, wants_title
 from pyagentd.llm.offline_view import view_of
 
 PACE_VARIABLE = "PYAGENTD_OFFLINE_PACE"
@@ -104,8 +105,13 @@ def _refusal(status: int, kind: str, message: str) -> httpx2.Response:
 
 def _answer(body: Json, key: str) -> Iterator[Json]:
     view = view_of(body)
-    calls = plan(view)
-    text = _announcement(calls) if calls else report(view)
+    calls = () if wants_title(body) else plan(view)
+    if wants_title(body):
+        text = first_words(view.prompt)
+    elif calls:
+        text = _announcement(calls)
+    else:
+        text = report(view)
     usage = {"input_tokens": len(json.dumps(body)) // 4, "output_tokens": 1}
     message = {"id": f"msg_offline_{key}", "type": "message", "role": "assistant", "model": body.get("model", "")}
     yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None, "usage": usage}}

@@ -27,6 +27,7 @@ _FLAGS = glob.GLOBSTAR | glob.DOTGLOB | glob.FORCEUNIX | glob.CASE
 
 
 _WILD = re.compile(r"[*?/]+")
+_SPECIAL = re.compile(r"[*?\[\\]")
 
 
 def matches(pattern: str, path: str) -> bool:
@@ -43,19 +44,19 @@ def first_match(patterns: Iterable[str], path: str) -> str | None:
 
 def under(directory: str) -> str:
     """Return the pattern of everything below ``directory``, whatever characters are in its name."""
-    return glob.escape(directory.rstrip("/")) + "/**"
+    return _literal(directory.rstrip("/")) + "/**"
 
 
 def exactly(path: str) -> str:
     """Return the pattern of ``path`` alone, whatever characters are in its name."""
-    return glob.escape(path)
+    return _literal(path)
 
 
 def normalised(pattern: str) -> str:
     """Return ``pattern`` with ``~`` for the user's home and a ``/`` at its end written out."""
     if pattern.startswith("~/"):
         home = os.path.expanduser("~")  # noqa: PTH111 - as text; no Path is made here
-        pattern = glob.escape(home.rstrip("/")) + pattern[1:]
+        pattern = _literal(home.rstrip("/")) + pattern[1:]
     return pattern + "**" if pattern.endswith("/") else pattern
 
 
@@ -76,6 +77,11 @@ def validate_pattern(pattern: str) -> None:
         )
     if "\0" in pattern or "\n" in pattern:
         raise BadRequest(f"The pattern {pattern!r} has a control character", mend="Write one pattern a line")
+
+
+def _literal(path: str) -> str:
+    """Return the pattern of ``path``; what needs no escape has none, since people read these."""
+    return _SPECIAL.sub(r"\\\g<0>", path)
 
 
 @lru_cache(maxsize=4096)

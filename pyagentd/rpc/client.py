@@ -12,7 +12,8 @@ import socket
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -47,6 +48,7 @@ class DaemonClient:
         self._uids = itertools.count(1)
         self._answers: dict[int, Incoming] = {}
         self._events: deque[Event] = deque()
+        self._on_event: Callable[[Event], object] = self._events.append
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +82,15 @@ class DaemonClient:
         if answer.verb != "return":
             raise error_from(value)
         return plists_to_dicts(value)
+
+    @contextmanager
+    def watching(self, on_event: Callable[[Event], object]) -> Iterator[None]:
+        """Hand events that come during the block's calls to ``on_event`` instead of keeping them for ``events``."""
+        kept, self._on_event = self._on_event, on_event
+        try:
+            yield
+        finally:
+            self._on_event = kept
 
     def events(self, timeout: float | None = None) -> Iterator[Event]:
         """Yield events as they come, until none has come for ``timeout`` seconds; None waits for ever.
@@ -127,7 +138,8 @@ class DaemonClient:
     def _take(self, message: Incoming) -> None:
         match message:
             case ("call", 0, ("events", [batch])):
-                self._events.extend(map(_event, batch))
+                for item in batch:
+                    self._on_event(_event(item))
             case ("return" | "return-error" | "epc-error", uid, _):
                 self._answers[uid] = message
             case _:
@@ -200,7 +212,11 @@ def start_daemon(
 
 def _spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     try:
-        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
+        opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise Unreachable(f"The daemon cannot be started: {log}: {error.strerror}") from error
+    try:
+        with os.fdopen(opened, "ab") as output:
             # A session of its own: it outlives us and our terminal.
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 
 from pyagentd.errors import PyagentdError, WireError
 from pyagentd.events import Event
+from pyagentd.log import telling
 from pyagentd.pulse import Pulse
 from pyagentd.rpc.auth import same_user, token_matches
 from pyagentd.rpc.framing import (
@@ -63,11 +64,14 @@ class Client:
     Attributes:
         name: What it calls itself, such as ``"emacs 28.2"``.
         human: Whether a person is there to answer questions.
+        logs: Whether it shows the session log.
     """
 
-    def __init__(self, *, name: str, human: bool, outbox: Outbox) -> None:
+    def __init__(self, *, name: str, human: bool, logs: bool, outbox: Outbox) -> None:
         self.name = name
         self.human = human
+        self.logs = logs
+        self._loop = asyncio.get_running_loop()
         self._outbox = outbox
         self._on_close: list[Callable[[], None]] = []
         self._closed = False
@@ -91,6 +95,12 @@ class Client:
         that follows ``resync``.
         """
         self._outbox.reset(branch, seq)
+
+    def tell(self, level: str, text: str, session_dir: str, written: bool) -> None:
+        """Show a record of the session log; may be called from any thread."""
+        if self.logs and not self._closed:
+            record = {"level": level, "text": text, "session_dir": session_dir or None, "written": written}
+            self._loop.call_soon_threadsafe(self.push, Event("log", "", 0, (record,)))
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called when the connection ends, at once if it already has."""
@@ -213,8 +223,10 @@ class Connection(asyncio.Protocol):
 
     async def _run(self, uid: int, operation: Operation, arguments: object) -> None:
         """Run one call; the boundary where every exception becomes an answer."""
+        client = cast(Client, self._client)  # nothing is called before it said hello
         try:
-            result = await operation.run(self._client, **operation.bind(arguments))
+            with telling(client.tell):
+                result = await operation.run(client, **operation.bind(arguments))
         except PyagentdError as error:
             self._send(failure, uid, error)
         except asyncio.CancelledError:
@@ -260,7 +272,8 @@ class Connection(asyncio.Protocol):
         self._deadline.cancel()
         self._reader.limit = MAX_INCOMING
         name = str(hello.get("client") or "unknown")
-        self._client = Client(name=name, human=bool(hello.get("human")), outbox=self._outbox)
+        human, logs = bool(hello.get("human")), bool(hello.get("logs"))
+        self._client = Client(name=name, human=human, logs=logs, outbox=self._outbox)
         self._send(answer, uid, {"proto": PROTOCOL, **self._host.greeting})
         self._host.opened(self._client)
 

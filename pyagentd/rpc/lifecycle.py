@@ -14,7 +14,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ _LOCK: Final = "daemon.lock"
 _ROOT_LOCK: Final = ".pyagentd.lock"
 _LONGEST_SOCKET: Final = 100  # bytes; the kernel's limit is 108 on Linux and 104 on macOS
 _BACKLOG: Final = 128
+_READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,20 +106,31 @@ class Instance:
 
     def __enter__(self) -> Self:
         private_directory(self.runtime_dir)
-        self.sessions_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            self.sessions_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{self.sessions_dir} cannot be the sessions directory: {error.strerror}",
+                mend="Set PYAGENTD_SESSIONS_DIR to a directory of your own.",
+            ) from error
         with ExitStack() as held:
             held.enter_context(_lock(self.runtime_dir / _LOCK, f"runtime directory {self.runtime_dir}"))
-            held.enter_context(_lock(self.sessions_dir / _ROOT_LOCK, f"sessions directory {self.sessions_dir}"))
-            (self.runtime_dir / RUNTIME_FILE).unlink(missing_ok=True)
+            held.enter_context(
+                # Sessions on a read-only medium can be read, and need no lock against writing.
+                _lock(self.sessions_dir / _ROOT_LOCK, f"sessions directory {self.sessions_dir}", readable=True)
+            )
+            _forget(self.runtime_dir / RUNTIME_FILE)
             self._held = held.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name in (RUNTIME_FILE, SOCKET):
-            (self.runtime_dir / name).unlink(missing_ok=True)
-        self._held.close()
+        try:
+            for name in (RUNTIME_FILE, SOCKET):
+                _forget(self.runtime_dir / name)
+        finally:
+            self._held.close()
 
     def bind_unix(self) -> socket.socket:
         """Return a listening unix socket that only this user may connect to.
@@ -133,7 +145,7 @@ class Instance:
             raise ConfigError(
                 f"The socket path {path} is {length} bytes long, at most {_LONGEST_SOCKET} fit", mend=mend
             )
-        path.unlink(missing_ok=True)
+        _forget(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # The mode must hold from the first moment, so it is set by the mask and not afterwards.
         mask = os.umask(0o177)
@@ -185,25 +197,50 @@ class Instance:
 
 
 @contextmanager
-def _lock(path: Path, what: str) -> Iterator[None]:
+def _lock(path: Path, what: str, *, readable: bool = False) -> Iterator[None]:
     """Hold ``path`` locked; the file stays, since removing it would let two holders lock two files of one name."""
+    descriptor = _open_lock(path, readable=readable)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
-    with os.fdopen(descriptor, "r+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise StoreError(f"{path} cannot be locked: {error.strerror}") from error
-            holder = file.read(32).strip() or "unknown"
-            mend = "Use it, or stop it first: `pyagentd stop`, or if that fails `kill` with its pid."
-            raise UserError(f"A daemon already serves the {what} (pid {holder})", mend=mend) from error
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        if descriptor is not None:
+            _take_lock(descriptor, path, what)
         yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _open_lock(path: Path, *, readable: bool) -> int | None:
+    """Return a descriptor of the lock file; None where it is missing and nothing can be written, if that will do."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if not readable or error.errno not in _READ_ONLY:
+            raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def _take_lock(descriptor: int, path: Path, what: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise StoreError(f"{path} cannot be locked: {error.strerror}") from error
+        holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        mend = "Use it, or stop it first: `pyagentd stop`, or if that fails `kill` with its pid."
+        raise UserError(f"A daemon already serves the {what} (pid {holder})", mend=mend) from error
+    with suppress(OSError):  # a full or read-only disk; the lock holds, only its holder has no name
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+
+
+def _forget(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be removed: {error.strerror}") from error
 
 
 def _write_private(path: Path, content: Mapping[str, Any]) -> None:

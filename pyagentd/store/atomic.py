@@ -3,14 +3,19 @@
 A file is either its old or its new self, whatever dies in between: it is written beside its place, synced and moved
 over it. Files are for their owner alone (0600, directories 0700), since a conversation may quote anything the user
 can read. A symbolic link in the place of a file is replaced, never followed: what a planted link points at is not
-ours to write. Every refusal of the disk leaves here as ``StoreError`` with the path in it.
+ours to write. Every refusal of the disk leaves here as ``StoreError`` with the path in it. The operating system is
+reached through ``system`` alone, so that a test can have any single call fail.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import secrets
 import shutil
-import tempfile
+import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +24,36 @@ from pyagentd.errors import StoreError
 
 FILE_MODE = 0o600
 DIR_MODE = 0o700
+
+_DRAFT = re.compile(r"\..+\.(?:[0-9a-f]{16}|(?P<emacs>[A-Za-z0-9]{6}))\.tmp", re.DOTALL)
+_COPIED_AT_ONCE = 1 << 20  # bytes
+_NAMED = 40  # characters of the file's name in its draft's, which has at most 255 bytes
+_STARTED_S = time.time()
+_ABANDONED_S = 600.0  # a write takes moments; a draft this old is nobody's
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP}  # some network file systems, of directories
+
+
+class System:
+    """The calls by which the store reaches the disk, as in ``os``."""
+
+    open = staticmethod(os.open)
+    pread = staticmethod(os.pread)
+    write = staticmethod(os.write)
+    fsync = staticmethod(os.fsync)
+    close = staticmethod(os.close)
+    ftruncate = staticmethod(os.ftruncate)
+    replace = staticmethod(os.replace)
+    unlink = staticmethod(os.unlink)
+    mkdir = staticmethod(os.mkdir)
+    symlink = staticmethod(os.symlink)
+
+
+system = System()
+
+
+# -- whole files ---------------------------------------------------------------------------------------------------
 
 
 def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MODE) -> None:
@@ -31,7 +66,8 @@ def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MO
         mode: Permissions of the new file, whatever the old ones were.
 
     Raises:
-        StoreError: The disk refused; the old file is untouched.
+        StoreError: The disk refused; the file is its old self, or, when only its directory could not be synced,
+            its new one.
     """
     try:
         data = text.encode("utf-8")
@@ -43,50 +79,70 @@ def write_text(path: Path, text: str, *, fsync: bool = True, mode: int = FILE_MO
 def write_bytes(path: Path, data: bytes, *, fsync: bool = True, mode: int = FILE_MODE) -> None:
     """Replace the content of ``path`` with ``data``; see ``write_text``."""
     with _refusals(path):
-        # Hidden, so that a directory listing never takes a half-written file for a session's.
-        fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                os.fchmod(fd, mode)
-                file.write(data)
-                file.flush()
+        with _draft(path) as draft:
+            fd = system.open(draft, _NEW, mode)
+            try:
+                _write_all(fd, data)
                 if fsync:
-                    os.fsync(fd)
-            os.replace(temporary, path)  # noqa: PTH105 - mkstemp gives a string
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)  # noqa: PTH108 - as above
-            raise
+                    system.fsync(fd)
+            except BaseException:
+                with suppress(OSError):
+                    system.close(fd)
+                raise
+            system.close(fd)  # a network file system may refuse only now
+            system.replace(draft, path)
         if fsync:
             _sync_directory(path.parent)
+
+
+def replace_link(path: Path, target: str) -> None:
+    """Make ``path`` a symbolic link to ``target``, in the place of the link that was there."""
+    with _refusals(path):
+        with _draft(path) as draft:
+            system.symlink(target, draft)
+            system.replace(draft, path)
+        _sync_directory(path.parent)
+
+
+def sweep(directory: Path) -> None:
+    """Remove the drafts that a killed daemon or Emacs left in ``directory``; what cannot be removed stays."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if named := _DRAFT.fullmatch(entry.name):
+                with suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    ours = status.st_uid == os.geteuid() and not stat.S_ISDIR(status.st_mode)
+                    if ours and _is_abandoned(status.st_mtime, by_emacs=named["emacs"] is not None):
+                        system.unlink(entry.path)
+
+
+def _is_abandoned(mtime_s: float, *, by_emacs: bool) -> bool:
+    """Return whether nobody writes a draft any more; of daemons there is one, but any Emacs may be alive."""
+    return mtime_s < time.time() - _ABANDONED_S or (not by_emacs and mtime_s < _STARTED_S)
+
+
+# -- directories ---------------------------------------------------------------------------------------------------
 
 
 def make_dirs(path: Path) -> None:
     """Make ``path`` and what is missing above it, each for its owner alone."""
     with _refusals(path):
         for directory in (*reversed(path.parents), path):
-            with suppress(FileExistsError):
-                if not directory.is_dir():
-                    directory.mkdir(mode=DIR_MODE)
+            if not directory.is_dir():
+                with suppress(FileExistsError):
+                    _make_dir(directory)
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
 def make_dir_exclusive(path: Path) -> bool:
     """Make the directory ``path``; return False when something has that name already."""
     with _refusals(path):
         try:
-            path.mkdir(mode=DIR_MODE)
+            _make_dir(path)
         except FileExistsError:
             return False
         return True
-
-
-def replace_link(path: Path, target: str) -> None:
-    """Make ``path`` a symbolic link to ``target``, in the place of the link that was there."""
-    with _refusals(path):
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(target)
-        temporary.replace(path)
 
 
 def discard(directory: Path) -> None:
@@ -94,53 +150,230 @@ def discard(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def open_append(path: Path) -> int:
-    """Open ``path`` to read it and to add to its end, making it if need be; the caller closes the descriptor."""
+def move(directory: Path, target: Path) -> None:
+    """Give ``directory`` the name ``target``, beside it, which nothing has.
+
+    Raises:
+        StoreError: The disk refused, or something has that name.
+    """
+    with _refusals(target):
+        if target.exists() or target.is_symlink():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        system.replace(directory, target)
+        _sync_directory(target.parent)
+
+
+def copy_tree(source: Path, target: Path, *, last: str = "") -> None:
+    """Make the directory ``target`` with a copy of everything in ``source``, synced.
+
+    Links are copied as links, never followed, so that a planted one brings nothing in. Drafts, and what is neither
+    file, directory nor link, are left out.
+
+    Args:
+        source: A directory.
+        target: Does not exist yet; its parent does.
+        last: The name of files that are copied after their neighbours, since they say what those hold.
+
+    Raises:
+        StoreError: The disk refused; ``target`` may be there in part.
+    """
+    _copy_tree(source, target, last)
+    _sync_tree(target)  # afterwards: what many files need is then written at once
+    with _refusals(target):
+        _sync_directory(target.parent)
+
+
+# -- growing files -------------------------------------------------------------------------------------------------
+
+
+def open_append(path: Path, *, create: bool = True) -> int:
+    """Open ``path`` to read it and to add to its end; the caller closes the descriptor.
+
+    Args:
+        path: The file.
+        create: Make it if it is missing.
+
+    Raises:
+        FileNotFoundError: It is missing and was not to be made.
+        StoreError: The disk refused.
+    """
+    with _refusals(path, but=() if create else (FileNotFoundError,)):
+        return system.open(path, _APPEND | (os.O_CREAT if create else 0), FILE_MODE)
+
+
+def open_read(path: Path) -> int:
+    """Open ``path`` to read it; the caller closes the descriptor.
+
+    Raises:
+        FileNotFoundError: It is missing.
+        StoreError: The disk refused.
+    """
+    with _refusals(path, but=(FileNotFoundError,)):
+        return system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def read_fd(fd: int, size: int, offset: int, path: Path) -> bytes:
+    """Return up to ``size`` bytes from ``offset`` of the file behind ``fd``; ``path`` is for the error."""
     with _refusals(path):
-        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+        return system.pread(fd, size, offset)
 
 
 def append_fd(fd: int, data: bytes, path: Path) -> None:
     """Add ``data`` to the file behind ``fd`` in one ``write()``; ``path`` is for the error.
 
     Raises:
-        StoreError: The disk refused; of a write that was cut short nothing remains.
+        StoreError: The disk refused; of a write that was cut short nothing remains, unless it cannot be cut off
+            either, which ``truncate_fd`` may try again.
     """
     with _refusals(path):
         end = os.fstat(fd).st_size
         try:
-            written = os.write(fd, data)
-            while written < len(data):  # a full disk or a signal; the next attempt raises or goes on
-                written += os.write(fd, data[written:])
+            _write_all(fd, data)
         except OSError:
             with suppress(OSError):
-                os.ftruncate(fd, end)
+                system.ftruncate(fd, end)
             raise
 
 
 def sync_fd(fd: int, path: Path) -> None:
-    """Return when the file behind ``fd`` survives a loss of power; ``path`` is for the error."""
+    """Return when the file behind ``fd`` survives a loss of power; ``path`` is for the error.
+
+    After a failure the kernel may hold what was written for clean although it never reached the disk, and a second
+    attempt may succeed without writing anything: only writing the content anew helps.
+    """
     with _refusals(path):
-        os.fsync(fd)
+        system.fsync(fd)
+
+
+def sync_directory(directory: Path) -> None:
+    """Return when the names in ``directory`` survive a loss of power."""
+    with _refusals(directory):
+        _sync_directory(directory)
 
 
 def truncate_fd(fd: int, size: int, path: Path) -> None:
     """Cut the file behind ``fd`` to ``size`` bytes; ``path`` is for the error."""
     with _refusals(path):
-        os.ftruncate(fd, size)
+        system.ftruncate(fd, size)
+
+
+def close_fd(fd: int) -> None:
+    """Close ``fd``; that a network file system refuses is of no use to know, since what matters was synced."""
+    with suppress(OSError):
+        system.close(fd)
+
+
+# -- inside --------------------------------------------------------------------------------------------------------
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    """Write ``data``, in one call unless the disk is full or a signal came; then the next raises or goes on."""
+    written = system.write(fd, data)
+    while written < len(data):
+        written += system.write(fd, data[written:])
+
+
+def _copy_tree(source: Path, target: Path, last: str) -> None:
+    with _refusals(target):
+        system.mkdir(target, DIR_MODE)
+    with _refusals(source), os.scandir(source) as listed:
+        entries = sorted(listed, key=lambda entry: (entry.name == last, entry.name))
+    for entry in entries:
+        place = target / entry.name
+        if entry.is_symlink():
+            with _refusals(place):
+                system.symlink(os.readlink(entry.path), place)  # noqa: PTH115 - a string, as scandir gives it
+        elif entry.is_dir(follow_symlinks=False):
+            _copy_tree(Path(entry.path), place, last)
+        elif entry.is_file(follow_symlinks=False) and not _DRAFT.fullmatch(entry.name):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                _copy_file(Path(entry.path), place)
+
+
+def _sync_tree(directory: Path) -> None:
+    with _refusals(directory):
+        with os.scandir(directory) as listed:
+            entries = list(listed)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                _sync_tree(Path(entry.path))
+            elif entry.is_file(follow_symlinks=False):
+                _sync_file(Path(entry.path))
+        _sync_directory(directory)
+
+
+def _sync_file(path: Path) -> None:
+    fd = system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        system.fsync(fd)
+    finally:
+        with suppress(OSError):
+            system.close(fd)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Make the new file ``target`` with the content of ``source``; FileNotFoundError when there is none."""
+    given = open_read(source)
+    try:
+        with _refusals(target):
+            made = system.open(target, _NEW, FILE_MODE)
+            try:
+                offset = 0
+                while data := read_fd(given, _COPIED_AT_ONCE, offset, source):
+                    _write_all(made, data)
+                    offset += len(data)
+            except BaseException:
+                with suppress(OSError):
+                    system.close(made)
+                raise
+            system.close(made)
+    finally:
+        close_fd(given)
+
+
+def _make_dir(path: Path) -> None:
+    system.mkdir(path, DIR_MODE)
+    try:
+        _sync_directory(path.parent)
+    except OSError:
+        with suppress(OSError):  # what is refused is not there
+            path.rmdir()
+        raise
 
 
 def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        fd = system.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # names can be made in it, but it cannot be read
+    try:
+        system.fsync(fd)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
     finally:
-        os.close(fd)
+        with suppress(OSError):
+            system.close(fd)
 
 
 @contextmanager
-def _refusals(path: Path) -> Iterator[None]:
+def _draft(path: Path) -> Iterator[Path]:
+    """Give a name beside ``path``; what has it when the block fails is removed."""
+    # Hidden, so that a directory listing never takes a half-written file for a session's.
+    draft = path.with_name(f".{path.name[:_NAMED]}.{secrets.token_hex(8)}.tmp")
+    try:
+        yield draft
+    except BaseException:
+        with suppress(OSError):
+            system.unlink(draft)
+        raise
+
+
+@contextmanager
+def _refusals(path: Path, but: tuple[type[OSError], ...] = ()) -> Iterator[None]:
     try:
         yield
+    except but:
+        raise
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error

@@ -8,6 +8,7 @@ that was still streaming when the log ended is there, from its deltas.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 from pyagentd.store.journal import Row
@@ -87,6 +88,16 @@ class Message:
         return "\n\n".join(text for text in texts if text)
 
     @property
+    def recorded_text(self) -> str:
+        """The text of all its text parts, as recorded first."""
+        return "\n\n".join(part.text for part in self.texts() if part.text)
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether the user changed its text."""
+        return any(part.edited is not None for part in self.texts())
+
+    @property
     def is_hidden(self) -> bool:
         """Whether the model no longer sees it: removed from the document, or rewound."""
         return self.hidden or bool(self.row.get("metadata_json", {}).get("hidden_at"))
@@ -160,6 +171,12 @@ class Conversation:
             case "edit":
                 self._apply_edit(row.data)
 
+    def snapshot(self) -> Conversation:
+        """Return the conversation for a thread that reads it while further rows are applied here."""
+        copied = copy(self)
+        copied.messages, copied.parts, copied.runs = dict(self.messages), dict(self.parts), dict(self.runs)
+        return copied
+
     @property
     def last_run(self) -> RunState | None:
         """The run that began last, if any."""
@@ -170,7 +187,7 @@ class Conversation:
         return {
             "session": self.session,
             "messages": [
-                {"message": message.row, "parts": [_canonical_part(part) for part in message.parts]}
+                {"message": _canonical_message(message), "parts": [_canonical_part(part) for part in message.parts]}
                 for message in self.messages.values()
             ],
         }
@@ -220,6 +237,12 @@ class Conversation:
                 own.edited = "" if number and text is not None else text
         elif part is not None:
             part.hidden, part.edited = hidden, text
+
+
+def _canonical_message(message: Message) -> dict[str, Any]:
+    if not message.hidden:
+        return message.row
+    return {**message.row, "metadata_json": {**message.row.get("metadata_json", {}), "hidden": True}}
 
 
 def _canonical_part(part: Part) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from pyagentd.errors import StoreError
 from pyagentd.store.elisp_data import LispError, print_string, read_call
-from pyagentd.store.local_variables import Settings, find_block, format_block, print_block
+from pyagentd.store.local_variables import Block, Settings, find_block, format_block, print_block
 
 PROMPT_PREFIX = "### "
 BLANK = " \t\r\n"  # what gptel trims
@@ -52,14 +52,18 @@ class Region(NamedTuple):
 class Document:
     """A session document.
 
-    ``spans`` are sorted, inside the body and disjoint, and no two equal ones touch. ``stale`` says that the bounds
-    read from the file were not so, which means that something shifted the text under them.
+    ``spans`` are sorted, inside the body and disjoint, and no two equal ones touch. ``stale`` says that those read
+    from the file cannot be all there were: bounds overlapped or were out of range, or something damaged the block.
+    ``block`` is the range of the body in which such a block stands, if it could not be taken out of the text;
+    ``damage`` says in words what was wrong with the file.
     """
 
     body: str = ""
     spans: tuple[Span, ...] = ()
     settings: Settings = field(default_factory=Settings)
     stale: bool = False
+    block: tuple[int, int] | None = None
+    damage: tuple[str, ...] = field(default=(), compare=False)
 
 
 def parse(file_text: str) -> Document:
@@ -67,20 +71,31 @@ def parse(file_text: str) -> Document:
     text = _unix_newlines(file_text)
     block = find_block(text)
     if block is None:
-        return Document(body=text)
-    body = text[: block.start]
-    body = body[:-2] if body.endswith("\n\n") else body.removesuffix("\n")
-    found = sorted(_read_bounds(block.bounds or ""))
-    sound = list(_sound(found, len(body)))
-    return Document(body=body, spans=tuple(merged(sound)), settings=block.settings, stale=len(sound) < len(found))
+        return Document(body=text, damage=tuple(_damage(file_text, text, None, stale=False)))
+    body = text
+    if block.whole:
+        body = text[: block.start]
+        body = body[:-2] if body.endswith("\n\n") else body.removesuffix("\n")
+    sound, stale = _read_roles(block, min(len(body), block.start))
+    if not block.whole:
+        sound = sorted([*sound, Span(block.start, block.end, "ignore")])
+    return Document(
+        body=body,
+        spans=tuple(merged(sound)),
+        settings=block.settings,
+        stale=stale or not block.whole,
+        block=None if block.whole else (block.start, block.end),
+        damage=tuple(_damage(file_text, text, block, stale=stale)),
+    )
 
 
 def format_file(document: Document) -> str:
     """Return the text of the session file for ``document``: body, blank line, block."""
     bounds = _print_bounds(document.spans) if document.spans else None
     block = format_block(document.settings, bounds)
-    if not block and find_block(document.body) is not None:
-        block = print_block(())  # else the end of the body would be taken for the block
+    if find_block(document.body) is not None:
+        # Else the end of the body would be taken for the block, or for an older one.
+        block = print_block(()) + ("\n" + block if block else "")
     return f"{document.body}\n\n{block}" if block else document.body
 
 
@@ -182,6 +197,37 @@ def _unix_newlines(text: str) -> str:
     # Emacs decodes a file as CRLF only when every line ends so; a lone CR LF inside a tool's output is text.
     crlf = text.count("\r\n")
     return text.replace("\r\n", "\n") if crlf and crlf == text.count("\n") else text
+
+
+def _damage(file_text: str, text: str, block: Block | None, *, stale: bool) -> Iterator[str]:
+    """Say in one line each what is wrong with a file."""
+    if text is not file_text:
+        yield "All lines of this document end with CR LF; they will end with LF when it is saved"
+    if block is None:
+        return
+    if not block.whole:
+        below = text[block.end :].strip()
+        yield (
+            "There is text below the Local Variables; they stay in the text but are not sent"
+            if below
+            else "The Local Variables of this document are torn; the rest of them stays in the text but is not sent"
+        )
+    elif len(block.bounds) > 1:
+        yield "This document had several blocks of Local Variables; they are read as one"
+    elif stale and block.bounds != ("nil",):
+        yield "Some roles in the Local Variables of this document overlap or lie outside the text"
+
+
+def _read_roles(block: Block, length: int) -> tuple[list[Span], bool]:
+    """Return the spans in a text of this length that a block has, and whether some must be missing."""
+    result: list[Span] = []
+    stale = len([bounds for bounds in block.bounds if bounds is not None]) > 1
+    for bounds in block.bounds:
+        found = sorted(_read_bounds(bounds or ""))
+        sound = list(_sound(found, length))
+        stale = stale or len(sound) < len(found) or bounds == "nil"
+        result = list(_sound(sorted([*result, *sound]), length)) if result else sound
+    return result, stale
 
 
 def _sound(spans: Iterable[Span], length: int) -> Iterator[Span]:

@@ -189,10 +189,19 @@ def _print_items(items: Sequence[Any], put: Callable[[str], None]) -> None:
 def _read_atom(text: str) -> Any:
     if "\\" not in text:
         if _NUMBER.match(text):
-            return float(text) if any(c in text for c in ".eE") and not text.endswith(".") else int(text.rstrip("."))
+            return _read_number(text)
         if text.startswith(("#", "?")):
             raise LispError(f"unsupported Lisp syntax {text[:20]}")
     return Symbol(re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL))
+
+
+def _read_number(text: str) -> int | float:
+    if any(char in text for char in ".eE") and not text.endswith("."):
+        return float(text)
+    try:
+        return int(text.rstrip("."))
+    except ValueError as error:  # thousands of digits
+        raise LispError(f"a number of {len(text)} digits") from error
 
 
 def _read_string(raw: str) -> str:

@@ -1,180 +1,183 @@
 """Roles recovered from the log when the document's own are lost or shifted.
 
-Stock Emacs loses all bounds of a long conversation (it reads only the last 3000 characters for them); formatters and
-merges shift them under the text. The recorded texts are looked for in the document, in order, between the pieces
-that are still where they should be. Nothing is guessed where the bounds are right: a text the user moved or removed
-is not looked for outside its neighbours.
+Stock Emacs loses all bounds of a long conversation (it reads only the last 3000 characters for them); editors that
+know nothing of roles, formatters and merges shift them under the text. The text is then compared with what the record
+would show today (``expected``), and what is left of that has the roles it has there. Where the bounds are sound
+nothing is guessed: a text that the user moved or quoted is the user's.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal
 
-from pyagentd.store.document import BLANK, PROMPT_PREFIX, Document, Kind, Span, merged
-from pyagentd.store.pieces import Found, Key, Recorded
-from pyagentd.store.render import FENCE_CLOSE, REASONING_OPEN, TOOL_OPEN
+from pyagentd.store.carry import carried, kept_places
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.difference import matches
+from pyagentd.store.document import PROMPT_PREFIX, Document, Span, merged
+from pyagentd.store.expected import Expected, error_blocks, expected
+from pyagentd.store.matching import common
+from pyagentd.store.moved import moved
+from pyagentd.store.pieces import Found, Recorded, original_text, recorded_pieces
 
-_LONG = 24  # characters from which a text is hardly there by chance
-_FENCE_END = FENCE_CLOSE + "\n"
-_ERROR = re.compile(r"^``` error\n.*?\n```$", re.MULTILINE | re.DOTALL)
+Loss = Literal["lost", "shifted", "missing"]
 
-
-class _Place(NamedTuple):
-    """Where recorded piece ``number`` is; ``start`` and ``end`` include the fences of a tool block."""
-
-    number: int
-    start: int
-    end: int
-    spans: tuple[Span, ...]
+_FENCES = re.compile(r"(\n```\n)?(``` (tool|reasoning|error)\b.*)?", re.DOTALL)  # what `ignore` spans hold
+_HEADING = f"\n{PROMPT_PREFIX}"
+_KINDS = {"response": "response", "tool": "tool", "reasoning": "ignore"}
 
 
-def heal(
-    document: Document, recorded: Sequence[Recorded], found: Sequence[Found], links: Sequence[int]
-) -> Document | None:
-    """Return ``document`` with recovered roles, or None when looking for lost pieces finds none."""
-    body = document.body
-    spans = list(document.spans)
-    lost = document.stale or not spans
-    healed = False
-    for before, after in _gaps(body, recorded, found, links):
-        missing = [n for n in range(before.number + 1, after.number) if not recorded[n].is_hidden]
-        places = _find_all(body, recorded, missing, before.end, after.start)
-        new = [span for place in places for span in place.spans]
-        inside = {span for span in spans if before.start <= span.start and span.end <= after.end}
-        if not new or not (lost or any(_overlap(old, span) for old in inside for span in new)):
-            continue  # sound bounds say that this is the user's text now, a quotation for example
-        healed = True
-        spans = [span for span in spans if span not in inside]
-        spans += [*new, *_leftovers(body, recorded, missing, [before, *places, after])]
-    if not healed:
-        return None
-    return replace(document, spans=tuple(merged(_disjoint(sorted(set(spans))))), stale=False)
+def loss(
+    document: Document,
+    conversation: Conversation,
+    recorded: Sequence[Recorded],
+    found: Sequence[Found],
+    links: Sequence[int],
+) -> Loss | None:
+    """Return what is wrong with the roles of a document, or None.
+
+    ``lost``: there are none, or they cannot all be right. ``shifted``: recorded texts have their length in the
+    bounds and are not there. ``missing``: most answers are not where the bounds say, which a user may have wanted.
+    """
+    if document.stale:
+        return "lost"
+    linked = set(links)
+    unlinked = [piece for number, piece in enumerate(recorded) if number not in linked and piece.key[0] != "user"]
+    absent = sum(1 for piece in unlinked if not piece.is_hidden)
+    if not document.spans:
+        return "lost" if absent else None
+    sizes = {size for piece in unlinked for size in _sizes(piece)}
+    sizes |= {("ignore", "", len(block)) for _, block in error_blocks(conversation)}
+    known = {piece.end for piece, number in zip(found, links, strict=True) if number >= 0}
+    for start, end, kind, id in document.spans if sizes else ():
+        is_sound = end in known or (kind == "ignore" and _FENCES.fullmatch(document.body, start, end))
+        if (kind, id, end - start) in sizes and not is_sound:
+            return "shifted"
+    present = sum(1 for number in linked if number >= 0 and recorded[number].key[0] != "user")
+    return "missing" if absent > present else None
 
 
-def _gaps(
-    body: str, recorded: Sequence[Recorded], found: Sequence[Found], links: Sequence[int]
-) -> Iterator[tuple[_Place, _Place]]:
-    """Yield the pairs of neighbours that are where they should be, with the ends of the body as the outermost."""
-    before = _Place(-1, 0, 0, ())
-    for piece, number in zip(found, links, strict=True):
-        if number > before.number and piece.start >= before.end:
-            here = _placed(body, number, recorded[number].key, piece.start, piece.end)
-            if number > before.number + 1:
-                yield before, here
-            before = here
-    yield before, _Place(len(recorded), len(body), len(body), ())
+def _sizes(piece: Recorded) -> Iterator[tuple[str, str, int]]:
+    """Yield kind, id and length of the span of an answer, as it is in the record now and as it was at first."""
+    kind, id, text = piece.key
+    texts = (text, original_text(piece.part)) if piece.part is not None else (text,)
+    return ((_KINDS[kind], id, len(each)) for each in texts)
 
 
-def _find_all(body: str, recorded: Sequence[Recorded], missing: Sequence[int], low: int, high: int) -> list[_Place]:
-    """Return where the missing pieces are between two offsets: long texts first, short ones between those."""
-    long = [number for number in missing if len(recorded[number].key[2]) >= _LONG]
-    anchors = _find_in_order(body, recorded, long, low, high)
-    short = [number for number in missing if len(recorded[number].key[2]) < _LONG]
-    places: list[_Place] = []
-    for after in [*anchors, _Place(len(recorded), high, high, ())]:
-        between = short[: bisect_left(short, after.number)]
-        short = short[len(between) :]
-        places += [*_find_in_order(body, recorded, between, low, after.start), after]
-        low = after.end
-    return places[:-1]
+def heal(document: Document, conversation: Conversation) -> Document:
+    """Return ``document`` with the roles that the text has according to the record."""
+    body, recorded = document.body, recorded_pieces(conversation)
+    target = expected(conversation, recorded)
+    kept = matches(target.body, body)
+    spans = carried(target, body, kept)
+    places = kept_places(target, kept)
+    draft = _last_heading(body, spans, len(body))
+    if _quotes(target, recorded, places, draft):
+        spans = [span for span in spans if span.start < draft]
+    absent = [
+        piece.key
+        for piece, place in zip(recorded, places, strict=True)
+        if place is None and piece.key[0] != "user" and not piece.is_hidden
+    ]
+    if absent:
+        spans = moved(body, spans, kept, absent, len(body) if draft < 0 else draft)
+    if document.block is not None:
+        spans = [span for piece in spans for span in _outside(piece, *document.block)]
+        spans.append(Span(*document.block, "ignore"))
+    ranges = kept_places(target._replace(places=_ranges(target)), kept)
+    spans += _unrecorded(document, target, recorded, spans, ranges)
+    return replace(document, spans=tuple(merged(sorted(spans))), stale=False, block=None)
 
 
-def _find_in_order(
-    body: str, recorded: Sequence[Recorded], numbers: Sequence[int], low: int, high: int
-) -> list[_Place]:
-    places: list[_Place] = []
-    for number in numbers:
-        key = recorded[number].key
-        start = _find(body, key, low, high)
-        if start >= 0:
-            places.append(_placed(body, number, key, start, start + len(key[2])))
-            low = places[-1].end
-    return places
-
-
-def _find(body: str, key: Key, low: int, high: int) -> int:
-    """Return where the text stands as a block of its own, or -1."""
-    kind, _, text = key
-    start = body.find(text, low, high)
-    while start >= 0:
-        end = start + len(text)
-        if kind == "tool":
-            if body.startswith(FENCE_CLOSE, end):
-                return start
-        elif (end == len(body) or body[end] == "\n") and (
-            start == 0 or body[start - 1] == "\n" or (kind == "user" and body.endswith(PROMPT_PREFIX, 0, start))
-        ):
-            return start
-        start = body.find(text, start + 1, high)
-    return -1
-
-
-def _placed(body: str, number: int, key: Key, start: int, end: int) -> _Place:
-    kind, call_id, _ = key
-    if kind == "user":
-        return _Place(number, start, end, ())
-    if kind == "tool":
-        spans = _tool_spans(body, start, end, call_id)
-        return _Place(number, spans[0].start, spans[-1].end, spans)
-    role: Kind = "response" if kind == "response" else "ignore"
-    return _Place(number, start, end, (Span(start, end, role),))
-
-
-def _tool_spans(body: str, start: int, end: int, call_id: str) -> tuple[Span, ...]:
-    """Return the spans of a tool block whose call and result stand between two offsets."""
-    head = body.rfind("\n", 0, start) + 1
-    spans = [Span(start, end, "tool", call_id)]
-    if body.startswith(TOOL_OPEN, head) and head < start:
-        spans.insert(0, Span(head, start, "ignore"))
-    if body.startswith(FENCE_CLOSE, end):
-        tail = _FENCE_END if body.startswith(_FENCE_END, end) else FENCE_CLOSE
-        spans.append(Span(end, end + len(tail), "ignore"))
-    return tuple(spans)
-
-
-def _leftovers(
-    body: str, recorded: Sequence[Recorded], missing: Sequence[int], places: Sequence[_Place]
-) -> Iterator[Span]:
-    """Yield roles for text between found pieces where the log has an answer that was edited."""
-    for before, after in pairwise(places):
-        yield from before.spans
-        for match in _ERROR.finditer(body, before.end, after.start):
-            yield Span(match.start(), match.end(), "ignore")
-        lost = [recorded[n].key for n in missing if before.number < n < after.number]
-        answers = [key for key in lost if key[0] in ("response", "tool")]
-        start, end = _first_chunk(body, before.end, after.start)
-        if not answers or start >= end:
+def _quotes(
+    target: Expected, recorded: Sequence[Recorded], places: Sequence[tuple[int, int] | None], draft: int
+) -> bool:
+    """Return whether the prompt at the end of the text, from ``draft`` on, quotes answers that stood before it."""
+    for number, (piece, here) in enumerate(zip(recorded, places, strict=True)):
+        if here is None or here[0] < draft or piece.key[0] == "user":
             continue
-        if not body.startswith(TOOL_OPEN, start):
-            ignored = body.startswith(("``` error\n", REASONING_OPEN), start)
-            yield Span(start, end, "ignore" if ignored else "response")
-        elif (opening := body.find("\n", start, end)) >= 0:
-            closing = body.rfind(FENCE_CLOSE, opening, end)
-            call_id = next((key[1] for key in answers if key[0] == "tool"), "unknown")
-            yield from _tool_spans(body, opening, closing if closing > opening else end, call_id)
-    yield from places[-1].spans
+        before = places[number - 1] if number else None
+        if before is None or before[1] > draft:
+            return False
+        return _last_heading(target.body, target.spans, target.places[number][0]) < target.places[number - 1][1]
+    return False
 
 
-def _first_chunk(body: str, start: int, end: int) -> tuple[int, int]:
-    """Return the trimmed range from ``start`` to the next prompt prefix."""
-    heading = body.find(f"\n{PROMPT_PREFIX}", start, end)
-    text = body[start : end if heading < 0 else heading]
-    begin = start + len(text) - len(text.lstrip(BLANK))
-    return begin, max(begin, start + len(text.rstrip(BLANK)))
+def _last_heading(text: str, spans: Sequence[Span], end: int) -> int:
+    """Return where the last prompt before ``end`` begins: a prefix that is no part of an answer; -1 for none."""
+    ends = [span.end for span in spans]
+    start = text.rfind(_HEADING, 0, end)
+    while start >= 0:
+        index = bisect_right(ends, start + 1)
+        if index == len(spans) or spans[index].start > start + 1:
+            break
+        start = text.rfind(_HEADING, 0, start)
+    return start
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
+def _ranges(target: Expected) -> tuple[tuple[int, int], ...]:
+    return tuple((span.start, span.end) for span in target.spans)
 
 
-def _disjoint(spans: Sequence[Span]) -> Iterator[Span]:
-    position = 0
-    for span in spans:
-        if span.start >= position:
-            yield span
-            position = span.end
+def _unrecorded(
+    document: Document,
+    target: Expected,
+    recorded: Sequence[Recorded],
+    spans: Sequence[Span],
+    places: Sequence[tuple[int, int] | None],
+) -> Iterator[Span]:
+    """Yield the roles in the document's bounds that the record knows nothing of, shifted as their neighbours are."""
+    known = {size for piece in recorded if piece.key[0] != "user" for size in _sizes(piece)}
+    own = [span for span in document.spans if span[:2] != document.block]
+    pairs = dict(common([_shape(span) for span in own], [_shape(span) for span in target.spans]))
+    shifts: list[int | None] = []
+    for index, span in enumerate(own):
+        place = places[pairs[index]] if index in pairs else None
+        shifts.append(place[0] - span.start if place else None)
+    before, after = _filled(shifts), _filled(shifts[::-1])[::-1]
+    taken = sorted(spans)
+    for index, span in enumerate(own):
+        if index in pairs or (span.kind, span.id, span.end - span.start) in known:
+            continue
+        left, right = before[index], after[index]
+        for shift in {left if left is not None else right or 0, right if right is not None else left or 0}:
+            moved = span._replace(start=span.start + shift, end=span.end + shift)
+            sure = left in (right, None) or right is None or _is_block(document.body, moved)
+            if sure and _is_free(moved, taken, len(document.body)):
+                yield moved
+                break
+
+
+def _filled(shifts: Sequence[int | None]) -> list[int | None]:
+    """Return for each place the last shift up to it that is known."""
+    result: list[int | None] = []
+    for shift in shifts:
+        result.append(shift if shift is not None or not result else result[-1])
+    return result
+
+
+def _shape(span: Span) -> tuple[str, str, str]:
+    return span.kind, span.id, str(span.end - span.start)
+
+
+def _is_block(body: str, span: Span) -> bool:
+    return (span.start == 0 or body[span.start - 1 : span.start] == "\n") and body[span.end : span.end + 1] in (
+        "",
+        "\n",
+    )
+
+
+def _is_free(span: Span, taken: Sequence[Span], size: int) -> bool:
+    index = bisect_right(taken, span)
+    before = taken[index - 1].end if index else 0
+    after = taken[index].start if index < len(taken) else size
+    return before <= span.start < span.end <= after
+
+
+def _outside(span: Span, start: int, end: int) -> Iterator[Span]:
+    for part in (span._replace(end=min(span.end, start)), span._replace(start=max(span.start, end))):
+        if part.start < part.end:
+            yield part

@@ -1,63 +1,95 @@
 """``messages.jsonl``: the numbered, append-only lines of one branch.
 
 Knows lines and their numbers, not what they mean (that is ``conversation``), except that the ``delta`` lines of a
-part are superseded by its full row. Nothing is kept in memory; reading means reading the file, from a known place
-for the recent past. A line that was not written to its end (a killed process) is dropped when the file is opened and
-cut off before the first append; a complete line is never lost.
+part are superseded by its full row. Nothing is kept in memory but what is not yet safe from a loss of power; reading
+means reading the file, from a known place for the recent past. A line that was not written to its end (a killed
+process) is dropped when the file is opened and cut off before the first append; a complete line is never lost, and
+what is damaged stays where it is (``lines``).
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import Any
 
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic
+from pyagentd.store.lines import Numbering, Row, chunks, current_rows, line_of, row_of, rows_of
+
+__all__ = ["Journal", "Row", "read_rows"]
 
 log = logging.getLogger(__name__)
 
-_DELTA = b'"type":"delta"'
-_TYPE_WITHIN = 40  # bytes; our lines begin with "seq" and "type"
 _MARK_EVERY = 64 * 1024  # bytes between remembered places
-
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # `json.dumps` makes one for each call
-
-
-class Row(NamedTuple):
-    """One line: its number (from 1), its type, its data."""
-
-    seq: int
-    type: str
-    data: dict[str, Any]
 
 
 class Journal:
-    """The log of one branch, open for appending; use ``Journal.open``."""
+    """The log of one branch, open for appending if the disk allows; use ``Journal.open``.
 
-    def __init__(self, path: Path, fd: int) -> None:
-        self._path = path
-        self._fd = fd
-        self._size = 0  # bytes up to the end of the last complete line
-        self._newline_due = False
-        self._torn = False
-        self._marks: list[tuple[int, int]] = [(0, 0)]  # (seq, offset): the lines after seq begin at offset
+    Attributes:
+        last_seq: The number of the last row, 0 when there is none.
+        damaged: How many lines cannot be read; exact once ``current`` has read them all.
+        refusal: Why nothing can be appended, or "".
+    """
+
+    def __init__(self, path: Path) -> None:
         self.last_seq = 0
+        self.damaged = 0
+        self.refusal = ""
+        self._path = path
+        self._fd = -1  # of a file that exists
+        self._closed = False
+        self._size = 0  # bytes up to the end of the last line
+        self._newline_due = False
+        self._torn = False  # something that is no line may follow
+        self._disordered = False
+        self._marks: list[tuple[int, int]] = [(0, 0)]  # (seq, offset): the lines after seq begin at offset
+        self._safe = 0  # bytes that survive a loss of power, as far as is known
+        self._unsynced = bytearray()  # what follows them
+        self._named = True  # whether its name in the directory survives one
+        self._doubted = False  # whether the disk may lack what the file seems to hold
+        self._counting = Lock()  # two threads may sync
 
     @classmethod
     def open(cls, path: Path) -> Journal:
-        """Open the log at ``path``, making an empty one if need be.
+        """Open the log at ``path``; a missing one is made with the first append.
 
         Raises:
-            StoreError: The disk refused.
+            StoreError: It cannot be read. If it only cannot be written, ``refusal`` says why.
         """
-        journal = cls(path, atomic.open_append(path))
-        journal._inspect(_read(path))
+        journal = cls(path)
+        try:
+            journal._open()
+            journal._inspect()
+        except BaseException:
+            journal.close()
+            raise
         return journal
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another program put another file in the place of the one that is open."""
+        try:
+            named, held = self._path.lstat(), os.fstat(self._fd)
+        except OSError:  # missing: the next append makes it again, or says why not
+            return False
+        return (named.st_ino, named.st_dev) != (held.st_ino, held.st_dev)
+
+    @property
+    def writable(self) -> bool:
+        """Whether rows can be appended, as far as is known without doing it."""
+        return not self.refusal
+
+    @property
+    def torn(self) -> bool:
+        """Whether something that is no line follows the last one; the next append cuts it off."""
+        return self._torn
 
     def append(self, type: str, data: Mapping[str, Any]) -> Row:
         """Write one row in one ``write()`` and return it.
@@ -71,17 +103,18 @@ class Journal:
         """Write several rows, type and data each, in one ``write()``.
 
         Raises:
-            StoreError: The disk refused; nothing was added.
+            StoreError: The disk refused, or the file is not the one that was opened; nothing was added.
         """
-        rows = [Row(self.last_seq + number, type, dict(data)) for number, (type, data) in enumerate(facts, 1)]
-        if not rows:
+        given = list(facts)
+        if not given:
             return []
-        if self._torn:
-            atomic.truncate_fd(self._fd, self._size, self._path)
-            self._torn = False
-        data = b"".join([b"\n" if self._newline_due else b"", *map(_line, rows)])
+        self._make_ready()
+        rows = [Row(self.last_seq + number, type, dict(data)) for number, (type, data) in enumerate(given, 1)]
+        data = b"".join([b"\n" if self._newline_due else b"", *map(line_of, rows)])
+        self._torn = True  # until all of it is written
         atomic.append_fd(self._fd, data, self._path)
-        self._newline_due = False
+        self._torn = self._newline_due = False
+        self._unsynced += data
         self._size += len(data)
         self.last_seq = rows[-1].seq
         self._mark(self.last_seq, self._size)
@@ -93,8 +126,13 @@ class Journal:
         Raises:
             StoreError: The disk refused.
         """
-        offset = self._marks[bisect_right(self._marks, (after, self._size)) - 1][1]
-        return [row for row in _parse(_read(self._path, offset, self._size)) if row.seq > after]
+        # Of a log in disorder the numbers follow only from all that was before.
+        seq, offset = (0, 0) if self._disordered else self._marks[bisect_right(self._marks, (after, self._size)) - 1]
+        numbering = Numbering(last_seq=seq, once=self._disordered)
+        found: list[Row] = []
+        for chunk in chunks(self._read, offset, self._size):
+            found += [row for row in rows_of(numbering.usable(chunk.text))[0] if row.seq > after]
+        return found
 
     def current(self) -> list[Row]:
         """Return the rows from which the present state is folded: without deltas that a full row superseded.
@@ -102,34 +140,167 @@ class Journal:
         Raises:
             StoreError: The disk refused.
         """
-        return list(_without_superseded(_read(self._path, 0, self._size)))
+        rows, damaged = current_rows(chunks(self._read, 0, self._size), once=self._disordered)
+        self._note_damaged(damaged)
+        return rows
 
     def sync(self) -> None:
-        """Return when everything appended survives a loss of power; may be called from any thread."""
-        atomic.sync_fd(self._fd, self._path)
+        """Return when everything appended survives a loss of power; may be called from any thread.
+
+        Raises:
+            StoreError: The disk refused. All rows can be read; the next append writes them anew first.
+        """
+        if self._fd < 0:
+            return
+        end = self._size
+        try:
+            if self._doubted:
+                raise StoreError(f"{self._path}: what was recorded last may not be on the disk")
+            atomic.sync_fd(self._fd, self._path)
+            if not self._named:
+                atomic.sync_directory(self._path.parent)
+                self._named = True
+        except StoreError as error:
+            self._doubted = True
+            mend = "See to the disk; what was recorded is written anew with the next message"
+            raise StoreError(error.message, mend=mend) from error
+        self._note_safe(end)
 
     def close(self) -> None:
         """Close the file; closing twice is closing once."""
+        self._closed = True
         if self._fd >= 0:
-            os.close(self._fd)
+            atomic.close_fd(self._fd)
             self._fd = -1
 
-    def _inspect(self, content: bytes) -> None:
-        """Find the end of the last complete line, and its number."""
-        self._size = content.rfind(b"\n") + 1
-        rest = content[self._size :]
-        if rest and _row(rest) is not None:  # complete but for its newline
-            self._size, self._newline_due = len(content), True
+    # -- the file ----------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        try:
+            self._fd = atomic.open_append(self._path, create=False)
+        except FileNotFoundError:
+            if not os.access(self._path.parent, os.W_OK | os.X_OK):
+                self.refusal = f"{self._path}: no file can be made in this directory"
+        except StoreError as error:
+            self.refusal = error.message
+            with suppress(FileNotFoundError):
+                self._fd = atomic.open_read(self._path)
+
+    def _make_ready(self) -> None:
+        """Have a file that ends where the next row belongs.
+
+        Raises:
+            StoreError: The disk refuses still, or the file is gone or another one.
+        """
+        if self._closed:
+            raise StoreError(f"{self._path} is closed")
+        if self._fd < 0 or self.refusal:
+            self._open_for_writing()
+        if self._doubted:
+            self._write_anew(self._read(self._safe, 0) + self._unsynced)
+        if self._torn:
+            atomic.truncate_fd(self._fd, self._size, self._path)
+            self._torn = False
+        self._look_outside()
+
+    def _open_for_writing(self) -> None:
+        fd = atomic.open_append(self._path)
+        self._named = self._fd >= 0
+        self._replace_fd(fd)
+        self.refusal = ""
+
+    def _write_anew(self, content: bytes) -> None:
+        """Put a new file with ``content``, which ends with a row, in the place of the old one."""
+        atomic.write_bytes(self._path, content)
+        self._replace_fd(atomic.open_append(self._path, create=False))
+        self._size = len(content)
+        self._note_safe(self._size)
+        self._named, self._doubted, self._torn = True, False, False
+
+    def _replace_fd(self, fd: int) -> None:
+        if self._fd < 0:
+            self._fd = fd
         else:
-            self._torn = bool(rest)
-        position = 0
-        while position < self._size:
-            end = content.find(b"\n", min(position + _MARK_EVERY, self._size - 1)) + 1 or self._size
-            row = _last_row(content, position, end)
-            if row is not None:
-                self.last_seq = row.seq
-                self._mark(row.seq, end)
-            position = end
+            os.dup2(fd, self._fd, inheritable=False)  # a thread may be syncing it: the number stays good
+            atomic.close_fd(fd)
+
+    def _look_outside(self) -> None:
+        """See whether another program changed, removed or replaced the file.
+
+        Raises:
+            StoreError: It was moved or replaced; then what we wrote is kept beside it.
+        """
+        held = os.fstat(self._fd)
+        try:
+            named = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116 - on the way of every row
+        except OSError as error:
+            if not self._path.parent.is_dir():
+                raise StoreError(f"{self._path}: the session was moved or deleted while it was open") from error
+            self._write_anew(self._read(self._size, 0))
+            return
+        if (named.st_ino, named.st_dev) != (held.st_ino, held.st_dev):
+            raise StoreError(f"{self._path} was replaced by another program while it was open{self._set_aside()}")
+        if held.st_size != self._size:
+            self._inspect()
+
+    def _set_aside(self) -> str:
+        """Keep what only the replaced file holds, and return the words that say where."""
+        ours = self._read(self._size, 0)
+        if self._path.read_bytes().startswith(ours):
+            return ""
+        aside = self._path.with_name(f"{self._path.stem}.replaced{self._path.suffix}")
+        atomic.write_bytes(aside, ours)
+        return f"; what was recorded until then is in {aside.name}"
+
+    def _read(self, size: int, offset: int) -> bytes:
+        if self._fd < 0:
+            return b""
+        parts: list[bytes] = []
+        while size > 0 and (part := atomic.read_fd(self._fd, size, offset, self._path)):
+            parts.append(part)
+            size, offset = size - len(part), offset + len(part)
+        return b"".join(parts)
+
+    def _note_safe(self, end: int) -> None:
+        with self._counting:
+            if end > self._safe:
+                del self._unsynced[: end - self._safe]
+                self._safe = end
+
+    # -- its lines ---------------------------------------------------------------------------------------------
+
+    def _inspect(self) -> None:
+        """Find where the last line ends, where others begin, and the last number."""
+        size = os.fstat(self._fd).st_size if self._fd >= 0 else 0
+        numbering = self._scan(size, Numbering())
+        self._disordered = numbering.disordered
+        if self._disordered:
+            numbering = self._scan(size, Numbering(once=True))
+        self.last_seq = max(self.last_seq, numbering.last_seq)  # also when another program took rows away
+        self._note_damaged(numbering.damaged)
+        with self._counting:
+            self._safe = self._size
+            self._unsynced.clear()
+
+    def _note_damaged(self, count: int) -> None:
+        if count > self.damaged:
+            log.warning("%s: %d damaged lines were skipped", self._path, count)
+        self.damaged = count
+
+    def _scan(self, size: int, numbering: Numbering) -> Numbering:
+        self._marks, self._size = [(0, 0)], 0
+        self._newline_due = self._torn = False
+        for chunk in chunks(self._read, 0, size):
+            if not chunk.complete:
+                # Zeros and the beginning of a row are nothing; anything else was put there by somebody.
+                self._torn = row_of(chunk.text) is None and chunk.text.lstrip(b"\0")[:1] in (b"", b"{")
+                if self._torn:
+                    break
+                self._newline_due = True
+            numbering.skip(chunk.text)
+            self._size = chunk.end
+            self._mark(numbering.last_seq, chunk.end)
+        return numbering
 
     def _mark(self, seq: int, offset: int) -> None:
         if offset - self._marks[-1][1] >= _MARK_EVERY:
@@ -142,84 +313,8 @@ def read_rows(path: Path) -> list[Row]:
     Raises:
         StoreError: The disk refused; a missing file is an empty log.
     """
-    return list(_without_superseded(_read(path)))
-
-
-def _read(path: Path, start: int = 0, end: int | None = None) -> bytes:
+    journal = Journal.open(path)
     try:
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(-1 if end is None else end - start)
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _line(row: Row) -> bytes:
-    value = {"seq": row.seq, "type": row.type, "data": row.data}
-    try:
-        return _dumps(value).encode() + b"\n"
-    except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
-        return json.dumps(value, separators=(",", ":")).encode() + b"\n"
-
-
-def _row(line: bytes) -> Row | None:
-    try:
-        value = json.loads(line)
-        return Row(value["seq"], value["type"], value["data"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _last_row(content: bytes, start: int, end: int) -> Row | None:
-    """Return the last readable row between two offsets."""
-    while end > start:
-        line_start = content.rfind(b"\n", start, end - 1) + 1 or start
-        row = _row(content[line_start:end])
-        if row is not None:
-            return row
-        end = line_start
-    return None
-
-
-def _parse(content: bytes) -> Iterator[Row]:
-    return _rows(content.split(b"\n"))
-
-
-def _rows(lines: list[bytes]) -> Iterator[Row]:
-    """Yield the rows of ``lines``; one that is damaged is skipped and said."""
-    lines = [line for line in lines if line]
-    try:
-        values = json.loads(b"[" + b",".join(lines) + b"]")  # one call is several times faster than one a line
-        yield from [Row(value["seq"], value["type"], value["data"]) for value in values]
-    except (ValueError, KeyError, TypeError):
-        for number, line in enumerate(lines, 1):
-            row = _row(line)
-            if row is not None:
-                yield row
-            elif number < len(lines):
-                log.warning("a damaged line of the log was skipped (%d bytes)", len(line))
-
-
-def _without_superseded(content: bytes) -> Iterator[Row]:
-    whole: list[bytes] = []
-    deltas: list[bytes] = []
-    for line in content.split(b"\n"):
-        (deltas if _DELTA in line[:_TYPE_WITHIN] else whole).append(line)
-    rows = list(_rows(whole))
-    finished = {row.data["id"] for row in rows if row.type == "part" and not _is_streaming(row.data)}
-    open_deltas = [line for line in deltas if not _belongs(line, finished)]
-    if not open_deltas:
-        return iter(rows)
-    return iter(sorted([*rows, *_rows(open_deltas)], key=lambda row: row.seq))
-
-
-def _is_streaming(part: Mapping[str, Any]) -> bool:
-    return bool(part.get("data_json", {}).get("state") == "streaming")
-
-
-def _belongs(delta: bytes, parts: set[str]) -> bool:
-    """Return whether the delta line is one of these parts; lines not written by us count as belonging to none."""
-    _, found, rest = delta.partition(b'"part_id":"')
-    return bool(found) and rest[: rest.find(b'"')].decode(errors="replace") in parts
+        return journal.current()
+    finally:
+        journal.close()

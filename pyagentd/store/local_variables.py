@@ -11,7 +11,7 @@ long conversations.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,26 +37,42 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block found in a file."""
+    """A block found in a text.
 
-    start: int  # offset of its first line
+    Attributes:
+        start: Offset of its first line.
+        end: Offset behind its last line, without the newline.
+        settings: What it says.
+        bounds: The printed bounds; of several blocks in a row those of the last come first. None where a line is
+            absent, which means that nothing had a role when the block was written.
+        whole: Whether all of it is there and it ends the text, as an editor leaves it.
+    """
+
+    start: int
+    end: int
     settings: Settings
-    bounds: str | None  # the printed bounds, None when the line is absent
+    bounds: tuple[str | None, ...]
+    whole: bool = True
 
 
 def find_block(text: str) -> Block | None:
-    """Return the block that ends ``text``, or None.
+    """Return the block of ``text``, or None.
 
-    A file in which an Emacs without sight of the first block added a second one, with empty bounds, is read as
-    if it had only the first block, overridden by the settings of the second.
+    An Emacs without sight of a block writes another one behind it: blocks in a row are read as one, the later
+    settings count. A block that was cut off, or below which somebody wrote, is found too, but it is not ``whole``.
     """
-    block = _last_block(text, len(text))
-    if block is None or block.bounds != "nil":
-        return block
-    earlier = _last_block(text, block.start)
-    if earlier is None or earlier.bounds in (None, "nil"):
-        return block
-    return Block(earlier.start, block.settings, earlier.bounds)
+    last = _last_block(text, len(text))
+    if last is None:
+        return _torn_block(text) or _passed_block(text)
+    start, entries = last
+    bounds = [entries.get(BOUNDS)]
+    while entries and (earlier := _last_block(text, start)) is not None:
+        if earlier[1] and not _is_ours(earlier[1]):
+            break  # a text that ends like a block
+        start, entries = earlier[0], {**earlier[1], **entries} if earlier[1] else {}
+        bounds += [earlier[1].get(BOUNDS)] if earlier[1] else []
+        last = start, {**earlier[1], **last[1]}
+    return Block(start, len(text), _settings(last[1]), tuple(bounds))
 
 
 def format_block(settings: Settings, bounds: str | None) -> str:
@@ -71,21 +87,77 @@ def print_block(entries: Iterable[tuple[str, str]]) -> str:
     return "".join(f"<!-- {line} -->\n" for line in lines)
 
 
-def _last_block(text: str, end: int) -> Block | None:
-    """Return the block whose ``End:`` line is the last line before ``end`` that is not blank."""
-    stop = len(text[:end].rstrip())
+def _last_block(text: str, end: int) -> tuple[int, dict[str, str]] | None:
+    """Return start and variables of the block that ends before ``end``, with nothing but blanks between."""
+    stop = _rstripped(text, end)
     if "End:" not in text[text.rfind("\n", 0, stop) + 1 : stop]:
         return None
-    opening = stop
-    for _ in range(_TRIES):  # the words may also stand in a value of the block
-        opening = text.rfind(_OPENING, 0, opening)
-        if opening < 0:
-            return None
-        start = text.rfind("\n", 0, opening) + 1
+    for start in _openings(text, stop):
         entries = _read_lines(text[start:stop].split("\n"))
         if entries is not None:
-            return Block(start, _settings(entries), entries.get(BOUNDS))
+            return start, entries
     return None
+
+
+def _torn_block(text: str) -> Block | None:
+    """Return the block that ends the text but lost some of its lines, or parts of lines."""
+    stop = _rstripped(text, len(text))
+    for start in _openings(text, stop):
+        lines = text[start:stop].split("\n")
+        prefix, _, suffix = (affix.strip() for affix in lines[0].partition(_OPENING))
+        read = [_entry(line, prefix, suffix) or _cut_entry(line, prefix) for line in lines[1:]]
+        entries = dict(filter(None, read))
+        readable = sum(1 for entry in read if entry is not None)
+        if _is_ours(entries) and all(line.startswith(prefix) for line in lines) and 2 * readable >= len(read):
+            bounds = entries.get(BOUNDS)
+            return Block(start, stop, _settings(entries), (bounds or "nil",), whole=False)
+    return None
+
+
+def _passed_block(text: str) -> Block | None:
+    """Return the last block, if somebody wrote below it; only one with roles for the text above it is believed."""
+    stop = len(text)
+    for start in _openings(text, stop):
+        prefix, _, suffix = (affix.strip() for affix in text[start : _line_end(text, start)].partition(_OPENING))
+        end = _line_end(text, start)
+        while end < stop and _strip(text[end + 1 : _line_end(text, end + 1)], prefix, suffix) not in (None, "End:"):
+            end = _line_end(text, end + 1)
+        end = _line_end(text, end + 1)
+        entries = _read_lines(text[start:end].split("\n"))
+        if entries is not None and entries.get(BOUNDS, "nil") != "nil":
+            return Block(start, end, _settings(entries), (entries[BOUNDS],), whole=False)
+    return None
+
+
+def _openings(text: str, stop: int) -> Iterator[int]:
+    """Yield the starts of lines that may open a block, the last one first: the words may also stand in a value."""
+    opening = stop
+    for _ in range(_TRIES):
+        opening = text.rfind(_OPENING, 0, opening)
+        if opening < 0:
+            return
+        yield text.rfind("\n", 0, opening) + 1
+
+
+def _rstripped(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end
+
+
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", min(position, len(text)))
+    return len(text) if end < 0 else end
+
+
+def _is_ours(entries: Mapping[str, str]) -> bool:
+    return any(name.startswith("gptel") for name in entries)
+
+
+def _cut_entry(line: str, prefix: str) -> tuple[str, str] | None:
+    """Return what a line without its end says."""
+    match = _ENTRY.match(line.strip().removeprefix(prefix))
+    return (match[1], match[2]) if match and match[1].startswith("gptel") else None
 
 
 def _read_lines(lines: list[str]) -> dict[str, str] | None:

@@ -2,7 +2,11 @@
 
 Somebody else (an editor that vanished, a daemon that died) put part of the run's text into the document, and the user
 may have edited above and inside it. What is there already is recognised by text and role; the rest is returned to be
-inserted. When in doubt text is taken to be there: nothing is inserted twice.
+inserted. Text that was in a known state of the file and is gone was removed by the user and does not come back. All
+other text that is not recognised is inserted, so nothing is lost: only when a save was never reported and the same
+save holds an edit of the last words that were streaming, these words come twice, as edited and as the model said
+them. Text is taken to be there by mistake only where the user wrote a whole paragraph of the answer (8 characters
+or more in its role, 24 where the roles are lost) below the place where the run goes on.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pyagentd.events import InsertRole
+from pyagentd.store.difference import matches
 from pyagentd.store.document import Span
 from pyagentd.store.render import RUN_CLOSE, Insert
 
@@ -33,7 +38,7 @@ class _Block(NamedTuple):
 
 
 def locate(
-    body: str, spans: Sequence[Span], anchor: int, inserts: Sequence[Insert]
+    body: str, spans: Sequence[Span], anchor: int, inserts: Sequence[Insert], *, written: int = 0
 ) -> tuple[int, tuple[Insert, ...]]:
     """Find how much of a run the body holds.
 
@@ -42,12 +47,14 @@ def locate(
         spans: Its roles; without any, text alone decides.
         anchor: Where the run's first insert went, if nothing above was edited since.
         inserts: Everything the run inserted so far, in order.
+        written: The row up to which the file is known to have held them; what of that is missing was removed.
 
     Returns:
         The offset at which the run goes on, and the inserts it lacks; the first may be the rest of one.
     """
     place = _Place(body, spans, list(_blocks(inserts)))
     position, known = place.find(max(0, min(anchor, len(body))))
+    known = max(known, sum(len(insert.text) for insert in inserts if insert.seq <= written))
     return position, tuple(_rest(inserts, known))
 
 
@@ -155,17 +162,20 @@ class _Place:
     def _inside_edited(self, position: int, known: int) -> tuple[int, int]:
         """Go past the rest of a text that the user edited while it was growing."""
         block = next((b for b in self._blocks if b.offset < known < b.end), None)
-        if block is None or block.role is None or not self._spans:
+        if block is None or block.role is None:
             return position, known
-        end = self._role_end(position, block.role)
+        end = self._role_end(position, block.role) if self._spans else self._paragraphs_end(position)
         if end == position:
             return position, known
-        for length in (4 * _SURE, _SURE, _LIKELY):
-            tail = self._body[max(position, end - length) : end]
-            found = block.text.rfind(tail)
-            if found >= 0 and len(tail) >= _LIKELY:
-                return end, block.offset + found + len(tail)
-        return end, min(block.end, known + end - position)
+        for old, new, size in reversed(matches(block.text[known - block.offset :], self._body[position:end])):
+            if size >= (_LIKELY if self._spans else _SURE):
+                position, known = position + new + size, known + old + size
+                break
+        return (end if self._spans else position), known
+
+    def _paragraphs_end(self, position: int) -> int:
+        heading = self._body.find(RUN_CLOSE, position)
+        return len(self._body) if heading < 0 else heading
 
 
 def _blocks(inserts: Sequence[Insert]) -> Iterator[_Block]:

@@ -1,15 +1,23 @@
-"""The metadata of a session and of a branch: ``scope-plan.yml`` and ``branch-metadata.yml``, nothing more.
+"""The metadata of a session and of a branch: ``scope-plan.yml``, ``branch-metadata.yml``, the keys of ``preset.md``.
 
-Read from disk whenever needed and never cached (SPEC 001 Filesystem as source of truth). Keys are snake_case as in
-the files, values are texts as written. Scope is no business of these files: it lives in ``preset.md``.
+Read from disk whenever needed and never cached (SPEC 001 Filesystem as source of truth). Keys are snake_case, values
+of the two YAML files are texts as written. A file that is missing or cannot be parsed is None, and logged. Changing
+one value leaves every other byte of the file as it was.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from pyagentd.store import atomic, paths, yamlfile
+from pyagentd.clock import iso8601
+from pyagentd.errors import PresetError, StoreError
+from pyagentd.log import of_session
+from pyagentd.store import atomic, paths, presetfile, yamlfile
 
 VERSION = "3.0"
 
@@ -30,7 +38,28 @@ def read_session_metadata(branch_dir: Path) -> dict[str, str] | None:
 
 def read_branch_metadata(branch_dir: Path) -> dict[str, str] | None:
     """Return ``branch-metadata.yml``: ``parent_branch``, ``created``, maybe ``branch_point_position``; or None."""
-    return _read(paths.branch_metadata_file(branch_dir))
+    return _read(paths.branch_metadata_file(branch_dir), missing=logging.DEBUG)
+
+
+def read_preset_metadata(branch_dir: Path) -> dict[str, Any] | None:
+    """Return the keys of ``preset.md`` (``backend``, ``model``, ``temperature``, ``tools``…); None as above.
+
+    Values are plain: texts, numbers, lists, mappings. Keys have underscores whatever the file has, and ``tools`` is a
+    list of names in whichever form they were given.
+    """
+    file = paths.preset_file(branch_dir)
+    if not file.exists():
+        _say_missing(file, logging.WARNING)
+        return None
+    try:
+        front = presetfile.read(file).front
+    except (PresetError, StoreError) as error:
+        _say_unreadable(file, error.message)
+        return None
+    values: dict[str, Any] = {str(key).replace("-", "_"): _plain(value) for key, value in front.items()}
+    if "tools" in values:
+        values["tools"] = _tool_names(values["tools"])
+    return values
 
 
 def is_agent_session(branch_dir: Path) -> bool:
@@ -40,7 +69,13 @@ def is_agent_session(branch_dir: Path) -> bool:
 
 
 def write_scope_plan(
-    branch_dir: Path, *, session_id: str, preset: str, created: str, parent_session_id: str | None = None
+    branch_dir: Path,
+    *,
+    session_id: str,
+    preset: str,
+    created: str,
+    parent_session_id: str | None = None,
+    activity_org_file: str | None = None,
 ) -> None:
     """Write the metadata of a new session or agent.
 
@@ -50,24 +85,128 @@ def write_scope_plan(
         preset: Name of the preset its ``preset.md`` was copied from.
         created: When, in ISO 8601.
         parent_session_id: Given for an agent, and only for an agent: the session that spawned it.
+        activity_org_file: The document of the activity that the session belongs to.
 
     Raises:
         StoreError: The disk refused.
     """
     lineage = {"type": "agent", "parent_session_id": parent_session_id} if parent_session_id is not None else {}
     values = {"version": VERSION, "session_id": session_id, "created": created, "updated": created}
-    text = yamlfile.dump_texts({**values, **lineage, "preset": preset})
+    activity = {"activity_org_file": activity_org_file} if activity_org_file is not None else {}
+    text = yamlfile.dump_texts({**values, **lineage, "preset": preset, **activity})
     atomic.write_text(paths.scope_plan_file(branch_dir), text)
 
 
-def _read(file: Path) -> dict[str, str] | None:
+def write_branch_metadata(branch_dir: Path, *, parent_branch: str, created: str, position: int) -> None:
+    """Write the lineage of a branch.
+
+    Args:
+        branch_dir: Where to; never the branch "main", which has none.
+        parent_branch: The name of the branch it was made from.
+        created: When, in ISO 8601.
+        position: The Emacs position (from 1) in the parent's document from which on nothing was copied.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    lineage = {"parent_branch": yamlfile.quoted(parent_branch), "created": yamlfile.quoted(created)}
+    text = yamlfile.dump({**lineage, "branch_point_position": position})
+    atomic.write_text(paths.branch_metadata_file(branch_dir), text)
+
+
+def touch_scope_plan(branch_dir: Path, now: datetime) -> None:
+    """Set ``updated``: commands on scope, preset and branches do, saving never does (DD-39).
+
+    A file that is missing or cannot be parsed is left alone; reading it says what is wrong.
+
+    Raises:
+        StoreError: The disk refused; the file is untouched.
+    """
+    set_scope_plan_values(branch_dir, {"updated": iso8601(now)})
+
+
+def set_scope_plan_values(branch_dir: Path, values: Mapping[str, str]) -> None:
+    """Set top-level keys of ``scope-plan.yml``; all else in the file stays byte for byte.
+
+    Raises:
+        StoreError: The disk refused; the file is untouched.
+    """
+    file = paths.scope_plan_file(branch_dir)
+    known = _read(file)
+    if known is None:
+        return
+    text = changed = file.read_bytes().decode("utf-8")
+    for key, value in values.items():
+        changed = _with_value(changed, key, value)
+    try:
+        is_sound = yamlfile.load_texts(changed) == {**known, **values}
+    except yamlfile.Malformed:
+        is_sound = False
+    if not is_sound:  # not one key a line
+        loaded = yamlfile.load(text)
+        loaded.update({key: yamlfile.quoted(value) for key, value in values.items()})
+        changed = yamlfile.dump(loaded)
+    if changed != text:
+        atomic.write_text(file, changed)
+
+
+def _with_value(text: str, key: str, value: str) -> str:
+    """Return ``text`` with the line of ``key`` changed, or added; a comment behind the value stays."""
+    known = rf"""^{re.escape(key)}:[ \t]*(?:"[^"\n]*"|'[^'\n]*'|[^\s#][^\n#]*?|)([ \t]*(?:#.*)?)$"""
+    line = re.compile(known, re.MULTILINE)
+    written = yamlfile.dump_texts({key: value}).rstrip("\n")
+    if line.search(text):
+        return line.sub(lambda found: written + found[1], text, count=1)
+    return text + ("" if text.endswith("\n") else "\n") + written + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return a loaded value without what the library adds to remember its form."""
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case Mapping():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case list():
+            return [_plain(inner) for inner in value]
+    return str(value)
+
+
+def _tool_names(tools: Any) -> list[str]:
+    match tools:
+        case str():
+            return re.findall(r"[^\s,]+", tools)
+        case dict():
+            return [name for name, rule in tools.items() if isinstance(rule, dict) and rule.get("allowed")]
+        case list():
+            return [str(name) for name in tools]
+    return []
+
+
+def _read(file: Path, missing: int = logging.WARNING) -> dict[str, str] | None:
+    """Return the keys of a file; ``missing`` is the level at which its absence is logged."""
     try:
         return yamlfile.load_texts(file.read_text("utf-8"))
     except FileNotFoundError:
-        _log.debug("No %s in %s", file.name, file.parent)
+        _say_missing(file, missing)
     except (OSError, UnicodeDecodeError) as error:
-        _log.error("Failed to parse %s in %s: %s", file.name, file.parent, error)
+        _say_unreadable(file, error)
     except yamlfile.Malformed as error:
-        where = f" (line {error.line})" if error.line else ""
-        _log.error("Failed to parse %s in %s: %s%s", file.name, file.parent, error, where)
+        _say_unreadable(file, f"{error} (line {error.line})" if error.line else error)
     return None
+
+
+def _say_missing(file: Path, level: int) -> None:
+    _log.log(level, "No %s in %s", file.name, file.parent, extra=_about(file))
+
+
+def _say_unreadable(file: Path, error: object) -> None:
+    _log.error("Failed to parse %s in %s: %s", file.name, file.parent, error, extra=_about(file))
+
+
+def _about(file: Path) -> dict[str, Path | None]:
+    return of_session(paths.session_dir_of(file.parent))

@@ -119,6 +119,12 @@ def files_dir(branch_dir: Path) -> Path:
     return branch_dir.absolute() / FILES_DIR
 
 
+def session_dir_of(branch_dir: Path) -> Path:
+    """Return the directory of the session that a branch belongs to; an agent is its own."""
+    place = branch_dir.absolute()
+    return place.parent.parent if place.parent.name == BRANCHES_DIR else place
+
+
 def is_session_dir(directory: Path) -> bool:
     """Return whether ``directory`` has the structure of a session (SPEC 001 Directory structure validation)."""
     return (directory / BRANCHES_DIR).is_dir()
@@ -135,7 +141,7 @@ def ref_of(path: Path) -> BranchRef:
         NotASession: ``path`` is none of these.
     """
     place = (path.parent if path.name == SESSION_FILE else path).resolve()
-    if (place / SESSION_FILE).is_file():
+    if _has_conversation(place):
         if place.parent.name == BRANCHES_DIR:
             return _branch_ref(place)
         if place.parent.name == AGENTS_DIR and (place.parent.parent / SESSION_FILE).is_file():
@@ -179,6 +185,11 @@ def _branch_ref(place: Path) -> BranchRef:
     )
 
 
+def _has_conversation(place: Path) -> bool:
+    """Return whether a branch or agent lives here; a document that is gone is made anew from the log."""
+    return (place / SESSION_FILE).is_file() or (place / JOURNAL_FILE).is_file()
+
+
 def is_dated(name: str) -> bool:
     """Return whether the directory name ``name`` has the form of an id, a date in it."""
     return _DATED.search(name) is not None
@@ -198,10 +209,10 @@ def _active_branch(session_dir: Path) -> Path:
     current = current_link(session_dir).resolve()
     home = branches_dir(session_dir)
     # A link that leads out of the session is not ours to follow.
-    if current.parent == home and (current / SESSION_FILE).is_file():
+    if current.parent == home and _has_conversation(current):
         return current
     main = home / MAIN_BRANCH
-    if (main / SESSION_FILE).is_file():
+    if _has_conversation(main):
         return main
     raise NotASession(
         f"{session_dir} has no active branch",

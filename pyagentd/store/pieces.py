@@ -1,16 +1,13 @@
-"""Document and record cut into the same pieces, and which piece of the one is which of the other.
+"""Document and record cut into the same pieces.
 
 A piece is what can be compared: a fragment of a user's text, an answer, a reasoning block, a tool call with its
-result. Matching is monotone first (longest common subsequence, so a repeated "OK" stays where it was) and then
-looks for pieces that moved. It compares texts alone; what a difference means is decided in ``align``.
+result. Which piece of the one is which of the other is found in ``matching``.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -23,7 +20,6 @@ Key = tuple[PieceKind, str, str]  # kind, call id, text
 
 _HEADING = re.compile(rf"\n{PROMPT_PREFIX}")
 _BARE_PREFIX = PROMPT_PREFIX.rstrip()  # what deleting trailing spaces leaves of an empty prompt
-_MANY = 50  # equal pieces beyond which only the nearest are compared
 
 
 @dataclass(slots=True, eq=False)
@@ -35,12 +31,18 @@ class Step:
 
 
 class Recorded(NamedTuple):
-    """A piece as recorded, with the user's recorded edits; user text has no part, answers have a step."""
+    """A piece as recorded, with the user's recorded edits; user text has no part, answers have a step.
+
+    ``joint`` is what stands between a fragment and the one before it in the same message. ``restored`` says that the
+    record has an edit which the document no longer shows: the piece is as it was recorded first.
+    """
 
     key: Key
     message: Message
     part: Part | None = None
     step: Step | None = None
+    joint: str = ""
+    restored: bool = False
 
     @property
     def is_hidden(self) -> bool:
@@ -57,20 +59,61 @@ class Found(NamedTuple):
     region: int
 
 
-def recorded_pieces(conversation: Conversation) -> list[Recorded]:
-    """Return what the document should show of the record, in its order."""
+def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -> list[Recorded]:
+    """Return what the document should show of the record, in its order.
+
+    Messages and parts whose ids are in ``restored`` are taken as they were recorded first, whatever edits there are.
+    """
     pieces: list[Recorded] = []
     for message in conversation.messages.values():
         if message.role == "user":
-            text = message.text
-            pieces += [Recorded(("user", "", text[a:b]), message) for a, b in fragments(text)]
+            pieces += _user_pieces(message, restored=message.id in restored)
         else:
             for parts in message.steps():
                 step = Step(parts)
-                for key, part in _step_keys(parts):
-                    step.pieces.append(len(pieces))
-                    pieces.append(Recorded(key, message, part, step))
+                for part in _in_layout(parts):
+                    if (piece := _part_piece(message, part, step, restored=part.id in restored)) is not None:
+                        step.pieces.append(len(pieces))
+                        pieces.append(piece)
     return pieces
+
+
+def _user_pieces(message: Message, *, restored: bool) -> Iterator[Recorded]:
+    text, end = message.recorded_text if restored else message.text, 0
+    for number, (a, b) in enumerate(fragments(text)):
+        joint = text[end:a] if number else ""
+        yield Recorded(("user", "", text[a:b]), message, joint=joint, restored=restored)
+        end = b
+
+
+def _part_piece(message: Message, part: Part, step: Step, *, restored: bool) -> Recorded | None:
+    is_edited = part.edited is not None and part.type != "reasoning"
+    text = part.edited if is_edited and not restored else original_text(part)
+    if not text or (part.type == "text" and text.isspace()):
+        return None
+    return Recorded(key_of(part, text), message, part, step, restored=restored)
+
+
+def key_of(part: Part, text: str) -> Key:
+    """Return the key of the piece that a part of an answer shows as when its text is ``text``."""
+    if part.is_tool:
+        return "tool", str(part.data["toolCallId"]), text
+    return ("reasoning" if part.type == "reasoning" else "response"), "", text
+
+
+def _in_layout(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yield parts in the order in which a step is rendered: texts as they came, then calls with results."""
+    yield from (part for part in parts if part.type in ("text", "reasoning"))
+    yield from (part for part in parts if part.is_tool and part.result is not None)
+
+
+def original_text(part: Part) -> str:
+    """Return the text of the piece that a part of an answer shows as, before any edit."""
+    if part.is_tool:
+        return tool_body(part.data)
+    if part.type == "reasoning":
+        return reasoning_block(part.text) if part.text else ""
+    return writable(part.text)
 
 
 def found_pieces(document: Document, end: int | None = None) -> list[Found]:
@@ -96,6 +139,7 @@ def fragments(text: str, start: int = 0, end: int | None = None) -> Iterator[tup
     """Yield the ranges of a user's text between prompt prefixes, trimmed as gptel trims.
 
     A heading inside a prompt looks like a prompt prefix; that does not matter as long as both sides are cut alike.
+    What deleting trailing blanks leaves of an empty prompt is none, unless it is all of a recorded text.
     """
     stop = len(text) if end is None else end
     cuts = list(_HEADING.finditer(text, start, stop))
@@ -105,77 +149,12 @@ def fragments(text: str, start: int = 0, end: int | None = None) -> Iterator[tup
         piece = text[begin:right].rstrip(BLANK)
         right = begin + len(piece)
         piece = piece.lstrip(BLANK)
+        may_be_bare = begin > start or end is None
         while piece.startswith(PROMPT_PREFIX):
             piece = piece.removeprefix(PROMPT_PREFIX).lstrip(BLANK)
-        if piece and (begin > start or piece != _BARE_PREFIX):
+            may_be_bare = True
+        if piece and (may_be_bare or piece != _BARE_PREFIX):
             yield right - len(piece), right
-
-
-def with_known_ids(found: list[Found], recorded: Sequence[Recorded]) -> list[Found]:
-    """Return ``found`` with recorded ids for the tool pieces whose own id means nothing here."""
-    ids = {piece.key[1] for piece in recorded}
-    if all(piece.key[1] in ids for piece in found if piece.key[0] == "tool"):
-        return found
-    by_text = {piece.key[2]: piece.key for piece in recorded if piece.key[0] == "tool"}
-    return [
-        piece._replace(key=by_text.get(piece.key[2], piece.key))
-        if piece.key[0] == "tool" and piece.key[1] not in ids
-        else piece
-        for piece in found
-    ]
-
-
-def match(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
-    """Return for every found piece the number of the recorded piece it is, or -1."""
-    links = [-1] * len(found)
-    shorter = min(len(recorded), len(found))
-    head = 0
-    while head < shorter and recorded[head] == found[head]:
-        links[head] = head
-        head += 1
-    tail = 0
-    while tail < shorter - head and recorded[-1 - tail] == found[-1 - tail]:
-        links[-1 - tail] = len(recorded) - 1 - tail
-        tail += 1
-    middle = _common(recorded[head : len(recorded) - tail], found[head : len(found) - tail])
-    for left, right in middle:
-        links[head + right] = head + left
-    return links
-
-
-def link_moved(recorded: Sequence[Recorded], found: Sequence[Found], links: list[int], last: int) -> set[int]:
-    """Link what the first match left over on both sides and is equal; user text only before piece ``last``.
-
-    Returns the numbers of the found pieces it linked.
-
-    A prompt sent from the middle of a document is younger than what stands below it, so order alone misses it.
-    """
-    taken, moved = set(links), set[int]()
-    left: dict[Key, list[int]] = defaultdict(list)
-    for number, piece in enumerate(recorded):
-        if number not in taken and not piece.is_hidden:
-            left[piece.key].append(number)
-    for index, (key, *_) in enumerate(found if left else ()):
-        if links[index] < 0 and left.get(key) and (key[0] != "user" or index < last):
-            links[index] = left[key].pop(0)
-            moved.add(index)
-    return moved
-
-
-def _step_keys(parts: Sequence[Part]) -> Iterator[tuple[Key, Part]]:
-    """Yield keys in the order in which a step is rendered: texts as they came, then calls with results."""
-    for part in parts:
-        if part.type == "reasoning":
-            if text := part.text:
-                yield ("reasoning", "", reasoning_block(text)), part
-        elif part.type == "text":
-            text = writable(part.text) if part.edited is None else part.edited
-            if text and not text.isspace():
-                yield ("response", "", text), part
-    for part in parts:
-        if part.is_tool and part.result is not None:
-            body = tool_body(part.data) if part.edited is None else part.edited
-            yield ("tool", str(part.data["toolCallId"]), body), part
 
 
 def _cut(found: list[Region], end: int | None) -> Iterator[Region]:
@@ -185,35 +164,3 @@ def _cut(found: list[Region], end: int | None) -> Iterator[Region]:
             yield region._replace(start=end)
         else:
             yield region
-
-
-def _common(left: Sequence[Key], right: Sequence[Key]) -> list[tuple[int, int]]:
-    """Return the pairs of a longest common subsequence (Hunt and Szymanski's way: few pieces are equal)."""
-    if not left or not right:
-        return []
-    places: dict[Key, list[int]] = defaultdict(list)
-    for index, key in enumerate(right):
-        places[key].append(index)
-    ends: list[int] = []  # ends[k]: smallest place that ends a common subsequence of length k + 1
-    chains: list[tuple[int, int, int]] = []  # left, right, the link before
-    tops: list[int] = []  # the link that ends ends[k]
-    for index, key in enumerate(left):
-        for place in _nearest(places.get(key, []), index):
-            length = bisect_left(ends, place)
-            chains.append((index, place, tops[length - 1] if length else -1))
-            ends[length : length + 1] = [place]
-            tops[length : length + 1] = [len(chains) - 1]
-    pairs: list[tuple[int, int]] = []
-    link = tops[-1] if tops else -1
-    while link >= 0:
-        index, place, link = chains[link]
-        pairs.append((index, place))
-    return pairs[::-1]
-
-
-def _nearest(places: list[int], index: int) -> list[int]:
-    """Return ``places`` from last to first, of very many only those around ``index``."""
-    if len(places) > _MANY:
-        middle = bisect_left(places, index)
-        places = places[max(0, middle - _MANY // 2) : middle + _MANY // 2]
-    return places[::-1]

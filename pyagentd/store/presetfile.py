@@ -153,6 +153,29 @@ def set_paths(path: Path, read_patterns: Iterable[str], write_default: Iterable[
     atomic.write_text(path, with_paths(preset, read=read_patterns, write_default=write_default, deny=deny))
 
 
+def set_values(path: Path, values: Mapping[str, Any]) -> None:
+    """Set top-level keys of the preset at ``path``; everything else stays byte for byte.
+
+    Raises:
+        PresetError: The file is missing or malformed.
+        StoreError: The disk refused; the file is untouched.
+    """
+    preset = read(path)
+    for key, value in values.items():
+        preset = parse(_with_value(preset, key, list(value) if isinstance(value, tuple) else value), path)
+    atomic.write_text(path, preset.text)
+
+
+def _with_value(preset: PresetFile, key: str, value: Any) -> str:
+    before, section, after = _around(preset, key)
+    try:
+        document = yamlfile.load(section) if section else CommentedMap()
+    except yamlfile.Malformed:  # it is valid only together with the rest, such as an alias
+        document = CommentedMap()
+    document[key] = value
+    return _replaced(preset, before + yamlfile.dump(document) + after)
+
+
 def with_paths(
     preset: PresetFile,
     *,
@@ -179,31 +202,35 @@ def with_paths(
         "write": _union(write_default if own_write is None else own_write, also_write),
         "deny": _union(STANDARD_DENY, preset.patterns("deny") or (), deny),
     }
-    start = len(preset.text) - len(preset.text.split("\n", 1)[1])  # the delimiter's line ends there
-    end = start + len(preset.front_text)
-    before, section, after = _around_paths(preset)
+    before, section, after = _around(preset, "paths")
     try:
         updated = _updated(section, wanted)
     except yamlfile.Malformed as error:  # it is valid only together with the rest
         raise PresetError(
             f"{preset.path}:{preset.line('paths')}: paths uses a YAML alias", mend="Write its patterns out"
         ) from error
-    return preset.text[:start] + before + updated + after + preset.text[end:]
+    return _replaced(preset, before + updated + after)
+
+
+def _replaced(preset: PresetFile, front_text: str) -> str:
+    """Return the file's text with another front matter."""
+    start = len(preset.text) - len(preset.text.split("\n", 1)[1])  # the delimiter's line ends there
+    return preset.text[:start] + front_text + preset.text[start + len(preset.front_text) :]
 
 
 def _union(*lists: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pattern for patterns in lists for pattern in patterns))
 
 
-def _around_paths(preset: PresetFile) -> tuple[str, str, str]:
-    """Split the front matter's text around its ``paths`` section, which is "" when there is none."""
+def _around(preset: PresetFile, key: str) -> tuple[str, str, str]:
+    """Split the front matter's text around the section of a top-level key, which is "" when there is none."""
     front = preset.front
     lines = preset.front_text.splitlines(keepends=True)
     if front.fa.flow_style():  # all of it is one value in braces
         return "", preset.front_text, ""
-    if "paths" not in front:
+    if key not in front:
         return preset.front_text, "", ""
-    start = front.lc.key("paths")[0]
+    start = front.lc.key(key)[0]
     following = [line for line, _ in map(front.lc.key, front) if line > start]
     end = min(following, default=len(lines))
     # Blank lines and comments at the margin belong to the key that follows.

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyagentd.errors import Ambiguous, NotASession, NotFound
+from pyagentd.log import of_session
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 
 _SHOWN = 8
+_NAME = re.compile(r"[^./][^/]*")  # of a directory that a scan would look at
 
 _log = logging.getLogger(__name__)
 
@@ -45,38 +48,67 @@ class Registry:
 
     def __init__(self, root: Path, elsewhere: Iterable[Path] = ()) -> None:
         self._root = root
-        self._elsewhere = {directory.resolve() for directory in elsewhere}
+        self._elsewhere: frozenset[Path] = frozenset(directory.resolve() for directory in elsewhere)
         self._entries: tuple[Entry, ...] = ()
         self._by_name: dict[str, dict[str, BranchRef]] = {}  # "ID/BRANCH" -> key -> ref
 
+    @property
+    def root(self) -> Path:
+        """The sessions root."""
+        return self._root
+
+    @property
+    def elsewhere(self) -> frozenset[Path]:
+        """The directories of sessions outside the root that are known (DD-41)."""
+        return self._elsewhere
+
     def scan(self) -> tuple[Entry, ...]:
-        """Find everything anew and return it: branches by session id and name, agents inside them."""
-        self._entries = tuple(self._scan())
-        self._by_name = {}
-        for ref in self.refs():
-            self._remember(ref)
-        _log.info("Initialized registry with %d branches", sum(map(len, self._by_name.values())))
-        return self._entries
+        """Find everything anew and return it: branches by session id and name, agents inside them.
+
+        May be called from any thread.
+        """
+        entries = tuple(self._scan())
+        names: dict[str, dict[str, BranchRef]] = {}
+        count = 0
+        for ref in _refs(entries):
+            names.setdefault(ref.name, {})[ref.key] = ref
+            count += 1
+        self._entries, self._by_name = entries, names
+        _log.info("Initialized registry with %d branches", count, extra=of_session())
+        return entries
 
     def branches(self) -> list[BranchRef]:
         """Return every branch and agent there is now, an agent after the branch it belongs to."""
-        self.scan()
-        return list(self.refs())
+        return list(_refs(self.scan()))
 
     def refs(self) -> Iterator[BranchRef]:
         """Yield every branch and agent that the last scan found."""
-        for entry in self._entries:
-            yield from entry.walk()
+        return _refs(self._entries)
 
     def add(self, ref: BranchRef) -> None:
         """Know a branch that was just made or opened; its session is scanned from now on, wherever it is."""
-        if not ref.is_agent and ref.session_dir.parent != self._root.resolve():
-            self._elsewhere.add(ref.session_dir)
-        self._remember(ref)
+        if not ref.is_agent:
+            self.add_elsewhere([ref.session_dir])
+        self._by_name.setdefault(ref.name, {})[ref.key] = ref
+
+    def forget(self, directory: Path) -> None:
+        """Know nothing any more of what was in ``directory``, which is gone."""
+        self._elsewhere -= {place for place in self._elsewhere if place.is_relative_to(directory)}
+        for known in self._by_name.values():
+            for key in [key for key, ref in known.items() if ref.branch_dir.is_relative_to(directory)]:
+                del known[key]
+
+    def add_elsewhere(self, directories: Iterable[Path]) -> None:
+        """Also scan these directories of sessions; one in the root is scanned anyway."""
+        root = self._root.resolve()
+        self._elsewhere |= {directory for directory in directories if directory.parent != root}
 
     def get(self, session_id: str, branch_name: str = paths.MAIN_BRANCH) -> BranchRef | None:
         """Return the branch with exactly these names, in constant time; None when unknown, gone or not unique."""
-        known = self._by_name.get(f"{session_id}/{branch_name}", {})
+        known = dict(self._by_name.get(f"{session_id}/{branch_name}", {}))
+        if (place := self._session_dir(session_id)) is not None and _NAME.fullmatch(branch_name):
+            ref = _branch_ref(place, session_id, branch_name)
+            known[ref.key] = ref
         present = [ref for ref in known.values() if paths.session_file(ref.branch_dir).is_file()]
         return present[0] if len(present) == 1 else None
 
@@ -92,8 +124,12 @@ class Registry:
             NotFound: None fits.
             NotASession: It is a path, but not of a session.
         """
+        if not text.strip():
+            raise NotFound("The name of a session is empty", mend="List them with `pyagentd sessions`")
         if text.startswith(("/", "~", ".")):
             return paths.ref_of(Path(text).expanduser())
+        if "/" not in text and (place := self._session_dir(text)) is not None:
+            return paths.ref_of(place)
         if known := self.get(*text.rsplit("/", 1)):
             return known if "/" in text else paths.ref_of(known.session_dir)
         fitting = _fitting(text, self.branches())
@@ -111,26 +147,46 @@ class Registry:
             mend="List them with `pyagentd sessions`; the beginning of an id is enough",
         )
 
-    def _remember(self, ref: BranchRef) -> None:
-        self._by_name.setdefault(ref.name, {})[ref.key] = ref
+    def _session_dir(self, session_id: str) -> Path | None:
+        """Return where the session with exactly this id lives, without a scan; None if it is not in the root."""
+        if not _NAME.fullmatch(session_id):
+            return None
+        place = self._root.resolve() / session_id
+        return place if paths.is_session_dir(place) and not place.is_symlink() else None
 
     def _scan(self) -> Iterator[Entry]:
-        for name in _subdirectories(self._root):
-            yield from _session_entries(self._root.resolve() / name, name)
+        root = self._root.resolve()
+        for name in _subdirectories(str(root)):
+            # Opens no file unless somebody renamed the directory.
+            session_id = name if paths.is_dated(name) else _written_id(root / name)
+            yield from _session_entries(root / name, session_id or name)
         for directory in sorted(self._elsewhere):
-            try:
-                session_id = paths.ref_of(directory).session_id
-            except NotASession:
-                continue
-            yield from _session_entries(directory, session_id)
+            if session_id := _written_id(directory):
+                yield from _session_entries(directory, session_id)
+
+
+def _written_id(session_dir: Path) -> str:
+    """Return the id of a session whose directory may be called otherwise (DD-41), "" if it is no session."""
+    try:
+        return paths.ref_of(session_dir).session_id
+    except NotASession:
+        return ""
+
+
+def _refs(entries: Iterable[Entry]) -> Iterator[BranchRef]:
+    for entry in entries:
+        yield from entry.walk()
 
 
 def _fitting(text: str, refs: list[BranchRef]) -> list[BranchRef]:
-    """Return of ``refs`` who has the id ``text``; if nobody, whose id begins with it."""
+    """Return of ``refs`` who has the id, or ID/BRANCH, ``text``; if nobody, whose id or branch begins with it."""
     wanted, _, branch = text.partition("/")
     named = [ref for ref in refs if ref.session_id == wanted]
     named = named or [ref for ref in refs if wanted and ref.session_id.startswith(wanted)]
-    return [ref for ref in named if ref.branch_name == branch] if branch else _one_per_session(named)
+    if not branch:
+        return _one_per_session(named)
+    exact = [ref for ref in named if ref.branch_name == branch]
+    return exact or [ref for ref in named if ref.branch_name.startswith(branch)]
 
 
 def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
@@ -145,25 +201,35 @@ def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:
     return kept
 
 
+# A scan looks at every branch there is: names are joined as texts, a path is made only of what is kept.
+
+
 def _session_entries(session_dir: Path, session_id: str) -> Iterator[Entry]:
-    home = paths.branches_dir(session_dir)
+    home = f"{session_dir}/{paths.BRANCHES_DIR}"
     for name in _subdirectories(home):
-        branch_dir = home / name
-        if not paths.session_file(branch_dir).is_file():
-            continue
-        ref = BranchRef(session_id=session_id, session_dir=session_dir, branch_name=name, branch_dir=branch_dir)
-        yield Entry(ref=ref, agents=tuple(_agent_entries(branch_dir)))
+        if _is_conversation(f"{home}/{name}"):
+            ref = _branch_ref(session_dir, session_id, name)
+            yield Entry(ref=ref, agents=tuple(_agent_entries(f"{home}/{name}")))
 
 
-def _agent_entries(branch_dir: Path) -> Iterator[Entry]:
-    home = paths.agents_dir(branch_dir)
+def _branch_ref(session_dir: Path, session_id: str, name: str) -> BranchRef:
+    place = Path(f"{session_dir}/{paths.BRANCHES_DIR}/{name}")
+    return BranchRef(session_id=session_id, session_dir=session_dir, branch_name=name, branch_dir=place)
+
+
+def _agent_entries(branch_dir: str) -> Iterator[Entry]:
+    home = f"{branch_dir}/{paths.AGENTS_DIR}"
     for name in _subdirectories(home):
-        place = home / name
-        if paths.session_file(place).is_file():
-            yield Entry(ref=paths.agent_ref(place), agents=tuple(_agent_entries(place)))
+        place = f"{home}/{name}"
+        if _is_conversation(place):
+            yield Entry(ref=paths.agent_ref(Path(place)), agents=tuple(_agent_entries(place)))
 
 
-def _subdirectories(directory: Path) -> list[str]:
+def _is_conversation(directory: str) -> bool:
+    return os.path.isfile(f"{directory}/{paths.SESSION_FILE}")  # noqa: PTH113 - as above
+
+
+def _subdirectories(directory: str) -> list[str]:
     """Return the names of real directories in ``directory``, sorted, without hidden ones."""
     try:
         with os.scandir(directory) as entries:

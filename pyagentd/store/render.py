@@ -144,12 +144,12 @@ class Renderer:
         self._end_step()
         if error:
             self._separate("error")
-            self._put(f"``` error\n{error['message']}{FENCE_CLOSE}", "ignore")
+            self._put(error_block(error["message"]), "ignore")
         self._put(RUN_CLOSE)
 
     def _separate(self, next: Block) -> None:
         self._close()
-        self._put(_BETWEEN.get((self._last, next), "\n\n"))
+        self._put(separator(self._last, next))
         self._last = next
 
     def _close(self) -> None:
@@ -182,6 +182,16 @@ def prompt_text(body: str, text: str, *, is_agent: bool) -> str:
     if body.endswith(PROMPT_PREFIX):
         return text
     return RUN_CLOSE + text  # below whatever the user left there
+
+
+def separator(last: Block, next: Block) -> str:
+    """Return what stands between two neighbouring blocks of a run."""
+    return _BETWEEN.get((last, next), "\n\n")
+
+
+def error_block(message: str) -> str:
+    """Return what the document says about a run that failed, all of it ``ignore``."""
+    return writable(f"``` error\n{message}{FENCE_CLOSE}")
 
 
 def reasoning_block(text: str) -> str:

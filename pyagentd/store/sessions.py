@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,8 +17,11 @@ from pathlib import Path
 from pyagentd import ids
 from pyagentd.clock import Clock, iso8601, stamp
 from pyagentd.errors import BadRequest
+from pyagentd.log import of_session
 from pyagentd.store import atomic, metadata, paths, presetfile
 from pyagentd.store.paths import BranchRef
+
+_ID = re.compile(r"[\w][\w.@+-]{0,199}")  # one segment of a path, and one word of `ID/BRANCH`
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +36,8 @@ def create_session(
     paths_write: Sequence[str] | None = None,
     clock: Clock,
     session_dir: Path | None = None,
+    session_id: str | None = None,
+    activity_org_file: str | None = None,
 ) -> BranchRef:
     """Make a session with one empty branch, "main".
 
@@ -44,29 +50,31 @@ def create_session(
         paths_write: Patterns to add to the preset's ``paths.write``; with neither, the preset is copied as it is.
         clock: For the id and the metadata.
         session_dir: Where the session is to live instead of ``<root>/<id>``; absent or empty.
+        session_id: Its id, made by somebody else (activities); the directory may have another name (DD-41).
+        activity_org_file: The document of the activity it belongs to, for the metadata.
 
     Raises:
-        BadRequest: ``session_dir`` is in use.
+        BadRequest: The directory is in use, or ``session_id`` cannot be the id of a session there.
         PresetError: The preset is malformed.
         StoreError: The disk refused; nothing is left behind.
     """
     now = clock.now()
     text = _session_preset(preset_text, preset_name, paths_read, paths_write)
-    wanted = ids.session_id(name, stamp(now))
-    if session_dir is None:
-        place = _claim(root, wanted)
-        session_id = place.name
-    else:
-        place = _claim_given(session_dir)
-        session_id = place.name if paths.is_dated(place.name) else wanted
-    with _complete_or_absent(place):
+    place, session_id = _claim_session(root, session_dir, session_id, ids.session_id(name, stamp(now)))
+    with complete_or_absent(place):
         branch_dir = paths.branch_dir(place, paths.MAIN_BRANCH)
         atomic.make_dirs(branch_dir)
         atomic.replace_link(paths.current_link(place), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
         atomic.write_text(paths.preset_file(branch_dir), text)
-        metadata.write_scope_plan(branch_dir, session_id=session_id, preset=preset_name, created=iso8601(now))
+        metadata.write_scope_plan(
+            branch_dir,
+            session_id=session_id,
+            preset=preset_name,
+            created=iso8601(now),
+            activity_org_file=activity_org_file,
+        )
         atomic.write_text(paths.session_file(branch_dir), "")
-    _log.info("Created session directory: %s", place)
+    _log.info("Created session directory: %s", place, extra=of_session(place))
     return BranchRef(session_id=session_id, session_dir=place, branch_name=paths.MAIN_BRANCH, branch_dir=branch_dir)
 
 
@@ -100,8 +108,8 @@ def create_agent(
     now = clock.now()
     template = presetfile.parse(preset_text, Path(f"{preset_name}.md"))
     text = presetfile.with_paths(template, read=read, write_default=write_default, deny=deny)
-    place = _claim(paths.agents_dir(parent.branch_dir), ids.agent_id(preset_name, stamp(now), description))
-    with _complete_or_absent(place):
+    place = claim(paths.agents_dir(parent.branch_dir), ids.agent_id(preset_name, stamp(now), description))
+    with complete_or_absent(place):
         atomic.write_text(paths.preset_file(place), text)
         metadata.write_scope_plan(
             place,
@@ -111,7 +119,7 @@ def create_agent(
             parent_session_id=parent.session_id,
         )
         atomic.write_text(paths.session_file(place), "")
-    _log.info("Created agent directory: %s", place)
+    _log.info("Created agent directory: %s", place, extra=of_session(place))
     return paths.agent_ref(place)
 
 
@@ -123,12 +131,28 @@ def _session_preset(text: str, name: str, read: Sequence[str] | None, write: Seq
     return presetfile.with_paths(template, read=(*own_read, *(read or ())), write_default=(), also_write=write or ())
 
 
-def _claim(home: Path, wanted: str) -> Path:
+def claim(home: Path, wanted: str) -> Path:
     """Make and return ``home/wanted``, or the first of ``-2``, ``-3``… that is free (DD-5)."""
     atomic.make_dirs(home)
     home = home.resolve()
     names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
     return next(home / name for name in names if atomic.make_dir_exclusive(home / name))
+
+
+def _claim_session(root: Path, session_dir: Path | None, given: str | None, made: str) -> tuple[Path, str]:
+    """Make the directory of a session and return it with the session's id: the given one, or one made for it."""
+    if given is not None and not _ID.fullmatch(given):
+        raise BadRequest(f"{given[:80]!r} is no session id", mend="Use letters, digits, dots, dashes; no slash")
+    if session_dir is None:
+        place = claim(root, made) if given is None else _claim_given(root / given)
+        return place, place.name
+    dated = paths.is_dated(session_dir.name)
+    if dated and given is not None and given != session_dir.name:
+        raise BadRequest(
+            f"The directory {session_dir.name} has the form of an id, which {given} is not",
+            mend="Give the directory the session's id, or a name without a date",
+        )
+    return _claim_given(session_dir), given or (session_dir.name if dated else made)
 
 
 def _claim_given(session_dir: Path) -> Path:
@@ -140,7 +164,8 @@ def _claim_given(session_dir: Path) -> Path:
 
 
 @contextmanager
-def _complete_or_absent(place: Path) -> Iterator[None]:
+def complete_or_absent(place: Path) -> Iterator[None]:
+    """Remove the directory ``place`` if the block fails."""
     try:
         yield
     except BaseException:

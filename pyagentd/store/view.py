@@ -7,7 +7,7 @@ covers what is no longer there. What cannot be read is left out and said in ``no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -68,8 +68,9 @@ class View:
 
     def _add_step(self, step: Step | None, pieces: Sequence[Seen]) -> None:
         if step is not None and all(p.exact for p in pieces) and [p.number for p in pieces] == step.pieces:
-            untouched = all(part.edited is None for part in step.parts)
-            self._add_parts(part for part in step.parts if untouched or part.type != "reasoning")
+            restored = {p.recorded.part for p in pieces if p.recorded and p.recorded.restored}
+            untouched = all(part.edited is None or part in restored for part in step.parts)
+            self._add_parts((part for part in step.parts if untouched or part.type != "reasoning"), restored)
             return
         texts: list[Part] = []
         calls: list[tuple[ToolCall, ToolResult]] = []
@@ -83,17 +84,17 @@ class View:
                 texts.append(Text(text=piece.found.key[2]))
         self._add(texts, calls)
 
-    def _add_parts(self, parts: Iterable[record.Part]) -> None:
-        """Add a recorded step as it was."""
+    def _add_parts(self, parts: Iterable[record.Part], restored: Container[record.Part | None]) -> None:
+        """Add a recorded step as it was, with the edits that were made since but for the ``restored`` parts."""
         said: list[Part] = []
         calls: list[tuple[ToolCall, ToolResult]] = []
         for part in parts:
             if part.is_tool:
-                made = self._tool(part)
+                made = self._tool(part, None if part in restored else part.edited)
                 said += [call for call, _ in made]
                 calls += made
             elif part.type == "text":
-                said.append(Text(text=part.text if part.edited is None else part.edited))
+                said.append(Text(text=part.text if part.edited is None or part in restored else part.edited))
             elif part.type == "reasoning" and (reasoning := _reasoning(part)) is not None:
                 said.append(reasoning)
         self._add(said, calls)
@@ -101,12 +102,12 @@ class View:
     def _read_tool(self, piece: Seen) -> list[tuple[ToolCall, ToolResult]]:
         part = piece.recorded.part if piece.recorded else None
         if part is not None and piece.exact:
-            return self._tool(part)
+            return self._tool(part, None if piece.recorded and piece.recorded.restored else part.edited)
         return self._edited_tool(part, piece.found.key[2], piece.found.key[1])
 
-    def _tool(self, part: record.Part) -> list[tuple[ToolCall, ToolResult]]:
-        if part.edited is not None:
-            return self._edited_tool(part, part.edited)
+    def _tool(self, part: record.Part, edited: str | None) -> list[tuple[ToolCall, ToolResult]]:
+        if edited is not None:
+            return self._edited_tool(part, edited)
         return [(_recorded_call(part), _recorded_result(part))]
 
     def _edited_tool(

@@ -10,20 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from pyagentd.errors import StoreError
 from pyagentd.events import InsertRole
 from pyagentd.store import atomic, document
+from pyagentd.store.condition import Stamp, stamp_of
 from pyagentd.store.document import Document, Span, merged
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.render import Insert
-
-
-class _Stat(NamedTuple):
-    mtime_ns: int
-    size: int
-    inode: int
 
 
 def apply(doc: Document, marker: int, insert: Insert) -> tuple[Document, int]:
@@ -48,11 +42,12 @@ class DocumentWriter:
 
     Attributes:
         marker: The offset at which the next insert goes.
+        stamp: Which state of the file was read or written last; None when there was none.
     """
 
     def __init__(self, path: Path, doc: Document | None = None) -> None:
         self._path = path
-        self._stat: _Stat | None = None
+        self.stamp: Stamp | None = None
         self._saved: Document | None = None
         self._document = doc or Document()
         self.marker = len(self._document.body)
@@ -64,9 +59,9 @@ class DocumentWriter:
         Raises:
             StoreError: The file cannot be read.
         """
-        stat = _stat(path)  # before reading: a change in between counts as one that was not read
+        stamp = stamp_of(path)  # before reading: a change in between counts as one that was not read
         writer = cls(path, document.read(path))
-        writer._stat = stat
+        writer.stamp = stamp
         writer._saved = writer._document
         return writer
 
@@ -99,9 +94,20 @@ class DocumentWriter:
         other = self._document.settings.other
         self._document = replace(self._document, settings=replace(settings, other=other))
 
+    def set_spans(self, spans: tuple[Span, ...]) -> None:
+        """Replace the roles by recovered ones of the same text."""
+        self._document = replace(self._document, spans=spans, stale=False)
+
+    def renew(self) -> None:
+        """Have the file written by the next ``persist`` even if it lacks nothing.
+
+        An editor that lost its lease without noticing finds a file that changed, which Emacs does not overwrite.
+        """
+        self._saved = None
+
     def changed_on_disk(self) -> bool:
         """Return whether the file is not what was last read or written here."""
-        return _stat(self._path) != self._stat
+        return stamp_of(self._path) != self.stamp
 
     def persist(self, *, fsync: bool = True) -> str:
         """Write the file if it lacks something, and return the hash of its body.
@@ -114,7 +120,7 @@ class DocumentWriter:
         if self.unsaved:
             data = document.format_file(self._document).encode("utf-8", "surrogateescape")
             atomic.write_bytes(self._path, data, fsync=fsync)
-            self._stat, self._saved = _stat(self._path), self._document
+            self.stamp, self._saved = stamp_of(self._path), self._document
         return document.body_sha256(self.body)
 
 
@@ -127,13 +133,3 @@ def _span(start: int, end: int, role: InsertRole) -> list[Span]:
         case "response" | "ignore":
             return [Span(start, end, role)]
     raise ValueError(f"no role: {role!r}")
-
-
-def _stat(path: Path) -> _Stat | None:
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    return _Stat(stat.st_mtime_ns, stat.st_size, stat.st_ino)

@@ -70,6 +70,7 @@ async def test_an_agent_is_a_directory_under_the_branch(helper: World) -> None:
         "preset.md",
         "scope-plan.yml",
         "messages.jsonl",
+        "system-prompts.org",
     }
     facts = metadata.read_session_metadata(agent.branch_dir)
     assert facts is not None

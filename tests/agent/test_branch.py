@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
 
+from pyagentd.agent import attaching
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.persist import Version
 from pyagentd.errors import BadRequest, NotFound
-from pyagentd.store import document
+from pyagentd.store import document, paths
 from pyagentd.store.document import body_sha256
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, assert_closed, attached, body, rows
-from tests.server import answer, text
+from tests.server import answer, text, tool_use
 
 
 async def attach(
     branch: LiveBranch, sink: Watcher, sha256: str, seq: int | None = None, mode: Literal["edit", "view"] = "edit"
 ) -> dict[str, Any] | None:
-    return await branch.attach(sink, sha256=sha256, seq=seq, mode=mode)
+    return await attaching.attach(branch, sink, sha256=sha256, seq=seq, mode=mode)
 
 
 async def prompt(world: World, branch: LiveBranch, said: str = "Hi") -> None:
@@ -133,6 +136,71 @@ async def test_an_answer_that_the_user_deleted_stays_deleted_after_a_restart(wor
         await prompt(world, branch, "More")
     assert body(ref) == "### Hi\n\n### More\n\nAgain\n\n### "
     assert "Hello" not in str(world.server.last.messages)
+
+
+@pytest.mark.parametrize("lost", ["the end", "half the answer"])
+async def test_a_log_that_lost_the_end_of_a_run_adds_nothing_to_a_document_that_shows_it(
+    world: World, lost: str
+) -> None:
+    world.server.say("Hello, this is quite a long answer.")
+    ref = world.session()
+    async with world.host.using(ref) as branch:
+        await prompt(world, branch)
+    log = ref.branch_dir / "messages.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    ended = next(i for i, line in enumerate(lines) if b'"state":"finished"' in line)
+    if lost == "half the answer":
+        ended = next(i for i, line in enumerate(lines) if b'"type":"delta"' in line)
+    log.write_bytes(b"".join(lines[:ended]) + lines[ended][:-20])
+    before = body(ref)
+    assert await restarted(world, ref) == before
+    assert_closed(ref)
+    world.server.say("Again")
+    async with world.host.using(ref) as branch:
+        await prompt(world, branch, "More")
+    assert body(ref) == f"{before}More\n\nAgain\n\n### "
+    assert "quite a long answer" in str(world.server.last.messages)
+
+
+async def test_a_document_that_is_gone_is_made_anew_from_the_log(world: World) -> None:
+    world.server.say(answer("Let me see.", tool_use("Glob", pattern="*")), "Nothing there.", "Again")
+    ref = world.session()
+    async with world.host.using(ref) as branch:
+        await prompt(world, branch, "What is there?")
+        await prompt(world, branch, "And now?")
+    before = document.read(ref.branch_dir / "session.md")
+    (ref.branch_dir / "session.md").unlink()
+    assert paths.ref_of(ref.session_dir) == ref
+    async with world.start().using(ref) as branch:
+        assert any("session.md was missing" in note for note in branch.notes)
+        assert body(ref) == before.body
+        assert document.read(ref.branch_dir / "session.md").spans == before.spans
+    world.server.say("Fine")
+    async with world.host.using(ref) as branch:
+        await prompt(world, branch, "More")
+    assert body(ref) == f"{before.body}More\n\nFine\n\n### "
+
+
+async def test_text_of_a_run_whose_roles_were_shifted_before_a_restart_is_there_once(world: World) -> None:
+    world.server.say("Hello", answer("I use Bash for this.", tool_use("Bash", command="exec sleep 100")))
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await prompt(world, branch, "The first question")
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Sleep", options=world.granted("tool:Bash:.*"))
+        await watcher.phase(branch, "TOOL")
+        await branch.keeper.flush()
+        file = ref.branch_dir / "session.md"
+        shifted = file.read_text().replace("The first question", "The very first question")
+        copy = ref.branch_dir.parent / "copy"  # what is on disk is what a killed daemon leaves
+        await asyncio.to_thread(shutil.copytree, ref.branch_dir, copy)
+        await world.host.abort(branch)
+    left = replace(ref, branch_name="copy", branch_dir=copy)
+    (copy / "session.md").write_text(shifted)
+    text = await restarted(world, left)
+    assert text.count("I use Bash for this.") == 1
+    assert text.startswith("### The very first question\n\nHello\n\n### Sleep\n\nI use Bash for this.\n\n``` tool ")
+    assert text.count("### ") == 3
 
 
 @pytest.mark.parametrize("saved", [True, False], ids=["saved", "not saved"])

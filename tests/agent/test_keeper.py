@@ -10,10 +10,11 @@ import pytest
 
 from pyagentd.agent import keeper as keeper_module
 from pyagentd.agent.keeper import Keeper
-from pyagentd.agent.persist import Version
+from pyagentd.agent.persist import Version, Written
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import InsertRole
 from pyagentd.store import document
+from pyagentd.store.condition import stamp_of
 from pyagentd.store.render import Insert
 from tests.agent.world import Watcher
 
@@ -26,7 +27,7 @@ class Desk:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.told: list[tuple[Version, float]] = []
+        self.told: list[Written] = []
         self.keeper = Keeper(file, persisted=self._persisted)
         self.seq = 2
         self._written = asyncio.Event()
@@ -42,8 +43,8 @@ class Desk:
         self.keeper.add(Insert(text, role, "prt_1" if role else "", self.seq))
         return self.seq
 
-    def _persisted(self, version: Version, mtime: float) -> None:
-        self.told.append((version, mtime))
+    def _persisted(self, written: Written) -> None:
+        self.told.append(written)
         self._written.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -78,9 +79,9 @@ async def test_the_daemon_writes_while_there_is_no_editor(desk: Desk) -> None:
     await desk.keeper.flush()
     assert desk.keeper.complete
     assert desk.body() == "### Tell me.\n\n" + "".join(ANSWER)
-    version, mtime = desk.told[-1]
-    assert version == Version(sha256=document.body_sha256(desk.body()), seq=desk.seq, marker=len(desk.body()))
-    assert mtime == desk.file.stat().st_mtime
+    written = desk.told[-1]
+    assert written.version == Version(sha256=document.body_sha256(desk.body()), seq=desk.seq, marker=len(desk.body()))
+    assert written.writer.stamp == stamp_of(desk.file)
 
 
 async def test_it_writes_by_itself_but_not_more_often_than_it_should(
@@ -108,16 +109,29 @@ async def test_it_leaves_the_file_alone_while_there_is_an_editor(desk: Desk) -> 
     assert desk.file.read_bytes() == before and not desk.keeper.complete
 
 
-async def test_only_one_client_is_the_editor_unless_it_is_taken_from_it(desk: Desk) -> None:
+async def test_a_write_that_was_due_is_not_begun_once_there_is_an_editor(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "PERSIST_EVERY_S", 0.05)
+    desk.begin()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    desk.add(ANSWER[0])
+    await asyncio.sleep(0)  # it is to be written in a while
+    assert desk.keeper.lease(Watcher(), None)
+    before = desk.file.read_bytes()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    assert desk.file.read_bytes() == before
+
+
+async def test_only_one_client_is_the_editor(desk: Desk) -> None:
     first, second = Watcher(), Watcher()
     assert desk.keeper.lease(first, None)
     assert desk.keeper.lease(first, None)
     assert not desk.keeper.lease(second, None)
     desk.keeper.release(second)  # who is no editor releases nothing
     assert desk.keeper.editor is first
-    assert desk.keeper.lease(second, None, take=True)
     desk.keeper.release(first)
-    assert desk.keeper.editor is second
+    assert desk.keeper.lease(second, None)
 
 
 async def test_a_saved_version_says_what_a_client_with_it_misses(desk: Desk) -> None:
@@ -249,11 +263,51 @@ async def test_a_run_waits_until_the_editor_has_saved_the_one_before(
         await desk.keeper.settle()
 
 
-async def test_the_whole_run_is_known_by_the_file_alone(desk: Desk) -> None:
+async def test_who_edited_makes_older_texts_unfit_to_go_on_from(desk: Desk) -> None:
     desk.begin()
+    await desk.keeper.flush()
+    before = desk.keeper.version(document.body_sha256(desk.body()))
+    assert before is not None and desk.keeper.is_latest(before)
     desk.add(ANSWER[0])
     await desk.keeper.flush()
-    desk.file.write_text("Everything deleted by hand")
-    version = desk.keeper.version(document.body_sha256("Everything deleted by hand"))
-    assert version == Version(sha256=document.body_sha256("Everything deleted by hand"), seq=desk.seq, marker=None)
-    assert desk.keeper.missing(version) == []
+    assert desk.keeper.is_latest(before), "the daemon's own text can be added"
+    editor = Watcher()
+    desk.keeper.lease(editor, None)
+    desk.save(desk.body() + "typed", desk.seq, None)
+    assert not desk.keeper.is_latest(before)
+    desk.keeper.release(editor)
+    known = desk.keeper.version(document.body_sha256(desk.body()))
+    assert known is not None and desk.keeper.is_latest(known)
+
+
+async def test_what_somebody_else_wrote_makes_older_texts_unfit_as_well(desk: Desk) -> None:
+    desk.begin()
+    await desk.keeper.flush()
+    before = desk.keeper.version(document.body_sha256(desk.body()))
+    desk.file.write_text("New heading\n\n" + desk.file.read_text())
+    desk.add(ANSWER[0])
+    await desk.keeper.flush()
+    assert before is not None and not desk.keeper.is_latest(before)
+
+
+async def test_recovered_roles_are_written_while_the_file_holds_their_text(desk: Desk) -> None:
+    spans = (document.Span(0, 5, "response"),)
+    desk.file.write_text("Hello\n\n### ")
+    desk.keeper.heal(document.body_sha256("Hello\n\n### "), spans)
+    await desk.keeper.flush()
+    assert document.read(desk.file).spans == spans
+    desk.file.write_text("Other text")
+    desk.keeper.heal(document.body_sha256("Hello\n\n### "), spans)
+    await desk.keeper.flush()
+    assert desk.file.read_text() == "Other text"
+
+
+async def test_what_the_file_lacks_can_be_told_where_it_cannot_be_written(desk: Desk) -> None:
+    desk.begin()
+    await desk.keeper.flush()
+    desk.keeper.refusal = "the disk is read-only"
+    desk.add(ANSWER[0])
+    await desk.keeper.flush()
+    lacking = await desk.keeper.survey()
+    assert "".join(insert.text for insert in lacking.inserts) == ANSWER[0]
+    assert lacking.marker == len("### Tell me.\n\n") and ANSWER[0] not in desk.body()

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.asks import Answer
-from pyagentd.agent.branch import RESTARTED, LiveBranch
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.opening import RESTARTED
 from pyagentd.errors import BadRequest, Busy, ConfigError
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Target, ToolSpec
@@ -503,3 +504,54 @@ async def test_the_model_gets_exactly_what_it_said(world: World) -> None:
 
 def _kinds(request: Request) -> str:
     return " ".join(block["type"] for block in request.messages[1]["content"])
+
+
+# -- the readable logs -----------------------------------------------------------------------------------------
+
+
+async def test_tool_calls_and_system_prompts_are_logged_for_people(world: World) -> None:
+    (world.project / "a.txt").write_text("* alpha\n")
+    world.server.say(answer(read_call(world)), answer(read_call(world, "missing")), "Done")
+    ref, _ = await run(world)
+    tools = (ref.branch_dir / "tools.org").read_text()
+    assert tools.count("* Tool Call: Read\n") == 2 and tools.count(":STATE: error") == 1
+    assert "alpha" in tools and "missing" in tools
+    prompts = (ref.branch_dir / "system-prompts.org").read_text()
+    assert "You are main." in prompts and "Previous Prompt" not in prompts
+
+
+async def test_a_system_prompt_is_logged_again_only_when_it_changed(world: World) -> None:
+    ref, watcher = world.session(), Watcher()
+    preset = ref.branch_dir / "preset.md"
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        for name in ("main", "main", "somebody else"):
+            preset.write_text(preset.read_text().replace("You are main.", f"You are {name}."))
+            await world.host.prompt(branch, text="Hi", options=world.options)
+            await watcher.finished(branch)
+    prompts = (ref.branch_dir / "system-prompts.org").read_text()
+    assert prompts.count("* System Prompt Change: ") == 2
+    assert prompts.index("** Previous Prompt") < prompts.index("You are somebody else.")
+
+
+async def test_readable_logs_that_cannot_be_written_fail_nothing(world: World) -> None:
+    world.server.say(answer(read_call(world, "missing")), "Done")
+    ref, watcher = world.session(), Watcher()
+    for name in ("tools.org", "system-prompts.org"):
+        (ref.branch_dir / name).mkdir()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.options)
+        told = await watcher.finished(branch)
+    assert told["reason"] == "done" and body(ref).endswith("Done\n\n### ")
+
+
+async def test_a_call_that_was_aborted_is_logged_as_such(world: World) -> None:
+    world.server.say(answer(tool_use("Bash", command="exec sleep 100")))
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.prompt(branch, text="Hi", options=world.granted("tool:Bash:.*"))
+        await in_tool(world, branch, watcher)
+        await world.host.abort(branch)
+    assert "aborted" in (ref.branch_dir / "tools.org").read_text()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from pyagentd.agent.attaching import attach
 from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.host import Host
@@ -54,6 +55,7 @@ class FixedClock:
 class Watcher:
     """A client: keeps what it was told, and waits for it."""
 
+    name = "a test"
     human = True
 
     def __init__(self) -> None:
@@ -76,7 +78,7 @@ class Watcher:
         return "".join(event.args[0] for event in shown)
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):  # a machine may be busy; a test that hangs ends
             while not condition():
                 self._told.clear()
                 await self._told.wait()
@@ -153,7 +155,7 @@ class World:
 
 
 async def attached(branch: LiveBranch, watcher: Watcher, mode: Literal["edit", "view"] = "view") -> dict[str, Any]:
-    given = await branch.attach(watcher, sha256=document.body_sha256(body(branch.ref)), seq=None, mode=mode)
+    given = await attach(branch, watcher, sha256=document.body_sha256(body(branch.ref)), seq=None, mode=mode)
     assert given is not None
     return given
 

@@ -33,6 +33,31 @@
         bench--tick (float-time)
         bench--timer (run-at-time bench-period bench-period #'bench--tick)))
 
+;; What keeps a key waiting.
+
+(defun bench-block (function)
+  "Call FUNCTION as a command, and redisplay.
+Return how many seconds that took, and how many of them Emacs computed."
+  (garbage-collect)
+  (let ((start (float-time))
+        (computed (float-time (get-internal-run-time))))
+    (funcall function)
+    (redisplay t)
+    (list (- (float-time) start)
+          (- (float-time (get-internal-run-time)) computed))))
+
+(defvar bench-saves nil
+  "Times at which the buffer was saved, newest first.")
+
+(defun bench--saved ()
+  "Note a save."
+  (push (float-time) bench-saves))
+
+(defun bench-note-saves ()
+  "Note from now on when the current buffer is saved."
+  (setq bench-saves nil)
+  (add-hook 'after-save-hook #'bench--saved nil t))
+
 (defun bench-unwatch ()
   "End watching; return the longest stall and the time in garbage collection, in ms."
   (when bench--timer
@@ -55,6 +80,8 @@
   "Times (BEFORE AFTER) of the last `pyagentd-send'.")
 (defvar bench-keys nil
   "Times at which typed characters were inserted, newest first.")
+(defvar bench-shown nil
+  "Times at which they were on the screen, newest first.")
 
 (defun bench--inserted (text role)
   "Note TEXT of ROLE."
@@ -79,12 +106,20 @@
 
 (defun bench--typed ()
   "Note that a character was typed."
-  (push (float-time) bench-keys))
+  (push (float-time) bench-keys)
+  (add-hook 'post-command-hook #'bench--show 90))
+
+(defun bench--show ()
+  "Redisplay and note when that was done; the command loop would do it next."
+  (remove-hook 'post-command-hook #'bench--show)
+  (unless (input-pending-p)
+    (redisplay))
+  (push (float-time) bench-shown))
 
 (defun bench-reset ()
   "Forget what was noted."
   (setq bench-inserted nil bench-visible nil bench-finished nil bench-frames 0
-        bench-sent nil bench-keys nil))
+        bench-sent nil bench-keys nil bench-shown nil))
 
 (advice-add 'pyagentd-rpc--called :before #'bench--called)
 (advice-add 'pyagentd-send :around #'bench--send)

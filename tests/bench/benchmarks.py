@@ -8,6 +8,8 @@ from tests.bench.burst import burst, paced
 from tests.bench.crowd import crowd
 from tests.bench.figure import Result
 from tests.bench.frozen import frozen
+from tests.bench.library import library, record
+from tests.bench.long import long
 from tests.bench.prompt import abort, send
 from tests.bench.start import cold, idle, warm
 from tests.bench.turns import turns
@@ -27,6 +29,9 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
     "crowd": crowd,
     "turns": turns,
     "frozen": frozen,
+    "library": library,
+    "record": record,
+    "long": long,
 }
 
 

@@ -36,12 +36,14 @@ class System:
         self.project.mkdir()
         self.env = {
             "HOME": str(home),
+            "PYTHONPATH": str(ROOT),  # the tree these tests are in, wherever the package is installed from
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "LANG": "C.UTF-8",
             "PYAGENTD_SESSIONS_DIR": str(self.sessions),
             "PYAGENTD_RUNTIME_DIR": str(self.runtime),
             "PYAGENTD_CONFIG": str(home / "config.toml"),
             "PYAGENTD_BACKEND": "offline",
+            "PYAGENTD_TITLES": "off",  # one more request would be one more answer of a script
         }
         self._emacsen: list[Emacs] = []
 

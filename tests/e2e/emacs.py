@@ -45,6 +45,7 @@ class Emacs:
         terminal: bool = False,
         load: tuple[str, ...] = ("pyagentd",),
         size: tuple[int, int] = (100, 40),
+        prefix: tuple[str, ...] = (),
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.socket = directory / "d"
@@ -62,7 +63,12 @@ class Emacs:
         else:
             log = (directory / "emacs.log").open("wb")
             self._process = subprocess.Popen(
-                [command[0], "--batch", *command[1:]], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*prefix, command[0], "--batch", *command[1:]],
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                restore_signals=False,  # ignoring SIGPIPE, as an Emacs with a person in front of it does
             )
         wait_for(self._listens, f"Emacs to start, see {directory}")
         self.pid = int(self.eval("(progn (setq pyagentd-human t) (emacs-pid))"))  # the test answers for a person

@@ -24,7 +24,7 @@ def fails(system: System, *arguments: str, code: int = 1) -> str:
 
 
 def sessions_on_disk(system: System) -> list[str]:
-    return sorted(path.name for path in system.sessions.iterdir() if not path.name.startswith("."))
+    return sorted(path.name for path in system.sessions.iterdir() if path.is_dir())
 
 
 def test_an_unknown_preset_is_named_and_no_session_is_made(system: System) -> None:

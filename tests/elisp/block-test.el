@@ -27,6 +27,10 @@
   (insert text)
   (pyagentd-block-strip))
 
+(defun block-test--restore (bounds)
+  "Put the roles in BOUNDS, in gptel's form, on the text."
+  (pyagentd-block-restore (pyagentd-block--spans bounds)))
+
 (ert-deftest pyagentd-block-strip-leaves-the-body-with-its-roles ()
   (with-temp-buffer
     (should (= 1 (block-test--strip (concat block-test--body "\n\n"
@@ -92,14 +96,14 @@
 (ert-deftest pyagentd-block-old-bounds-are-responses ()
   (with-temp-buffer
     (insert "0123456789")
-    (pyagentd-block-restore '((2 . 4) (6 . 8)))
+    (block-test--restore '((2 . 4) (6 . 8)))
     (should (equal (pyagentd-block-bounds) '((response (2 4) (6 8)))))))
 
 (ert-deftest pyagentd-block-bounds-outside-the-text-are-ignored ()
   (with-temp-buffer
     (insert "0123456789")
     (let ((inhibit-message t))
-      (pyagentd-block-restore
+      (block-test--restore
        '((response (0 3) (2 4) (5 99) (7 6) (x 3)) (tool (5 6 "id")))))
     (should (equal (pyagentd-block-bounds)
                    '((tool (5 6 "id")) (response (2 4)))))))
@@ -109,13 +113,13 @@
     (insert "0123456789")
     (let ((inhibit-message t))
       (dolist (bounds '(3 (1 2) ((response . 3)) "x" ((response 3))))
-        (pyagentd-block-restore bounds)))
+        (block-test--restore bounds)))
     (should-not (pyagentd-block-bounds))))
 
 (ert-deftest pyagentd-block-tool-without-id-gets-one ()
   (with-temp-buffer
     (insert "0123456789")
-    (pyagentd-block-restore '((tool (2 4) (6 8))))
+    (block-test--restore '((tool (2 4) (6 8))))
     (should (equal (pyagentd-block-bounds)
                    '((tool (2 4 "call-2") (6 8 "call-6")))))))
 
@@ -137,6 +141,65 @@
     (should (eq gptel-model 'other))
     (should (eq (get-text-property 22 'gptel) 'response))))
 
+(ert-deftest pyagentd-block-clean-keeps-the-last-valid-one ()
+  "SPEC 001 Duplicate Local Variables cleanup."
+  (let ((empty "<!-- Local Variables: -->\n<!-- gptel--bounds: nil -->\n<!-- End: -->\n")
+        (inhibit-message t))
+    (with-temp-buffer
+      (insert block-test--body "\n\n"
+              (replace-regexp-in-string "sonnet" "old" block-test--block) "\n"
+              block-test--block "\n" empty)
+      (pyagentd-clean-local-variables)
+      (should (equal (buffer-string)
+                     (concat block-test--body "\n\n" block-test--block))))
+    (with-temp-buffer
+      (insert "a\n\n" empty "\n" empty)
+      (pyagentd-clean-local-variables)
+      (should (equal (buffer-string) (concat "a\n\n" empty)))
+      (pyagentd-clean-local-variables)
+      (should (equal (buffer-string) (concat "a\n\n" empty))))))
+
+(ert-deftest pyagentd-block-clean-leaves-other-blocks-alone ()
+  (let ((text (concat "Local Variables:\nfill-column: 72\nEnd:\n\n"
+                      "Local Variables:\nno end\n" block-test--block))
+        (inhibit-message t))
+    (with-temp-buffer
+      (insert text)
+      (pyagentd-clean-local-variables)
+      (should (equal (buffer-string) text)))))
+
+(ert-deftest pyagentd-block-clean-of-a-session-takes-all-out-of-the-text ()
+  (pyagentd-test-with-session
+      (concat "### One\n\n" block-test--block "\nmore\n\n"
+              "<!-- Local Variables: -->\n<!-- gptel-model: m -->\n<!-- End: -->\n")
+    (should (string-match-p "Local Variables" (buffer-string)))
+    (pyagentd-clean-local-variables)
+    (should (equal (buffer-string) "### One\n\nmore"))
+    (should (buffer-modified-p))
+    (save-buffer)
+    (should (equal (pyagentd-test-content file)
+                   "### One\n\nmore\n\n<!-- Local Variables: -->\n<!-- gptel-model: m -->\n<!-- End: -->\n"))))
+
+(ert-deftest pyagentd-block-clean-leaves-what-a-model-said ()
+  (pyagentd-test-with-session ""
+    (goto-char (point-max))
+    (insert (propertize block-test--block 'gptel 'response))
+    (let ((text (buffer-string)) (inhibit-message t))
+      (pyagentd-clean-local-variables)
+      (should (equal (buffer-string) text)))))
+
+(ert-deftest pyagentd-block-in-the-text-does-not-hide-our-own ()
+  (pyagentd-test-with-session ""
+    (goto-char (point-max))
+    (insert "Look:\n\n" (string-trim-right block-test--block))
+    (put-text-property 5 10 'gptel 'response)
+    (let ((text (buffer-string)))
+      (save-buffer)
+      (revert-buffer t t)
+      (should-not (buffer-modified-p))
+      (should (equal (pyagentd-block-bounds) '((response (5 10)))))
+      (should (equal (buffer-string) (substring-no-properties text))))))
+
 (ert-deftest pyagentd-block-never-has-the-system-message ()
   "SPEC 001 System message isolation."
   (with-temp-buffer
@@ -146,8 +209,8 @@
              "<!-- gptel--system-message: \"Be terse.\" -->\n"
              "<!-- gptel-model: m -->\n<!-- End: -->\n"))
     (should (equal (pyagentd-block-text)
-                   (concat "<!-- Local Variables: -->\n<!-- fill-column: 72 -->\n"
-                           "<!-- gptel-model: m -->\n<!-- End: -->\n")))))
+                   (concat "<!-- Local Variables: -->\n<!-- gptel-model: m -->\n"
+                           "<!-- fill-column: 72 -->\n<!-- End: -->\n")))))
 
 (ert-deftest pyagentd-block-bounds-of-a-large-text-are-quick ()
   (with-temp-buffer

@@ -40,7 +40,7 @@
 (ert-deftest pyagentd-chat-opening-starts-no-daemon ()
   (pyagentd-test-with-session "### Hi"
     (let ((pyagentd-command '("/nonexistent/pyagentd")))
-      (pyagentd-attach--later (current-buffer) 0)
+      (pyagentd-connect--later (current-buffer))
       (should-not pyagentd-attach-state)
       (should (string-match-p "Not connected" pyagentd-status--line)))))
 
@@ -174,13 +174,17 @@
     (write-region "### Hello\n\nYo" nil file nil 'quiet)
     (pyagentd-test-tell 'fake-answer "(:reread t)" 'attach)
     (setq pyagentd-attach-state nil)
-    (let ((inhibit-message t))
-      (pyagentd-attach)
-      (pyagentd-test-await (equal (buffer-string) "### Hello\n\nYo"))
-      (pyagentd-test-await (> (length (pyagentd-test-calls 'attach)) 2))
-      (pyagentd-test-tell 'fake-answer "(:seq 1 :editor t)" 'attach))
-    (pyagentd-attach-now)
-    (should (eq pyagentd-attach-state t))))
+    (pyagentd-attach)
+    (pyagentd-test-await (> (length (pyagentd-test-calls 'attach)) 2))
+    (should (equal (plist-get (car (last (pyagentd-test-calls 'attach))) :sha256)
+                   (secure-hash 'sha256 "### Hello\n\nYo")))
+    (should (equal (buffer-string) "### Hi")) ; until the daemon agrees
+    (pyagentd-test-tell 'fake-answer "(:seq 1 :editor t)" 'attach)
+    (pyagentd-attach-reread)
+    (pyagentd-test-await (eq pyagentd-attach-state t))
+    (should (equal (buffer-string) "### Hello\n\nYo"))
+    (should (verify-visited-file-modtime))
+    (should-not (buffer-modified-p))))
 
 (ert-deftest pyagentd-chat-resync-attaches-from-the-last-event ()
   (chat-test--with-session "### Hi"
@@ -245,7 +249,7 @@
   (chat-test--with-session "### Hi"
     (pyagentd-rpc-disconnect)
     (pyagentd-test-await (string-match-p "Not connected" pyagentd-status--line))
-    (pyagentd-attach--retry 0)
+    (pyagentd-connect--retry 0)
     (pyagentd-test-await (eq pyagentd-attach-state t))
     (should (string-match-p "Ready" pyagentd-status--line))))
 
@@ -263,8 +267,9 @@
 
 (ert-deftest pyagentd-chat-settings-go-into-the-block ()
   (chat-test--with-session "### Hi"
-    (pyagentd-attach--set-variables
-     '(:model "claude-opus-5" :backend "Claude" :tools ("Read") :temperature 0.2))
+    (pyagentd-settings-receive
+     '(:settings (:model "claude-opus-5" :backend "Claude" :tools ("Read")
+                  :temperature 0.2)))
     (should (equal (pyagentd-block-text)
                    "<!-- Local Variables: -->
 <!-- gptel-model: claude-opus-5 -->
@@ -289,16 +294,5 @@
         (should (equal (plist-get request :name) "API Integration"))
         (should (equal (plist-get request :preset) "coder"))
         (should (equal (plist-get request :root) root))))))
-
-(ert-deftest pyagentd-chat-list-shows-sessions ()
-  (pyagentd-test-with-daemon
-    (pyagentd-test-tell
-     'fake-answer "(:sessions ((:session-id \"a-1\" :branch-dir \"/s/a-1/branches/main\" :branch-name \"main\" :preset \"coder\" :state idle :created \"2026-02-07T12:00:00Z\")))"
-     'sessions)
-    (save-window-excursion
-      (pyagentd-list-sessions)
-      (should (string-match-p "^ *2026-02-0[78] [0-9:]+ +idle +coder +main +a-1" (buffer-string)))
-      (should (equal (pyagentd-list--file) "/s/a-1/branches/main/session.md"))
-      (kill-buffer))))
 
 ;;; chat-test.el ends here

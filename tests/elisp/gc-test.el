@@ -34,6 +34,18 @@
     (gc-test--settle)
     (should (= gc-cons-threshold 123456789))))
 
+(ert-deftest pyagentd-gc-makes-room-before-it-is-needed ()
+  (let ((gc-cons-threshold 100000000) (pyagentd-gc--announced '(0 . 0)))
+    (garbage-collect)
+    (let ((before gcs-done))
+      (pyagentd-gc-make-room 20000000)
+      (pyagentd-gc-make-room 20000000)
+      (should (= gcs-done before))
+      (pyagentd-gc-make-room 20000000)
+      (should (= gcs-done (1+ before)))
+      (pyagentd-gc-make-room 20000000)
+      (should (= gcs-done (1+ before))))))
+
 (ert-deftest pyagentd-gc-can-be-left-alone ()
   (gc-test--settle)
   (let ((gc-cons-threshold 800000) (pyagentd-gc-threshold nil))

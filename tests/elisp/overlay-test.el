@@ -61,7 +61,7 @@
                                    (overlay-test--agent "finished")))
                        (lambda () (pyagentd-test-events
                                    '(run 3 (:id "r" :phase "finished" :reason "aborted"))))
-                       #'pyagentd-attach--disconnected
+                       #'pyagentd-connect--disconnected
                        (lambda () (pyagentd-test-attach))))
       (pyagentd-test-attach)
       (pyagentd-test-events (overlay-test--agent 'wait :count 0))

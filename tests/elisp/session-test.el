@@ -79,6 +79,7 @@
 (ert-deftest pyagentd-session-shows-the-body-unmodified ()
   (pyagentd-test-with-session session-test--text
     (should (equal (buffer-string) "### Hi\n\nHello 👋 e\u0301\n\n### "))
+    (should (= (point) 1))
     (should (eq (get-text-property 9 'gptel) 'response))
     (should-not (get-text-property 19 'gptel))
     (should-not (buffer-modified-p))
@@ -107,6 +108,107 @@
 <!-- End: -->\n"
              (pyagentd-test-content file)))
     (should-not (file-exists-p (concat file "~")))))
+
+(ert-deftest pyagentd-session-save-writes-nothing-but-the-conversation ()
+  "SPEC 001 Manual save via C-x C-s, System message isolation."
+  (pyagentd-test-with-session session-test--text
+    (let ((plan (pyagentd-test-file
+                 root "session_id: x\n"
+                 "sessions/demo-20260205143052/branches/main/scope-plan.yml")))
+      (set-file-times plan '(0 1000))
+      ;; What stock gptel may have left in the buffer.
+      (setq-local gptel-system-prompt (make-string 5000 ?s)
+                  gptel--system-message gptel-system-prompt
+                  gptel-model 'other)
+      (goto-char (point-max))
+      (insert "x")
+      (call-interactively #'save-buffer)
+      (should (equal (pyagentd-test-content file)
+                     (replace-regexp-in-string
+                      "### \n" "### x\n"
+                      (string-replace "claude-opus-5" "other" session-test--text))))
+      (should (equal (file-attribute-modification-time (file-attributes plan))
+                     '(0 1000 0 0))))))
+
+(ert-deftest pyagentd-session-save-keeps-permissions-and-leaves-no-other-file ()
+  (pyagentd-test-with-session session-test--text
+    (set-file-modes file #o640)
+    (goto-char (point-max))
+    (insert "x")
+    (save-buffer)
+    (should (= (file-modes file) #o640))
+    (should (equal (directory-files (file-name-directory file) nil "[^.]")
+                   '("session.md")))
+    (should-not (buffer-modified-p))
+    (should (verify-visited-file-modtime))
+    (should (equal pyagentd-session-sha256 (pyagentd-session-body-sha256)))))
+
+(ert-deftest pyagentd-session-save-of-a-new-file-is-for-its-owner-alone ()
+  (pyagentd-test-with-session ""
+    (delete-file file)
+    (goto-char (point-max))
+    (insert "x")
+    (save-buffer)
+    (should (= (file-modes file) #o600))))
+
+(ert-deftest pyagentd-session-save-gives-way-to-a-key ()
+  (pyagentd-test-with-session session-test--text
+    (goto-char (point-max))
+    (insert "x")
+    (cl-letf (((symbol-function 'input-pending-p) #'always))
+      (should-not (pyagentd-session-save 'politely))
+      (should (buffer-modified-p))
+      (should-not pyagentd-session-trouble)
+      ;; Who has to have it saved does not wait.
+      (should (pyagentd-session-save)))
+    (should-not (buffer-modified-p))))
+
+(ert-deftest pyagentd-session-autosave-does-not-wait-for-a-pause-for-ever ()
+  (pyagentd-test-with-session session-test--text
+    (cl-letf (((symbol-function 'input-pending-p) #'always))
+      (let ((pyagentd-autosave-idle-time 0.01)
+            (pyagentd-session--longest-delay 0.3)
+            (pyagentd-session--patience 0.2))
+        (goto-char (point-max))
+        (insert "x")
+        (let ((start (float-time)))
+          (pyagentd-test-await (not (buffer-modified-p)))
+          (should (> (- (float-time) start) 0.25)))))
+    (should (string-match-p "### x\n" (pyagentd-test-content file)))))
+
+(ert-deftest pyagentd-session-save-computes-nothing-twice ()
+  (pyagentd-test-with-session session-test--text
+    (goto-char (point-max))
+    (insert "x")
+    (let ((hashed 0))
+      (cl-letf* ((hash (symbol-function 'secure-hash))
+                 ((symbol-function 'secure-hash)
+                  (lambda (&rest arguments)
+                    (cl-incf hashed)
+                    (apply hash arguments))))
+        (save-buffer)
+        (pyagentd-session-body-sha256)
+        (pyagentd-session-body-sha256))
+      (should (= hashed 1)))))
+
+(ert-deftest pyagentd-session-trouble-is-told-to-whoever-shows-it ()
+  (pyagentd-test-with-session session-test--text
+    (let (told)
+      (add-hook 'pyagentd-session-trouble-hook
+                (lambda () (push pyagentd-session-trouble told)) nil t)
+      (goto-char (point-max))
+      (insert "x")
+      (rename-file (file-name-directory file) (expand-file-name "away" root))
+      (should-not (pyagentd-session-save))
+      (should-not (pyagentd-session-save))
+      ;; Emacs asks then, so that one can leave it.
+      (should-not buffer-save-without-query)
+      (make-directory (file-name-directory file))
+      (should (pyagentd-session-save))
+      (should buffer-save-without-query)
+      (should (equal (car told) nil))
+      (should (string-prefix-p "Not saved: No such file or directory, " (cadr told)))
+      (should (= (length told) 2)))))
 
 (ert-deftest pyagentd-session-save-while-narrowed-writes-everything ()
   (pyagentd-test-with-session session-test--text
@@ -182,8 +284,9 @@
   (with-temp-buffer
     (let ((pyagentd-autosave-idle-time 0.5))
       (setq pyagentd-session--deadline 105.0)
+      ;; From a second before the deadline a gap between keys will do.
       (pcase-dolist (`(,last ,now ,due) '((100.0 100.2 0.3) (103.0 103.2 0.3)
-                                          (104.9 104.9 0.1) (106.0 106.0 -1.0)))
+                                          (103.9 103.9 0.1) (105.0 105.0 -1.0)))
         (setq pyagentd-session--last-change last)
         (should (< (abs (- due (pyagentd-session--due now))) 0.001))))))
 
@@ -262,8 +365,14 @@
   (pyagentd-test-with-session session-test--text
     (setq before-save-hook (append '(gptel--save-state gptel--save-state)
                                    before-save-hook))
-    (run-hooks 'gptel-mode-hook)
-    (should-not (memq 'gptel--save-state before-save-hook))))
+    (let (logged)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args) (push (apply #'format args) logged))))
+        (run-hooks 'gptel-mode-hook))
+      (should (member "[GPTEL-WARN] session.md: 2 duplicate save hooks" logged)))
+    ;; One hook saves the state of the session: ours.
+    (should-not (memq 'gptel--save-state before-save-hook))
+    (should (equal (remq t write-contents-functions) '(pyagentd-session--write)))))
 
 (ert-deftest pyagentd-session-asks-nothing-about-its-variables ()
   (dolist (pair '((gptel-model . m) (gptel--backend-name . "C")
@@ -303,6 +412,6 @@
       (pyagentd-log 'debug "a")
       (pyagentd-log 'info "b")
       (pyagentd-log 'error "c"))
-    (should (equal logged '("[PYAGENTD-ERROR] c" "[PYAGENTD-INFO] b")))))
+    (should (equal logged '("[GPTEL-ERROR] c" "[GPTEL-INFO] b")))))
 
 ;;; session-test.el ends here

@@ -64,7 +64,7 @@ The variable `root' is bound to the temporary directory."
            (with-current-buffer buffer (set-buffer-modified-p nil))
            (kill-buffer buffer)))
        (pyagentd-events-drain)
-       (when pyagentd-attach--retry (cancel-timer pyagentd-attach--retry))
+       (when pyagentd-connect--retry (cancel-timer pyagentd-connect--retry))
        (delete-directory root t))))
 
 (defun pyagentd-test-file (root &optional text relative)

@@ -161,40 +161,44 @@ class Talk:
 def expected_view(rows: Iterable[Row]) -> tuple[Message, ...]:
     """The model's view of an untouched conversation, told straight from the rows."""
     messages: list[tuple[Role, list[Part]]] = []
-
-    def add(role: Role, parts: list[Part]) -> None:
-        if not parts:
-            return
+    for role, part in itertools.chain.from_iterable(expected_units(rows).values()):
         if messages and messages[-1][0] == role:
-            messages[-1][1].extend(parts)
+            messages[-1][1].append(part)
         else:
-            messages.append((role, parts))
+            messages.append((role, [part]))
+    return tuple(Message(role=role, parts=tuple(parts)) for role, parts in messages)
 
+
+def expected_units(rows: Iterable[Row]) -> dict[str, list[tuple[Role, Part]]]:
+    """What a message of the user or one step of the model is in the view, by the id of the message or first part."""
+    units: dict[str, list[tuple[Role, Part]]] = {}
     for message in Conversation(rows).messages.values():
         if message.role == "user":
-            add("user", [Text(text=message.text)])
+            units[message.id] = [("user", Text(text=message.text))]
             continue
         for step in message.steps():
-            said: list[Part] = []
-            results: list[Part] = []
-            if not any(p.text.strip() or p.result for p in step):
-                continue  # nothing of it is in the document
-            for part in step:
-                if part.type == "text" and part.text.strip():
-                    said.append(Text(text=part.text))
-                elif part.type == "reasoning":
-                    signature = part.data["providerMetadata"]["anthropic"]["signature"]
-                    said.append(Reasoning(text=part.text, signature=signature))
-                elif part.is_tool:
-                    id, name = part.data["toolCallId"], part.type.removeprefix("tool-")
-                    said.append(ToolCall(id=id, name=name, input=part.data["input"]))
-                    text, is_error = part.result or ("aborted", True)
-                    results.append(ToolResult(id=id, text=text, is_error=is_error))
-            while said and isinstance(said[-1], Reasoning):
-                said.pop()
-            add("assistant", said)
-            add("user", results)
-    return tuple(Message(role=role, parts=tuple(parts)) for role, parts in messages)
+            if any(p.text.strip() or p.result or (p.type == "reasoning" and p.text) for p in step):
+                units[step[0].id] = _expected_step(step)  # of others nothing is in the document
+    return units
+
+
+def _expected_step(step: Sequence[Any]) -> list[tuple[Role, Part]]:
+    said: list[Part] = []
+    results: list[Part] = []
+    for part in step:
+        if part.type == "text" and part.text.strip():
+            said.append(Text(text=part.text))
+        elif part.type == "reasoning":
+            signature = part.data["providerMetadata"]["anthropic"]["signature"]
+            said.append(Reasoning(text=part.text, signature=signature))
+        elif part.is_tool:
+            id, name = part.data["toolCallId"], part.type.removeprefix("tool-")
+            said.append(ToolCall(id=id, name=name, input=part.data["input"]))
+            text, is_error = part.result or ("aborted", True)
+            results.append(ToolResult(id=id, text=text, is_error=is_error))
+    while said and isinstance(said[-1], Reasoning):
+        said.pop()
+    return [*(("assistant", part) for part in said), *(("user", part) for part in results)]
 
 
 def assert_valid(view: Sequence[Message]) -> None:

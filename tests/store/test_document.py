@@ -113,9 +113,14 @@ class TestFile:
         assert parse("Hi" + between + block).body == "Hi" if between else block
         assert parse("Hi\n\n\n" + block).body == "Hi\n"
 
-    def test_a_block_behind_which_text_stands_is_text(self) -> None:
+    def test_text_below_the_block_is_text_and_the_block_holds(self) -> None:
         text = with_bounds("Hi", "((response (1 3)))") + "more"
-        assert parse(text) == Document(body=text)
+        doc = parse(text)
+        assert (doc.body, doc.stale) == (text, True)
+        assert [doc.body[s.start : s.end] for s in doc.spans if s.kind == "response"] == ["Hi"]
+        assert doc.block is not None
+        assert Span(*doc.block, "ignore") in doc.spans
+        assert doc.body[doc.block[1] :] == "\nmore"
 
     def test_a_second_block_without_bounds_does_not_lose_the_first(self) -> None:
         first = with_bounds("Hi", "((response (1 3)))")

@@ -102,3 +102,8 @@ def test_what_is_no_call_is_refused(text: str) -> None:
 def test_symbols_are_escaped_as_emacs_does(name: str, printed: str) -> None:
     assert print_symbol(name) == printed
     assert read(printed)[0] == Symbol(name)
+
+
+def test_a_number_of_thousands_of_digits_is_refused_as_other_bad_data_is() -> None:
+    with pytest.raises(LispError, match="6000 digits"):
+        read("1" * 6000)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.errors import StoreError
+from pyagentd.store import atomic
 from pyagentd.store.journal import Journal, Row, read_rows
 
 
@@ -19,28 +20,33 @@ def path(tmp_path: Path) -> Path:
 
 
 def part(id: str, text: str, state: str) -> dict[str, Any]:
-    return {"id": id, "type": "text", "data_json": {"type": "text", "text": text, "state": state}}
+    return {
+        "id": id,
+        "message_id": "m",
+        "index": 0,
+        "type": "text",
+        "data_json": {"type": "text", "text": text, "state": state},
+    }
 
 
 def test_rows_are_numbered_from_one_and_read_back(path: Path) -> None:
     journal = Journal.open(path)
-    assert journal.append("message", {"id": "a"}) == Row(1, "message", {"id": "a"})
-    assert journal.append_many([("part", {"id": "b"}), ("part", {"id": "c"})])[1].seq == 3
+    assert journal.append("note", {"id": "a"}) == Row(1, "note", {"id": "a"})
+    assert journal.append_many([("note", {"id": "b"}), ("note", {"id": "c"})])[1].seq == 3
     assert journal.last_seq == 3
     assert [row.data["id"] for row in journal.rows()] == ["a", "b", "c"]
-    assert Journal.open(path).append("message", {"id": "d"}).seq == 4
+    assert Journal.open(path).append("note", {"id": "d"}).seq == 4
 
 
 def test_a_row_is_one_compact_line(path: Path) -> None:
-    Journal.open(path).append("message", {"id": "é", "text": "a\nb"})
-    assert path.read_text("utf-8") == '{"seq":1,"type":"message","data":{"id":"é","text":"a\\nb"}}\n'
+    Journal.open(path).append("note", {"id": "é", "text": "a\nb"})
+    assert path.read_text("utf-8") == '{"seq":1,"type":"note","data":{"id":"é","text":"a\\nb"}}\n'
 
 
 def test_several_rows_are_one_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal.open(path)
     writes: list[bytes] = []
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: (writes.append(data), write(fd, data))[1])
+    monkeypatch.setattr(atomic.system, "write", lambda fd, data: (writes.append(data), os.write(fd, data))[1])
     journal.append_many([("delta", {"part_id": "p", "text": "x"})] * 3)
     assert [data.count(b"\n") for data in writes] == [3]
 
@@ -52,7 +58,7 @@ def test_whatever_was_cut_off_every_complete_line_stays(
     path = tmp_path_factory.mktemp("journal") / "messages.jsonl"
     journal = Journal.open(path)
     for text in texts:
-        journal.append("message", {"id": text})
+        journal.append("note", {"id": text})
     content = path.read_bytes()
     kept = content[: data.draw(st.integers(0, len(content)))]
     path.write_bytes(kept)
@@ -62,15 +68,13 @@ def test_whatever_was_cut_off_every_complete_line_stays(
     complete = kept.count(b"\n") + (not kept.endswith(b"\n") and content[len(kept) : len(kept) + 1] == b"\n")
     assert [row.data["id"] for row in journal.rows()] == texts[:complete]
     assert path.read_bytes() == kept  # opening alone changes nothing
-    journal.append("message", {"id": "next"})
+    journal.append("note", {"id": "next"})
     assert [json.loads(line)["seq"] for line in path.read_bytes().splitlines()] == list(range(1, complete + 2))
     assert [row.data["id"] for row in read_rows(path)] == [*texts[:complete], "next"]
 
 
 def test_a_damaged_line_in_the_middle_is_skipped_and_said(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path.write_bytes(
-        b'{"seq":1,"type":"message","data":{"id":"a"}}\n\0\0\0\n{"seq":3,"type":"x","data":{"id":"b"}}\n'
-    )
+    path.write_bytes(b'{"seq":1,"type":"note","data":{"id":"a"}}\n\0\0\0\n{"seq":3,"type":"x","data":{"id":"b"}}\n')
     journal = Journal.open(path)
     assert [row.seq for row in journal.rows()] == [1, 3]
     assert journal.last_seq == 3
@@ -95,7 +99,7 @@ def test_replay_begins_right_after_any_row(
     path = tmp_path_factory.mktemp("journal") / "messages.jsonl"
     journal = Journal.open(path)
     for size in sizes:
-        journal.append("message", {"id": "x" * size})
+        journal.append("note", {"id": "x" * size})
     after = data.draw(st.integers(0, len(sizes) + 1))
     expected = list(range(after + 1, len(sizes) + 1))
     assert [row.seq for row in journal.rows(after=after)] == expected
@@ -104,16 +108,16 @@ def test_replay_begins_right_after_any_row(
 
 def test_half_a_surrogate_pair_is_recorded_exactly(path: Path) -> None:
     journal = Journal.open(path)
-    journal.append("message", {"id": "\ud83d"})
+    journal.append("note", {"id": "\ud83d"})
     assert journal.rows()[0].data == {"id": "\ud83d"}
 
 
 def test_a_refusing_disk_is_a_store_error_and_adds_nothing(path: Path) -> None:
     journal = Journal.open(path)
-    journal.append("message", {"id": "a"})
+    journal.append("note", {"id": "a"})
     journal.close()
     with pytest.raises(StoreError):
-        journal.append("message", {"id": "b"})
+        journal.append("note", {"id": "b"})
     assert journal.last_seq == 1
     assert len(read_rows(path)) == 1
 

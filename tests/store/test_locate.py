@@ -10,6 +10,7 @@ from pyagentd.store.document import Document
 from pyagentd.store.locate import locate
 from pyagentd.store.render import Insert
 from pyagentd.store.writer import apply
+from tests.store.edits import Edit, Splice, in_emacs
 from tests.store.talk import Call, Step, Talk, Turn, prompts, turns
 
 BEFORE = Turn(prompt="Hello", steps=(Step(texts=("Hello to you, how can I help?",)),))
@@ -130,6 +131,32 @@ def test_a_run_of_which_nothing_is_there_goes_on_at_the_anchor() -> None:
 
 def test_an_anchor_behind_the_end_is_the_end() -> None:
     assert locate("### x", (), 99, ()) == (5, ())
+
+
+@given(st.data(), st.booleans(), st.booleans())
+def test_nothing_of_a_run_is_lost_and_nothing_removed_comes_back(
+    data: st.DataObject, lost: bool, reported: bool
+) -> None:
+    """An edit in the part of the run that the file holds, at any moment, with the roles or without."""
+    start, anchor, inserts, _ = played(BEFORE, turn=TURN)
+    run = "".join(insert.text for insert in inserts)
+    size = data.draw(st.integers(0, len(run)))
+    doc, position = part_way(start, anchor, inserts, size)
+    begin = data.draw(st.integers(anchor, position))
+    edit = Splice(begin, data.draw(st.integers(begin, position)), data.draw(st.sampled_from(["", "x", "Hm. ", "\n"])))
+    edited = in_emacs(doc, Edit(name="edit", splices=(edit,)))
+    held = max((seq for seq in {insert.seq for insert in inserts} if _until(inserts, seq) <= size), default=0)
+    spans = () if lost else edited.spans
+    place, rest = locate(edited.body, spans, anchor, inserts, written=held if reported else 0)
+    done = finished(replace(edited, spans=spans), place, rest)
+    assert run[size:] in done.body
+    if reported:
+        assert "".join(insert.text for insert in rest) in run[_until(inserts, held) :]
+
+
+def _until(inserts: list[Insert], seq: int) -> int:
+    """How many characters the rows up to this one inserted."""
+    return sum(len(insert.text) for insert in inserts if insert.seq <= seq)
 
 
 def _replaced(doc: Document, old: str, new: str) -> Document:

@@ -25,7 +25,6 @@ def root(tmp_path):
 
 
 @pytest.mark.spec("001", "Discovering all sessions")
-@pytest.mark.spec("001", "Discovering branches within a session")
 @pytest.mark.spec("001", "Registry initialization from disk")
 def test_a_scan_finds_valid_branches_only(root):
     one, two = new_session(root, "one"), new_session(root, "two")
@@ -114,6 +113,17 @@ def test_a_whole_id_wins_over_longer_ones(root):
     registry = Registry(root)
     assert registry.resolve(first.session_id) == first
     assert registry.resolve(second.session_id) == second
+
+
+def test_an_exact_id_needs_no_scan(root):
+    main, other = new_session(root), new_session(root, "other")
+    branch = add_branch(main, "20260205123100-try")
+    registry = Registry(root)
+    assert registry.resolve(main.session_id) == main
+    assert registry.resolve(f"{main.session_id}/{branch.branch_name}") == branch
+    assert registry.get(other.session_id) == other
+    assert list(registry.refs()) == []  # what a scan would have found
+    assert registry.get("..", "main") is None and registry.get(main.session_id, "../../other") is None
 
 
 def test_what_fits_several_lists_them(root):

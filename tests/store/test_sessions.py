@@ -180,3 +180,34 @@ def test_creation_is_logged(tmp_path, caplog):
     caplog.set_level("INFO")
     ref = new_session(tmp_path)
     assert f"Created session directory: {ref.session_dir}" in caplog.text
+
+
+@pytest.mark.spec("001", "Activities-integrated session creation")
+def test_a_session_of_an_activity_has_the_id_and_the_place_it_is_given(tmp_path):
+    place = tmp_path / "activities" / "tidy-up-2026-02-05" / "session"
+    ref = create(tmp_path / "s", session_dir=place, session_id="tidy-20260205123052", activity_org_file="/a/x.org")
+    assert (ref.session_dir, ref.session_id) == (place, "tidy-20260205123052")
+    assert ref_of(place) == ref and (place / "branches" / "main" / "session.md").read_text() == ""
+    plan = metadata.read_session_metadata(ref.branch_dir)
+    assert (plan["session_id"], plan["activity_org_file"]) == ("tidy-20260205123052", "/a/x.org")
+    assert list(plan) == ["version", "session_id", "created", "updated", "preset", "activity_org_file"]
+
+
+def test_an_id_that_is_given_is_the_directory_in_the_root(tmp_path):
+    ref = create(tmp_path, session_id="mine-20260205123052")
+    assert ref.session_dir == tmp_path / "mine-20260205123052" and ref_of(ref.session_dir) == ref
+    with pytest.raises(BadRequest, match="in use"):
+        create(tmp_path, session_id="mine-20260205123052")
+
+
+@pytest.mark.parametrize("wrong", ["", "a/b", "..", ".x", "a b", "x" * 300, "a\n", "a\0"])
+def test_what_is_no_id_makes_nothing(tmp_path, wrong):
+    with pytest.raises(BadRequest, match="no session id"):
+        create(tmp_path / "s", session_id=wrong, session_dir=tmp_path / "here")
+    assert tree(tmp_path) == set()
+
+
+def test_a_directory_that_looks_like_another_id_is_refused(tmp_path):
+    with pytest.raises(BadRequest, match="has the form of an id"):
+        create(tmp_path, session_dir=tmp_path / "one-20260101000000", session_id="two-20260101000000")
+    assert tree(tmp_path) == set()

@@ -1,0 +1,244 @@
+;;; pyagentd-branches.el --- The tree of a session's branches -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; The branches of one session, each below the one it comes from.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'diff)
+(require 'diff-mode)
+(require 'tabulated-list)
+(require 'pyagentd-core)
+(require 'pyagentd-block)
+(require 'pyagentd-rpc)
+(require 'pyagentd-here)
+(require 'pyagentd-manage)
+(require 'pyagentd-tree)
+(require 'pyagentd-branch)
+
+(autoload 'pyagentd-export "pyagentd-exchange" nil t)
+
+(defvar-local pyagentd-branches--session nil
+  "The session whose branches this buffer shows, as of `pyagentd-here'.")
+(defvar-local pyagentd-branches--all nil
+  "The branches shown, in the order of the tree.")
+
+(defvar pyagentd-branches-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'pyagentd-branches-visit)
+    (define-key map (kbd "o") #'pyagentd-branches-visit-other-window)
+    (define-key map (kbd "s") #'pyagentd-branches-switch)
+    (define-key map (kbd "b") #'pyagentd-branches-branch)
+    (define-key map (kbd "d") #'pyagentd-delete)
+    (define-key map (kbd "=") #'pyagentd-branches-diff)
+    (define-key map (kbd "e") #'pyagentd-export)
+    (define-key map (kbd "S") nil)
+    map)
+  "Keymap of `pyagentd-branches-mode'.")
+
+(define-derived-mode pyagentd-branches-mode tabulated-list-mode "Branches"
+  "Major mode for the tree of a session's branches.
+Each branch stands below the one it comes from, the current one is marked
+with a star.
+
+\\{pyagentd-branches-mode-map}"
+  (setq tabulated-list-format [("Branch" 44 nil) ("Created" 17 nil)
+                               ("Agents" 7 nil :right-align t)
+                               ("Comes from" 0 nil)]
+        tabulated-list-padding 1
+        tabulated-list-sort-key nil
+        pyagentd-here-function #'pyagentd-branches--here)
+  (add-hook 'tabulated-list-revert-hook #'pyagentd-branches--refresh nil t)
+  (add-hook 'pyagentd-changed-hook #'pyagentd-branches--on-change)
+  (tabulated-list-init-header))
+
+(defun pyagentd-branches--stems (branches)
+  "Return what the tree draws before each of BRANCHES, which are in its order."
+  (let ((stems (make-vector (1+ (length branches)) "")))
+    (mapcar (lambda (branch)
+              (let ((depth (or (plist-get branch :depth) 0)))
+                (when (> depth 0)
+                  (aset stems depth (pyagentd-tree-stem
+                                     (aref stems (1- depth))
+                                     (plist-get branch :last))))
+                (aref stems depth)))
+            branches)))
+
+(defun pyagentd-branches--name (branch stem)
+  "Return the name of BRANCH with STEM and, if it is current, a star before it."
+  (concat (propertize (if (plist-get branch :current) "* " "  ")
+                      'face 'success)
+          (propertize stem 'face 'shadow)
+          (pyagentd-branch-label (plist-get branch :name)
+                                 (plist-get branch :current))))
+
+(defun pyagentd-branches--entry (branch stem)
+  "Return BRANCH, a plist, with STEM before it as an entry of the tree."
+  (let ((agents (or (plist-get branch :agents) 0)))
+    (list (plist-get branch :branch)
+          (vector (pyagentd-branches--name branch stem)
+                  (propertize (pyagentd-time (plist-get branch :created))
+                              'face 'shadow)
+                  (if (> agents 0) (number-to-string agents) "")
+                  (propertize (pyagentd-branch-lineage branch)
+                              'face 'shadow)))))
+
+(defun pyagentd-branches--refresh ()
+  "Ask the daemon for the branches."
+  (setq pyagentd-branches--all
+        (pyagentd-manage-branches pyagentd-branches--session)
+        tabulated-list-entries
+        (cl-mapcar #'pyagentd-branches--entry pyagentd-branches--all
+                   (pyagentd-branches--stems pyagentd-branches--all))))
+
+(defun pyagentd-branches--on-change ()
+  "Show what the branches are now, in all their buffers that are shown."
+  (dolist (buffer (buffer-list))
+    (when (and (eq (buffer-local-value 'major-mode buffer)
+                   'pyagentd-branches-mode)
+               (get-buffer-window buffer t))
+      (with-current-buffer buffer
+        (pyagentd-guarded "Branches" (revert-buffer))))))
+
+(defun pyagentd-branches--at-point ()
+  "Return the branch at point as a plist, or signal a `user-error'."
+  (or (seq-find (lambda (branch)
+                  (equal (plist-get branch :branch) (tabulated-list-get-id)))
+                pyagentd-branches--all)
+      (user-error "No branch here")))
+
+(defun pyagentd-branches--here ()
+  "Return the branch at point as `pyagentd-here' documents."
+  (let ((branch (pyagentd-branches--at-point)))
+    (append (list :branch-name (plist-get branch :name)
+                  :session-id (plist-get pyagentd-branches--session :session-id)
+                  :session-dir (plist-get pyagentd-branches--session
+                                          :session-dir)
+                  :title (plist-get pyagentd-branches--session :title))
+            branch)))
+
+(defun pyagentd-branches-visit ()
+  "Visit the branch at point."
+  (interactive)
+  (pyagentd-here-visit (pyagentd-branches--at-point)))
+
+(defun pyagentd-branches-visit-other-window ()
+  "Visit the branch at point in another window."
+  (interactive)
+  (pyagentd-here-visit (pyagentd-branches--at-point) t))
+
+(defun pyagentd-branches-switch ()
+  "Make the branch at point the current one."
+  (interactive)
+  (let ((branch (pyagentd-branches--at-point)))
+    (pyagentd-rpc-call 'switch (list :branch (plist-get branch :branch)))
+    (run-hooks 'pyagentd-changed-hook)
+    (revert-buffer)
+    (message "Current branch: %s" (plist-get branch :name))))
+
+(defun pyagentd-branches-branch ()
+  "Begin a branch of the one at point."
+  (interactive)
+  (with-current-buffer (find-file-noselect
+                        (plist-get (pyagentd-branches--at-point) :file))
+    (goto-char (point-max))
+    (pyagentd-branch)))
+
+(defun pyagentd-branches--text (branch)
+  "Return the name of a new file with the text of BRANCH, without its block."
+  (let ((file (make-temp-file "branch-")))
+    (with-temp-buffer
+      (let ((coding-system-for-read 'utf-8-unix)
+            (coding-system-for-write 'utf-8-unix))
+        (insert-file-contents (plist-get branch :file))
+        (pyagentd-block-strip)
+        (write-region nil nil file nil 'quiet)))
+    file))
+
+(defun pyagentd-branches--diff (old new)
+  "Show in the current buffer how the branch NEW differs from OLD."
+  (let ((inhibit-read-only t)
+        (files (list (pyagentd-branches--text old)
+                     (pyagentd-branches--text new))))
+    (erase-buffer)
+    (unwind-protect
+        (apply #'call-process diff-command nil t nil "-u"
+               "--label" (plist-get old :name) "--label" (plist-get new :name)
+               files)
+      (mapc #'delete-file files))
+    (when (= (buffer-size) 0)
+      (insert (format "%s and %s say the same\n" (plist-get old :name)
+                      (plist-get new :name))))
+    (goto-char (point-min))))
+
+(defun pyagentd-branches-diff (&optional other)
+  "Show how the branch at point differs from the one it comes from.
+With a prefix argument ask for the OTHER branch, a plist."
+  (interactive
+   (list (when current-prefix-arg
+           (pyagentd-branch--read-branch "Compare with"
+                                         pyagentd-branches--all nil))))
+  (let* ((branch (pyagentd-branches--at-point))
+         (other (or other
+                    (seq-find (lambda (candidate)
+                                (equal (plist-get candidate :name)
+                                       (plist-get branch :parent)))
+                              pyagentd-branches--all)
+                    (user-error "%s comes from no other branch; \
+C-u = asks for one" (plist-get branch :name)))))
+    (with-current-buffer (get-buffer-create "*Branch diff*")
+      (diff-mode)
+      (pyagentd-branches--diff other branch)
+      (setq buffer-read-only t)
+      (setq-local revert-buffer-function
+                  (lambda (&rest _) (pyagentd-branches--diff other branch)))
+      (display-buffer (current-buffer)))))
+
+;;;###autoload
+(defun pyagentd-branches ()
+  "Show the branches of the session here as a tree."
+  (interactive)
+  (let* ((here (pyagentd-here))
+         (buffer (get-buffer-create
+                  (format "*Branches: %s*" (pyagentd-title here)))))
+    (when (plist-get here :agent)
+      (user-error "An agent has no branches"))
+    (with-current-buffer buffer
+      (unless (derived-mode-p 'pyagentd-branches-mode)
+        (pyagentd-branches-mode))
+      (setq pyagentd-branches--session here)
+      (pyagentd-branches--refresh)
+      (tabulated-list-print)
+      (pyagentd-branches--goto (plist-get here :branch)))
+    (pop-to-buffer-same-window buffer)))
+
+(defun pyagentd-branches--goto (branch)
+  "Move point to the line of BRANCH, by its name on the wire."
+  (goto-char (point-min))
+  (while (not (or (eobp) (equal (tabulated-list-get-id) branch)))
+    (forward-line))
+  (when (eobp) (goto-char (point-min))))
+
+(provide 'pyagentd-branches)
+;;; pyagentd-branches.el ends here

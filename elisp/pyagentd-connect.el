@@ -1,0 +1,131 @@
+;;; pyagentd-connect.el --- When session buffers attach and leave -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; A buffer attaches soon after its file was read, tells what it saved, and
+;; leaves with its buffer.  When the connection ends all of them wait for a
+;; daemon, and attach to it.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-rpc)
+(require 'pyagentd-session)
+(require 'pyagentd-insert)
+(require 'pyagentd-overlay)
+(require 'pyagentd-ask)
+(require 'pyagentd-status)
+(require 'pyagentd-viewing)
+(require 'pyagentd-attach)
+
+;;;; Buffers
+
+(defun pyagentd-connect--after-read ()
+  "Attach the current buffer soon; its file was read just now."
+  (pyagentd-attach-forget-fresh)
+  (setq pyagentd-attach-state nil
+        pyagentd-viewing-diverged nil
+        pyagentd-attach-seq nil)
+  (pyagentd-status-set nil)
+  (pyagentd-status-refresh)
+  (run-at-time 0 nil #'pyagentd-connect--later (current-buffer)))
+
+(defun pyagentd-connect--later (buffer)
+  "Attach BUFFER unless that was done meanwhile."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (unless (or pyagentd-attach-state pyagentd-viewing-diverged)
+        (pyagentd-guarded "Attach" (pyagentd-attach))))))
+
+(defun pyagentd-connect--saved ()
+  "Tell the daemon what was saved."
+  (when (and pyagentd-viewing-diverged (not pyagentd-session-viewing))
+    ;; The user has overwritten what another program wrote.
+    (setq pyagentd-viewing-diverged nil)
+    (pyagentd-viewing-set nil)
+    (pyagentd-connect--later (current-buffer)))
+  (when (and (eq pyagentd-attach-state t) (not pyagentd-session-viewing)
+             ;; No number says what a partial text has; the next save will.
+             (not pyagentd-attach-partial))
+    (pyagentd-rpc-call-async
+     'saved (list :branch pyagentd--branch-dir
+                  :sha256 pyagentd-session-sha256
+                  :seq pyagentd-attach-seq
+                  :marker (pyagentd-insert-position)))))
+
+(defun pyagentd-connect--leave ()
+  "Detach the current buffer."
+  (when (and pyagentd-attach-state (pyagentd-rpc-connected-p))
+    (pyagentd-rpc-call-async 'detach (list :branch pyagentd--branch-dir)
+                             :error #'ignore))
+  (pyagentd-attach-forget-fresh)
+  (setq pyagentd-attach-state nil
+        pyagentd-viewing-diverged nil
+        pyagentd-viewing-refusal nil)
+  (pyagentd-viewing-set nil)
+  (pyagentd-insert-flush)
+  (pyagentd-overlay-clear))
+
+;;;; Connection
+
+(defvar pyagentd-connect--retry nil
+  "Timer that looks for a daemon after the connection ended.")
+
+(defun pyagentd-connect--all ()
+  "Attach all session buffers that are not."
+  (dolist (buffer (pyagentd-place-buffers))
+    (pyagentd-connect--later buffer)))
+
+(defun pyagentd-connect--disconnected ()
+  "Show in all session buffers that there is no daemon, and look for one."
+  (pyagentd-ask-clear)
+  (dolist (buffer (pyagentd-place-buffers))
+    (with-current-buffer buffer
+      (setq pyagentd-attach-state nil)
+      (pyagentd-attach-forget-fresh)
+      (pyagentd-overlay-clear)
+      (pyagentd-insert-flush)
+      (pyagentd-status-set nil)))
+  (pyagentd-connect--retry 1))
+
+(defun pyagentd-connect--retry (delay)
+  "Look for a daemon after DELAY seconds, and ever less often after that."
+  (when pyagentd-connect--retry (cancel-timer pyagentd-connect--retry))
+  (setq pyagentd-connect--retry
+        (run-at-time
+         delay nil
+         (lambda ()
+           (setq pyagentd-connect--retry nil)
+           (pyagentd-guarded "Reconnect"
+             (unless (or (null (pyagentd-place-buffers))
+                         (pyagentd-rpc-connect))
+               (pyagentd-connect--retry (min 60 (* 2 delay)))))))))
+
+(add-hook 'pyagentd-session-read-hook #'pyagentd-connect--after-read)
+(add-hook 'pyagentd-session-saved-hook #'pyagentd-connect--saved)
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-connect--leave)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--all)
+(add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-connect--disconnected)
+
+(provide 'pyagentd-connect)
+;;; pyagentd-connect.el ends here

@@ -1,0 +1,147 @@
+;;; pyagentd-here.el --- Which session a command is about -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Commands on sessions act on the session of the current buffer, or on
+;; the one at point where sessions are listed.  This file says which one
+;; that is, and how sessions are named to a person.
+
+;;; Code:
+
+(require 'parse-time)
+(require 'seq)
+(require 'subr-x)
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-session)
+(require 'pyagentd-status)
+
+(defface pyagentd-session-title '((t :inherit bold))
+  "Face of the title of a session."
+  :group 'pyagentd)
+
+(defvar pyagentd-changed-hook nil
+  "Hook run after a command has changed which sessions there are.
+It is run also when only a name or a branch has changed.")
+
+;;;; Which session
+
+(defvar-local pyagentd-here-function nil
+  "Function that returns the session at point, nil if there is none.
+Its value is a plist with the keys that `pyagentd-here' documents.")
+
+(defun pyagentd-here ()
+  "Return the session that a command acts on here, as a plist.
+It is the one at point in a list of sessions, else that of the buffer.
+Keys: :branch (its name on the wire), :session-id, :session-dir,
+:branch-name, :branch-dir, :file, :agent (t for an agent) and :title (nil
+if unknown).  Signal a `user-error' if there is none."
+  (or (if pyagentd-here-function
+          (funcall pyagentd-here-function)
+        (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+          (pyagentd-here--of-buffer)))
+      (user-error "No session here")))
+
+(defun pyagentd-here--of-buffer ()
+  "Return the session of the current buffer as a plist, or nil."
+  (when pyagentd--branch-dir
+    (list :branch pyagentd--branch-dir
+          :session-id pyagentd--session-id :session-dir pyagentd--session-dir
+          :branch-name pyagentd--branch-name :branch-dir pyagentd--branch-dir
+          :file buffer-file-name
+          :agent (pyagentd-place-agent-p)
+          :title pyagentd-status-title)))
+
+(defun pyagentd-here-buffers (directory)
+  "Return the session buffers whose branch is DIRECTORY or below it."
+  (let ((prefix (file-name-as-directory directory)))
+    (seq-filter (lambda (buffer)
+                  (let ((branch (buffer-local-value 'pyagentd--branch-dir
+                                                    buffer)))
+                    (and branch (string-prefix-p
+                                 prefix (file-name-as-directory branch)))))
+                (pyagentd-place-buffers))))
+
+(defun pyagentd-here-save (session)
+  "Save what is typed into the buffers of SESSION, a plist.
+The daemon works on what is on disk."
+  (dolist (buffer (pyagentd-here-buffers (plist-get session :session-dir)))
+    (with-current-buffer buffer
+      (pyagentd-session-save))))
+
+(defun pyagentd-here-visit (session &optional other-window)
+  "Visit the conversation of SESSION, a plist, and return its buffer.
+Use another window if OTHER-WINDOW is non-nil."
+  (let ((file (plist-get session :file)))
+    (unless (file-exists-p file)
+      (user-error "%s is gone; `g' shows what there is" file))
+    (if other-window (find-file-other-window file) (find-file file))))
+
+;;;; Words
+
+(defun pyagentd-title (session)
+  "Return what to call SESSION, a plist: its title, else its id."
+  (let ((title (plist-get session :title)))
+    (if (or (null title) (equal title ""))
+        (format "%s" (plist-get session :session-id))
+      (format "%s" title))))
+
+(defun pyagentd-branch-label (name &optional bold)
+  "Return NAME, that of a branch, with its time stamp dimmed.
+BOLD says whether the rest is in bold."
+  (let ((start (if (string-match "\\`[0-9]\\{14\\}-" name) (match-end 0) 0)))
+    (concat (propertize (substring name 0 start) 'face 'shadow)
+            (propertize (substring name start) 'face
+                        (if bold 'bold 'default)))))
+
+(defun pyagentd-here--time (value)
+  "Return VALUE, a time from the wire, as a Lisp time, or nil.
+That is ISO 8601 or a number of milliseconds."
+  (cond ((numberp value) (seconds-to-time (/ value 1000.0)))
+        ((stringp value) (ignore-errors (parse-iso8601-time-string value)))))
+
+(defun pyagentd-time (value)
+  "Return VALUE, a time from the wire or nil, in local time for a column."
+  (if-let ((time (pyagentd-here--time value)))
+      (format-time-string "%F %R" time)
+    ""))
+
+(defun pyagentd-age (value)
+  "Return how long ago VALUE, a time from the wire or nil, was: \"3h\"."
+  (if-let ((time (pyagentd-here--time value)))
+      (let ((seconds (max 0 (float-time (time-subtract nil time)))))
+        (pcase-exhaustive (seq-find (lambda (unit) (>= seconds (cdr unit)))
+                                    '(("y" . 31557600) ("w" . 604800)
+                                      ("d" . 86400) ("h" . 3600) ("m" . 60)
+                                      ("s" . 0)))
+          (`(,unit . ,length)
+           (format "%d%s" (/ seconds (max 1 length)) unit))))
+    ""))
+
+(defun pyagentd-count (number noun)
+  "Return NUMBER with NOUN as a person writes it."
+  (cond ((= number 1) (concat "1 " noun))
+        ((string-suffix-p "ch" noun) (format "%d %ses" number noun))
+        (t (format "%d %ss" number noun))))
+
+(provide 'pyagentd-here)
+;;; pyagentd-here.el ends here

@@ -1,0 +1,206 @@
+;;; pyagentd-manage.el --- Rename, archive, copy and delete sessions -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Commands on a session as a whole; each acts on the session that
+;; `pyagentd-here' names.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-events)
+(require 'pyagentd-rpc)
+(require 'pyagentd-session)
+(require 'pyagentd-status)
+(require 'pyagentd-here)
+
+;;;; Title
+
+;;;###autoload
+(defun pyagentd-rename (title)
+  "Give the session here the TITLE.
+Its id and its directory stay as they are."
+  (interactive
+   (let ((here (pyagentd-here)))
+     (list (read-string (format "Title of %s: " (plist-get here :session-id))
+                        (plist-get here :title)))))
+  (pyagentd-rpc-call 'rename (list :branch (plist-get (pyagentd-here) :branch)
+                                   :title (string-trim title)))
+  (run-hooks 'pyagentd-changed-hook))
+
+;;;###autoload
+(defun pyagentd-archive (&optional undo)
+  "Archive the session here: lists and searches leave it out.
+With a prefix argument, or UNDO from Lisp, they show it again."
+  (interactive "P")
+  (let ((here (pyagentd-here)))
+    (pyagentd-rpc-call 'archive (list :branch (plist-get here :branch)
+                                      :undo (and undo t)))
+    (message "%s %s" (pyagentd-title here)
+             (if undo "is listed again"
+               "is archived; C-u M-x pyagentd-archive lists it again")))
+  (run-hooks 'pyagentd-changed-hook))
+
+;;;; Copies
+
+;;;###autoload
+(defun pyagentd-duplicate (name)
+  "Copy the session here under the NAME and visit the copy.
+The copy has all branches and agents, and nothing in common afterwards."
+  (interactive
+   (list (read-string "Name of the copy: "
+                      (concat (pyagentd-title (pyagentd-here)) " copy"))))
+  (let ((here (pyagentd-here)))
+    (pyagentd-here-save here)
+    (let ((copy (pyagentd-rpc-call
+                 'duplicate (list :branch (plist-get here :branch) :name name))))
+      (run-hooks 'pyagentd-changed-hook)
+      (pyagentd-here-visit copy))))
+
+;;;; Deletion
+
+(defun pyagentd-manage--with (&rest counts)
+  "Return \" with …\" naming COUNTS, nouns after their numbers, or nothing."
+  (let (parts)
+    (while counts
+      (let ((number (pop counts)) (noun (pop counts)))
+        (when (> number 0)
+          (push (pyagentd-count number noun) parts))))
+    (if parts (concat " with " (string-join (nreverse parts) " and ")) "")))
+
+(defun pyagentd-manage--read-what (session branches)
+  "Ask what of SESSION, which has BRANCHES, shall be deleted.
+Return `agent', `branch' or `session'."
+  (cond ((plist-get session :agent) 'agent)
+        ((null (cdr branches)) 'session)
+        ((eq ?b (car (read-multiple-choice
+                      "Delete"
+                      `((?b "branch"
+                            ,(format "Only the branch %s."
+                                     (plist-get session :branch-name)))
+                        (?s "session"
+                            ,(format "All %d branches." (length branches)))))))
+         'branch)
+        (t 'session)))
+
+(defun pyagentd-manage--deletion (session what branches)
+  "Return in words what deleting WHAT of SESSION, with BRANCHES, takes away."
+  (let ((agents (lambda (branch) (or (plist-get branch :agents) 0))))
+    (pcase-exhaustive what
+      ('agent (format "agent %s" (plist-get session :session-id)))
+      ('branch
+       (let ((branch (seq-find (lambda (branch)
+                                 (equal (plist-get branch :name)
+                                        (plist-get session :branch-name)))
+                               branches)))
+         (format "branch %s of “%s”%s" (plist-get session :branch-name)
+                 (pyagentd-title session)
+                 (pyagentd-manage--with (funcall agents branch) "agent"))))
+      ('session
+       (format "session “%s”%s" (pyagentd-title session)
+               (pyagentd-manage--with
+                (if (cdr branches) (length branches) 0) "branch"
+                (apply #'+ (mapcar agents branches)) "agent"))))))
+
+;;;###autoload
+(defun pyagentd-delete (&optional what)
+  "Move the session here to the trash, or its branch or agent.
+WHAT is `session', `branch' or `agent'; interactively it is asked for
+where both a session and a branch may be meant.  What goes is named and
+must be confirmed."
+  (interactive)
+  (let* ((here (pyagentd-here))
+         (branches (unless (plist-get here :agent)
+                     (pyagentd-manage-branches here)))
+         (what (or what (plist-get here :what)
+                   (pyagentd-manage--read-what here branches))))
+    (when (yes-or-no-p (format "Move %s to the trash? "
+                               (pyagentd-manage--deletion here what branches)))
+      (message "In the trash: %s"
+               (string-join (pyagentd-manage-trash here what) ", "))
+      (run-hooks 'pyagentd-changed-hook))))
+
+(defun pyagentd-manage-branches (session)
+  "Return the branches of SESSION, a plist, as plists in the order of the tree.
+Their keys are :name, :branch, :branch-dir, :file, :parent, :created,
+:position, :current, :depth and :agents, the number of agents."
+  (plist-get (pyagentd-rpc-call
+              'branches
+              ;; Not of its branch, which may be gone.
+              (list :branch (plist-get session :session-dir)))
+             :branches))
+
+(defun pyagentd-manage-trash (session what)
+  "Move WHAT of SESSION, a plist, to the trash without a question.
+WHAT is `session', `branch' or `agent'.  Return the places where it was."
+  (pyagentd-here-save session)
+  (let* ((answer (pyagentd-rpc-call
+                  'delete (list :branch (plist-get session :branch)
+                                :what (symbol-name what))))
+         (trashed (ensure-list (plist-get answer :trashed))))
+    (dolist (buffer (pyagentd-here-buffers
+                     (plist-get session (if (eq what 'session) :session-dir
+                                          :branch-dir))))
+      (with-current-buffer buffer
+        (pyagentd-manage--leave)))
+    trashed))
+
+(defun pyagentd-manage--leave ()
+  "Make the current buffer an ordinary one, since its session is deleted.
+Its text stays, also what was typed and not saved."
+  (when pyagentd-mode
+    (let ((name (pyagentd-title (pyagentd-here--of-buffer))))
+      (pyagentd-mode -1)
+      (set-visited-file-name nil t)
+      (set-buffer-modified-p nil)
+      (rename-buffer (format "*Deleted: %s*" name) t)
+      (message "%s was moved to the trash; its text is in %s"
+               name (buffer-name)))))
+
+;;;; Events
+
+(defun pyagentd-manage--on-session (branch _seq args)
+  "Show the facts of the session of BRANCH in ARGS, its title above all."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (pyagentd-status-set-title (plist-get (car args) :title)))))
+
+(defun pyagentd-name-buffer (title)
+  "Name the current session buffer after TITLE.
+For `pyagentd-title-functions'."
+  (when title
+    (rename-buffer (if (equal pyagentd--branch-name "main") title
+                     (format "%s (%s)" title pyagentd--branch-name))
+                   t)))
+
+(defun pyagentd-manage--on-deleted (branch _seq _args)
+  "Leave the buffer of BRANCH, which was moved to the trash."
+  (when-let ((buffer (pyagentd-place-buffer branch)))
+    (with-current-buffer buffer
+      (pyagentd-manage--leave))))
+
+(pyagentd-events-register 'session #'pyagentd-manage--on-session)
+(pyagentd-events-register 'deleted #'pyagentd-manage--on-deleted)
+
+(provide 'pyagentd-manage)
+;;; pyagentd-manage.el ends here

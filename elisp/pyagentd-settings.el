@@ -1,0 +1,167 @@
+;;; pyagentd-settings.el --- Model, tools and temperature of one session -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; What runs with which settings is written in preset.md.  The Local
+;; Variables of a conversation say the same in gptel's words; who changes
+;; one of them, with gptel's menu for example, and saves, overrides the
+;; preset for that session.  The header line shows that with a star.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-rpc)
+(require 'pyagentd-block)
+(require 'pyagentd-session)
+(require 'pyagentd-status)
+
+(defvar-local pyagentd-settings--own nil
+  "Alist of `pyagentd-block-settings' and what preset.md says about them.")
+(defvar-local pyagentd-settings--saved nil
+  "The same with the values the file has as far as we know.")
+
+(dolist (variable '(pyagentd-settings--own pyagentd-settings--saved))
+  (put variable 'permanent-local t))
+
+(defconst pyagentd-settings--keys
+  '((gptel-model . :model) (gptel--backend-name . :backend)
+    (gptel--tool-names . :tools) (gptel-temperature . :temperature))
+  "What each variable is called on the wire.")
+
+(defun pyagentd-settings--alist (settings)
+  "Return SETTINGS, a plist from the daemon, as an alist of variables."
+  (mapcar (pcase-lambda (`(,variable . ,key))
+            (let ((value (plist-get settings key)))
+              (cons variable
+                    (if (and value (eq variable 'gptel-model))
+                        (intern (format "%s" value))
+                      value))))
+          pyagentd-settings--keys))
+
+(defun pyagentd-settings--current ()
+  "Return an alist of the variables and their values here."
+  (mapcar (lambda (variable)
+            (cons variable (pyagentd-block-get variable)))
+          pyagentd-block-settings))
+
+(defun pyagentd-settings-overridden ()
+  "Return the variables that have a value other than preset.md says."
+  (seq-filter (lambda (variable)
+                (let ((value (pyagentd-block-get variable)))
+                  (and value
+                       (not (equal value
+                                   (alist-get variable
+                                              pyagentd-settings--own))))))
+              pyagentd-block-settings))
+
+(defun pyagentd-settings--changed-p (variable)
+  "Return non-nil if VARIABLE was changed since the file was written."
+  (not (equal (alist-get variable pyagentd-settings--saved)
+              (pyagentd-block-get variable))))
+
+(defun pyagentd-settings-unsaved-p ()
+  "Return non-nil if a setting was changed since the file was written."
+  (and pyagentd-settings--saved
+       (seq-some #'pyagentd-settings--changed-p pyagentd-block-settings)))
+
+(defun pyagentd-settings-receive (answer)
+  "Take the settings in ANSWER of the daemon over.
+What the user has changed here and not saved yet stays."
+  (let* ((settings (plist-get answer :settings))
+         (unsaved (seq-filter #'pyagentd-settings--changed-p
+                              (and pyagentd-settings--saved
+                                   pyagentd-block-settings)))
+         (before pyagentd-settings--saved))
+    (pcase-dolist (`(,variable . ,value) (pyagentd-settings--alist settings))
+      (when (and (not (memq variable unsaved))
+                 (or value (and (eq variable 'gptel--tool-names)
+                                (plist-member settings :tools))))
+        (pyagentd-block-set variable value)))
+    (setq pyagentd-settings--own
+          (pyagentd-settings--alist (or (plist-get answer :own-settings)
+                                        settings))
+          pyagentd-settings--saved (pyagentd-settings--current))
+    (dolist (variable unsaved)
+      (setf (alist-get variable pyagentd-settings--saved)
+            (alist-get variable before))))
+  (pyagentd-settings-show (plist-get answer :model)))
+
+(defun pyagentd-settings-show (&optional model)
+  "Show in the header line which MODEL runs here, with a star for an override."
+  (setq pyagentd-status-model
+        (concat (format "%s" (or (pyagentd-block-get 'gptel-model) model ""))
+                (and (pyagentd-settings-overridden) "*")))
+  (pyagentd-status-refresh))
+
+(defun pyagentd-settings--after-save ()
+  "Note what the file says now."
+  (when pyagentd-settings--own
+    (setq pyagentd-settings--saved (pyagentd-settings--current))
+    (pyagentd-settings-show)))
+
+(add-hook 'pyagentd-session-saved-hook #'pyagentd-settings--after-save)
+
+;;;; Commands
+
+(defun pyagentd-settings--save ()
+  "Save the buffer, so that the daemon knows its settings."
+  (unless pyagentd-mode (user-error "Not a session"))
+  (when (pyagentd-settings-unsaved-p)
+    (set-buffer-modified-p t))
+  (pyagentd-session-save))
+
+(defun pyagentd-settings--named (names)
+  "Return NAMES of settings as a phrase."
+  (mapconcat (lambda (name) (format "%s" name)) names ", "))
+
+;;;###autoload
+(defun pyagentd-keep-settings ()
+  "Write the settings that were changed in this session to its preset.md."
+  (interactive)
+  (pyagentd-settings--save)
+  (let ((answer (pyagentd-rpc-call 'keep-settings
+                                   (list :branch pyagentd--branch-dir))))
+    (pyagentd-settings-receive answer)
+    (message (if (plist-get answer :kept) "Written to preset.md: %s"
+               "No setting differs from preset.md")
+             (pyagentd-settings--named (plist-get answer :kept)))))
+
+;;;###autoload
+(defun pyagentd-drop-settings ()
+  "Go back to the settings in the preset.md of this session."
+  (interactive)
+  (pyagentd-settings--save)
+  (let ((answer (pyagentd-rpc-call 'drop-settings
+                                   (list :branch pyagentd--branch-dir))))
+    (setq pyagentd-settings--saved nil)
+    (dolist (variable pyagentd-block-settings)
+      (pyagentd-block-set variable nil))
+    (pyagentd-settings-receive answer)
+    (unless pyagentd-session-viewing
+      (set-buffer-modified-p t)
+      (pyagentd-session-save))
+    (message (if (plist-get answer :dropped) "As in preset.md again: %s"
+               "No setting differs from preset.md")
+             (pyagentd-settings--named (plist-get answer :dropped)))))
+
+(provide 'pyagentd-settings)
+;;; pyagentd-settings.el ends here

@@ -1,0 +1,227 @@
+;;; pyagentd-syntax.el --- Syntax of long conversations, where somebody looks -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+
+;;; Commentary:
+
+;; A mode with `syntax-propertize-function', such as `markdown-mode', wants
+;; to have seen all text before point: two microseconds a character, so ten
+;; seconds when point goes to the end of five megabytes, and again whenever
+;; something far above was changed.
+;;
+;; But the parts of a conversation are independent of each other: a fence
+;; that an answer did not close is not open in the next prompt.  So each
+;; part is narrowed to when it is fontified, and its syntax found then.  A
+;; part is what is between two changes of the role at the beginning of a
+;; line; within a long one we start at a line not far above.
+;;
+;; Text whose syntax was found has the property `pyagentd-syntax'.
+
+;;; Code:
+
+(require 'pyagentd-core)
+
+(defvar jit-lock-start)
+(defvar jit-lock-end)
+(defvar jit-lock-antiblink-grace)
+(defvar font-lock-dont-widen)
+(defvar markdown-make-gfm-checkboxes-buttons)
+(declare-function markdown-make-gfm-checkboxes-buttons "markdown-mode")
+
+(defconst pyagentd-syntax--reach 20000
+  "How far from where somebody looks a part may begin or end.
+The syntax of so many characters of Markdown is found in 40 ms.")
+
+(defvar-local pyagentd-syntax--function nil
+  "The `syntax-propertize-function' of the major mode while ours are in use.")
+(defvar-local pyagentd-syntax--extend nil
+  "The functions that said how far a change has effects, called by ours.")
+
+;;;; Parts
+
+(defun pyagentd-syntax--boundary (pos)
+  "Return where the part begins that is marked by the change of role at POS.
+That is POS, a line further down, or nil if POS marks none."
+  (let ((before (and (> pos (point-min)) (get-text-property (1- pos) 'gptel)))
+        (role (get-text-property pos 'gptel)))
+    (cond ((= pos (point-min)) pos)
+          ((or (consp before) (equal before role)) nil) ; within a tool's fence
+          ((eq (char-before pos) ?\n) pos)
+          ((null role)                  ; the empty line before a prompt
+           (save-excursion
+             (goto-char pos)
+             (and (> (skip-chars-forward "\n" (min (point-max) (+ pos 3))) 0)
+                  (null (get-text-property (1- (point)) 'gptel))
+                  (point)))))))
+
+(defun pyagentd-syntax--line (pos)
+  "Return the beginning of a line at or before POS, of POS if it is far."
+  (save-excursion
+    (goto-char pos)
+    (if (search-backward "\n" (max (point-min) (- pos 2000)) t)
+        (1+ (point))
+      pos)))
+
+(defun pyagentd-syntax--start (pos)
+  "Return where the part with POS begins."
+  (let ((limit (max (point-min) (- pos pyagentd-syntax--reach)))
+        (here pos) start)
+    (while (null start)
+      (let ((boundary (pyagentd-syntax--boundary here)))
+        (cond ((and boundary (<= boundary pos)) (setq start boundary))
+              ((<= here limit) (setq start (pyagentd-syntax--line limit)))
+              (t (setq here (previous-single-property-change
+                             here 'gptel nil limit))))))
+    start))
+
+(defun pyagentd-syntax--end (pos)
+  "Return where the part with POS ends, which is behind POS."
+  (let ((limit (min (point-max) (+ pos pyagentd-syntax--reach)))
+        (here pos) end)
+    (while (null end)
+      (setq here (next-single-property-change here 'gptel nil limit))
+      (let ((boundary (and (< here (point-max))
+                           (pyagentd-syntax--boundary here))))
+        (cond ((and boundary (> boundary pos)) (setq end boundary))
+              ((>= here limit) (setq end limit)))))
+    end))
+
+(defmacro pyagentd-syntax--in-part (pos &rest body)
+  "Evaluate BODY with the buffer narrowed to the part with POS."
+  (declare (indent 1) (debug t))
+  (let ((start (make-symbol "start")) (end (make-symbol "end")))
+    `(save-restriction
+       (widen)
+       (let ((,start (pyagentd-syntax--start ,pos))
+             (,end (pyagentd-syntax--end ,pos)))
+         (narrow-to-region ,start ,end)
+         ,@body))))
+
+;;;; Finding the syntax
+
+(defun pyagentd-syntax--find (end)
+  "Find the syntax of the accessible text up to END where it is not known."
+  (when-let ((start (text-property-not-all (point-min) end 'pyagentd-syntax t)))
+    (with-silent-modifications
+      (let ((done (save-restriction
+                    (pyagentd-syntax--show-newline)
+                    (pyagentd-syntax--propertize start end))))
+        (put-text-property start (max end done) 'pyagentd-syntax t)
+        (when (bound-and-true-p markdown-make-gfm-checkboxes-buttons)
+          (save-excursion
+            (save-match-data
+              (markdown-make-gfm-checkboxes-buttons start (max end done)))))))))
+
+(defun pyagentd-syntax--show-newline ()
+  "Make the newline before the accessible text accessible as well.
+Markdown takes a line of dashes at the beginning for that of metadata."
+  (let ((start (max 1 (1- (point-min)))) (end (point-max)))
+    (widen)
+    (narrow-to-region start end)))
+
+(defun pyagentd-syntax--propertize (start end)
+  "Let the major mode find the syntax from START to END or somewhat behind it.
+Return where it has stopped."
+  (let ((syntax-propertize-function pyagentd-syntax--function)
+        (syntax-propertize--done start))
+    (syntax-propertize end)
+    (min syntax-propertize--done (point-max))))
+
+(defun pyagentd-syntax-forget (beg end)
+  "Note that the text between BEG and END has changed."
+  (when pyagentd-syntax--function
+    (save-restriction
+      (widen)
+      (with-silent-modifications
+        (remove-text-properties
+         (max (point-min) (1- beg))
+         (if (< end (point-max)) (pyagentd-syntax--end end) (point-max))
+         '(pyagentd-syntax nil))))))
+
+;;;; Where it is used
+
+(defun pyagentd-syntax--fontify (fontify beg end &optional loudly)
+  "Call FONTIFY for each part between BEG and END.
+LOUDLY is passed on.  The value is for `jit-lock-functions'."
+  (let ((pos beg) (font-lock-dont-widen t) first last)
+    (while (< pos end)
+      (pyagentd-syntax--in-part pos
+        (let ((stop (min end (point-max))))
+          (pyagentd-syntax--find stop)
+          (pcase (funcall fontify pos stop loudly)
+            (`(jit-lock-bounds ,from . ,to)
+             (setq first (min from (or first from))
+                   last (max to (or last to)))))
+          (setq pos stop))))
+    (and first `(jit-lock-bounds ,(min first beg) . ,(max last end)))))
+
+(defun pyagentd-syntax--extend (beg end length)
+  "Find out how far a change has effects, within the part.
+BEG, END and LENGTH are as in `after-change-functions'."
+  (pyagentd-syntax--in-part (if (< beg (point-max)) beg
+                              (max (point-min) (1- beg)))
+    (when (<= end (point-max))
+      (dolist (function pyagentd-syntax--extend)
+        (funcall function beg end length)))))
+
+(defun pyagentd-syntax-install ()
+  "Let the syntax of this buffer be found part by part, if the mode has any."
+  (when (and syntax-propertize-function (not pyagentd-syntax--function))
+    (setq pyagentd-syntax--function syntax-propertize-function)
+    (pyagentd-syntax--forget-all)
+    (setq-local syntax-propertize-function nil
+                parse-sexp-lookup-properties t
+                ;; It parses all text before point, at every key.
+                jit-lock-antiblink-grace nil)
+    (add-function :around (local 'font-lock-fontify-region-function)
+                  #'pyagentd-syntax--fontify)
+    (setq pyagentd-syntax--extend
+          (remq t jit-lock-after-change-extend-region-functions))
+    (dolist (function pyagentd-syntax--extend)
+      (remove-hook 'jit-lock-after-change-extend-region-functions function t))
+    (add-hook 'jit-lock-after-change-extend-region-functions
+              #'pyagentd-syntax--extend nil t)))
+
+(defun pyagentd-syntax-remove ()
+  "Undo `pyagentd-syntax-install'."
+  (when pyagentd-syntax--function
+    (remove-hook 'jit-lock-after-change-extend-region-functions
+                 #'pyagentd-syntax--extend t)
+    (dolist (function pyagentd-syntax--extend)
+      (add-hook 'jit-lock-after-change-extend-region-functions function t t))
+    (remove-function (local 'font-lock-fontify-region-function)
+                     #'pyagentd-syntax--fontify)
+    (setq-local syntax-propertize-function pyagentd-syntax--function)
+    (kill-local-variable 'jit-lock-antiblink-grace)
+    (setq pyagentd-syntax--function nil
+          pyagentd-syntax--extend nil)
+    (pyagentd-syntax--forget-all)))
+
+(defun pyagentd-syntax--forget-all ()
+  "Forget all syntax that was found."
+  (save-restriction
+    (widen)
+    (syntax-ppss-flush-cache (point-min))
+    (with-silent-modifications
+      (remove-text-properties (point-min) (point-max) '(pyagentd-syntax nil)))))
+
+(provide 'pyagentd-syntax)
+;;; pyagentd-syntax.el ends here

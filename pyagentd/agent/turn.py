@@ -1,0 +1,101 @@
+"""How a turn begins: the user's message, read from the saved document or sent by a client as text.
+
+Blocks, and runs in a thread; records nothing. What the user edited since is found here and recorded when the run
+starts, wherever the message came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.persist import Roles, Version
+from pyagentd.errors import BadRequest
+from pyagentd.messages import Message, Text
+from pyagentd.store import document
+from pyagentd.store.align import Aligned, align
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import Document
+from pyagentd.store.local_variables import Settings
+from pyagentd.store.render import prompt_text, writable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a run is to answer."""
+
+    text: str
+    view: tuple[Message, ...]  # what the model sees, the prompt last
+    version: Version  # the document before the run's first insert, which goes to its marker
+    insert: str = ""  # what is to be put into the document; "" when the user wrote it there
+    message_id: str = ""  # of the recorded message that is asked again; "" when it is a new one
+    edits: tuple[Mapping[str, Any], ...] = ()  # data of ``edit`` rows to record first
+    roles: Roles | None = None  # recovered ones
+    settings: Settings = field(default_factory=Settings)  # what the document's Local Variables say
+    notes: tuple[str, ...] = ()  # for the user
+
+
+def from_document(file: Path, conversation: Conversation, *, sha256: str, end: int) -> Prompt:
+    """Return the prompt that ends at offset ``end`` (code points from 0) of the saved document.
+
+    A prompt that was answered before and is as it was is asked again: no second message is made of it.
+
+    Raises:
+        BadRequest: The file is not what the client says it saved, or there is no prompt.
+        StoreError: The file cannot be read.
+    """
+    doc = document.read(file)
+    if document.body_sha256(doc.body) != sha256:
+        raise BadRequest(f"{file} changed since it was saved", mend="Revert or save the buffer, then send")
+    aligned = align(doc, conversation, end)
+    text = aligned.new_prompt or aligned.last_prompt
+    if not text:
+        raise BadRequest("There is no prompt before point", mend="Write something first")
+    return Prompt(
+        text=text,
+        view=aligned.view,
+        version=Version(sha256=sha256, seq=0, marker=end),
+        message_id="" if aligned.new_prompt else aligned.last_message,
+        **_common(doc, sha256, aligned),
+    )
+
+
+def from_client(file: Path, conversation: Conversation, text: str, *, is_agent: bool) -> Prompt:
+    """Return the prompt that a client sent as text; the model sees the whole document, then ``text``.
+
+    Raises:
+        BadRequest: It is empty.
+        StoreError: The file cannot be read.
+    """
+    text = writable(text.strip())
+    if not text:
+        raise BadRequest("The prompt is empty", mend="Write something")
+    doc = document.read(file)
+    sha256 = document.body_sha256(doc.body)
+    aligned = align(doc, conversation, len(doc.body))
+    return Prompt(
+        text=text,
+        view=_with_prompt(aligned.view, text),
+        version=Version(sha256=sha256, seq=0, marker=len(doc.body)),
+        insert=prompt_text(doc.body, text, is_agent=is_agent),
+        **_common(doc, sha256, aligned),
+    )
+
+
+def _common(doc: Document, sha256: str, aligned: Aligned) -> dict[str, Any]:
+    return {
+        "edits": aligned.edits,
+        "roles": None if aligned.spans is None else Roles(sha256=sha256, spans=aligned.spans),
+        "settings": doc.settings,
+        "notes": aligned.notes,
+    }
+
+
+def _with_prompt(view: tuple[Message, ...], text: str) -> tuple[Message, ...]:
+    """Return ``view`` with ``text`` as the user's last word, joined to a user message that already ends it."""
+    part = Text(text=text.strip())
+    if view and view[-1].role == "user":
+        return (*view[:-1], Message(role="user", parts=(*view[-1].parts, part)))
+    return (*view, Message(role="user", parts=(part,)))

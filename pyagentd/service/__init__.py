@@ -1,0 +1,28 @@
+"""What the daemon offers its clients: one short method per operation, in groups by what they are about.
+
+The whole interface is ``Service.operations``: every public method of the groups, under its name on the wire.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pyagentd.service.branches import Branches
+from pyagentd.service.conversations import Conversations
+from pyagentd.service.daemon import Daemon
+from pyagentd.service.exchange import Exchange
+from pyagentd.service.lifecycle import Lifecycle
+from pyagentd.service.search import Search
+from pyagentd.service.sessions import Sessions
+
+
+class Service(Conversations, Branches, Sessions, Lifecycle, Search, Exchange, Daemon):
+    """All operations, on one host."""
+
+    def operations(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
+        """Return every operation by its name on the wire."""
+        methods = inspect.getmembers(self, inspect.iscoroutinefunction)
+        # An operation called like a word of the language, such as `import_`, has its name without the line.
+        return {name.rstrip("_").replace("_", "-"): method for name, method in methods if not name.startswith("_")}

@@ -1,0 +1,212 @@
+"""Operations on one conversation: watching and editing it, sending, stopping, answering what it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from pyagentd.agent import attaching
+from pyagentd.agent.asks import Answer, Decision
+from pyagentd.agent.authority import compile_grants
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.override import overridden, settings_of
+from pyagentd.agent.persist import Version
+from pyagentd.agent.settings import SendOptions
+from pyagentd.errors import BadRequest, Busy, NotFound
+from pyagentd.policy.presets import Preset
+from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
+from pyagentd.sexp import SexpError, plist_to_dict
+from pyagentd.store import metadata, paths, presetfile
+from pyagentd.store.local_variables import Settings
+from pyagentd.store.recovery import role_diff
+
+
+class Conversations(Group):
+    """One branch at a time."""
+
+    async def attach(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        sha256: str | None = None,
+        seq: int | None = None,
+        mode: str = "edit",
+    ) -> dict[str, Any]:
+        """Watch a branch, and edit it when nobody else does, from the text that has hash ``sha256``."""
+        if mode not in ("edit", "view"):
+            raise BadRequest(f"{mode!r} is no mode", mend="edit or view")
+        async with self._host.using(self._ref(branch)) as live:
+            preset = self._host.presets.of_branch(live.ref)
+            answer = await attaching.attach(
+                live, client, sha256=sha256, seq=seq, mode="view" if mode == "view" else "edit"
+            )
+            if answer is None:
+                return {"branch": live.key, "reread": True}
+            if answer["editor"]:
+                live.given = settings_of(preset)
+                live.note_said()
+            return {**answer, **self._described_live(live, preset)}
+
+    async def detach(self, client: Client, *, branch: str) -> None:
+        """Stop watching; a run goes on, and the daemon writes its text from now on."""
+        if (live := self._host.opened(branch)) is not None:
+            async with self._host.using(live.ref):
+                live.detach(client)
+
+    async def saved(self, client: Client, *, branch: str, sha256: str, seq: int, marker: int | None = None) -> None:
+        """Note that the editor saved everything up to event ``seq``, the run's marker at position ``marker``."""
+        offset = None if marker is None else marker - 1
+        self._open(branch).saved(client, Version(sha256=sha256, seq=seq, marker=offset))
+
+    async def lease(self, client: Client, *, branch: str, take: bool = False) -> dict[str, Any]:
+        """Ask to become the editor of a branch that is attached; with ``take`` the present one is asked to leave."""
+        live = self._open(branch)
+        if client not in live.sinks:
+            raise NotFound(f"{branch} is not attached by this client", mend="Attach it first")
+        if not take or live.refusal:
+            return {"editor": not live.refusal and live.lease.offer(client, None)}
+        async with self._host.using(live.ref):
+            return {"editor": await live.lease.take(client, client.name)}
+
+    async def release(self, client: Client, *, branch: str) -> None:
+        """Stop editing, and go on watching."""
+        self._open(branch).lease.release(client)
+
+    async def recovery(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return what the last recovery of roles changed, as a unified diff; "" when nothing was recovered."""
+        live = self._host.opened(self._ref(branch).key)
+        known = live.reader.recovery if live is not None else None
+        return {"diff": await asyncio.to_thread(role_diff, *known) if known else ""}
+
+    async def keep_settings(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Write what the document's Local Variables set in place of the preset into ``preset.md`` (DD-38)."""
+        async with self._host.using(self._ref(branch)) as live:
+            live.require_writable()
+            await live.reader.look(compare=False)
+            values = live.override(self._host.presets.of_branch(live.ref))
+            if values:
+                presetfile.set_values(paths.preset_file(live.ref.branch_dir), values)
+            own = self._host.presets.of_branch(live.ref)
+            live.given = settings_of(own)
+            live.note_given()
+            return {"kept": sorted(values), **self._described_live(live, own)}
+
+    async def drop_settings(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Go back to what ``preset.md`` says; the editor, if there is one, calls this and saves what it is told."""
+        async with self._host.using(self._ref(branch)) as live:
+            live.require_writable()
+            if live.keeper.editor not in (None, client):
+                raise Busy(f"Another client edits {live.ref.session_id}", mend="Take over first, or do it there")
+            reading = await live.reader.look(compare=False)
+            own = self._host.presets.of_branch(live.ref)
+            dropped = live.override(own)
+            if dropped and live.keeper.editor is None:
+                live.write_settings(given=settings_of(own), effective=settings_of(own), seen=reading.settings)
+                live.keeper.renew()
+                await live.keeper.flush()
+            told = self._described_live(live, own)
+            return {"dropped": sorted(dropped), **told, "settings": told["own_settings"], "overridden": []}
+
+    async def send(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        sha256: str,
+        end: int,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+        allow: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Run the prompt that ends at position ``end`` of the saved document with hash ``sha256``."""
+        options = _options(client, env, key, allow)
+        async with self._host.using(self._ref(branch)) as live:
+            run = await self._host.send(live, sha256=sha256, end=end - 1, options=options)
+            return {"run": run, "seq": live.recorder.last_seq}
+
+    async def prompt(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        text: str,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+        allow: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Run ``text`` as the next prompt; it is put at the end of the document."""
+        options = _options(client, env, key, allow)
+        async with self._host.using(self._ref(branch)) as live:
+            run = await self._host.prompt(live, text=text, options=options)
+            return {"run": run, "seq": live.recorder.last_seq}
+
+    async def abort(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Stop the branch's run."""
+        live = self._host.opened(self._ref(branch).key)
+        return {"aborted": live is not None and await self._host.abort(live)}
+
+    async def show(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return the conversation as canonical JSON (neighbours B.10), in the reply or, when large, as a file."""
+        async with self._host.using(self._ref(branch)) as live:
+            live.recorder.flush()
+            text = json.dumps(live.conversation.canonical(), ensure_ascii=False)
+        if len(text) < INLINE_LIMIT:
+            return {"json": text}
+        return {"path": str(spill(self._host.config.runtime_dir, live.ref, text))}
+
+    async def answer(self, client: Client, *, ask: str, decision: str, reason: str = "") -> dict[str, Any]:
+        """Answer a question; ``accepted`` says whether this answer was the first."""
+        for known in get_args(Decision):
+            if decision == known:
+                return {"accepted": self._host.asks.answer(ask, Answer(decision=known, reason=reason))}
+        raise BadRequest(f"{decision!r} is no decision", mend="allow, deny or abort")
+
+    async def asks(self, client: Client) -> dict[str, Any]:
+        """Return all open questions."""
+        return {"asks": self._host.asks.all()}
+
+    def _described_live(self, live: LiveBranch, preset: Preset) -> dict[str, Any]:
+        override = live.override(preset)
+        holds = overridden(preset, override)
+        return {
+            "session_id": live.ref.session_id,
+            "agents": self._host.agents.running(live.key),
+            "asks": self._host.asks.open_for(live.key),
+            "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
+            "model": holds.model,
+            "settings": _told(settings_of(holds)),
+            "own_settings": _told(settings_of(preset)),
+            "overridden": sorted(override),
+        }
+
+
+def _told(settings: Settings) -> dict[str, Any]:
+    return {
+        "model": settings.model,
+        "backend": settings.backend,
+        "tools": settings.tools,
+        "temperature": settings.temperature,
+    }
+
+
+def _options(
+    client: Client, env: Mapping[str, str] | Sequence[Any], key: str | None, allow: Sequence[str]
+) -> SendOptions:
+    try:
+        grants = compile_grants(list(allow))
+    except re.error as error:
+        raise BadRequest(f"{error.pattern!r} is no regular expression: {error}") from None
+    return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
+
+
+def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:
+    """Return the client's variables; they travel as a plist, ``(:NAME "value" …)``."""
+    try:
+        variables = env if isinstance(env, Mapping) else plist_to_dict(list(env))
+    except SexpError as error:
+        raise BadRequest(f"env is no plist of variables: {error}") from None
+    return {name: str(value) for name, value in variables.items() if value is not None}

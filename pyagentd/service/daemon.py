@@ -1,0 +1,59 @@
+"""Operations on the daemon itself."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyagentd import __version__
+from pyagentd.agent.host import Host
+from pyagentd.agent.indexer import Indexer
+from pyagentd.service.group import Client, Group
+from pyagentd.store.registry import Registry
+
+
+class Daemon(Group):
+    """The process."""
+
+    def __init__(
+        self,
+        host: Host,
+        registry: Registry,
+        indexer: Indexer | None = None,
+        *,
+        stop: Callable[[], None],
+        clients: Callable[[], int],
+    ) -> None:
+        super().__init__(host, registry, indexer)
+        self._stop = stop
+        self._clients = clients
+        self._started = time.monotonic()
+
+    async def status(self, client: Client) -> dict[str, Any]:
+        """Return what the daemon is doing: times in seconds, memory in bytes."""
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "uptime": round(time.monotonic() - self._started, 3),
+            "clients": self._clients(),
+            "runs": len(self._host.runs),
+            "memory": _memory(),
+            "sessions_dir": str(self._host.config.sessions_dir),
+        }
+
+    async def stop(self, client: Client) -> None:
+        """Stop the daemon; runs in flight are aborted and recorded as such."""
+        self._stop()
+
+
+def _memory() -> int:
+    """Return the resident memory of this process in bytes."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * os.sysconf("SC_PAGE_SIZE")

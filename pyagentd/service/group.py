@@ -1,0 +1,104 @@
+"""What every group of operations stands on: the host, the registry, and how a branch is named.
+
+A group is a class whose public methods are operations: they take the client that calls and keyword arguments, and
+return plain values; how both travel is the business of ``rpc``. Errors are those of ``errors.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.host import Host
+from pyagentd.agent.indexer import Indexer
+from pyagentd.errors import BadRequest, NotFound, StoreError
+from pyagentd.events import Sink
+from pyagentd.store import metadata, paths
+from pyagentd.store.atomic import write_text
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.registry import Registry
+
+# A reply larger than this goes by file (DESIGN §5 Sizes).
+INLINE_LIMIT = 512 * 1024
+
+
+_log = logging.getLogger(__name__)
+
+
+class Client(Sink, Protocol):
+    """The caller, as far as operations care."""
+
+    name: str  # what it calls itself
+    human: bool  # somebody is there to answer questions
+
+
+class Group:
+    """Operations on one host."""
+
+    def __init__(self, host: Host, registry: Registry, indexer: Indexer | None = None) -> None:
+        self._host = host
+        self._registry = registry
+        self._indexer = indexer
+
+    def _ref(self, branch: str) -> BranchRef:
+        live = self._host.opened(branch)
+        return live.ref if live is not None else self._registry.resolve(branch)
+
+    def _open(self, branch: str) -> LiveBranch:
+        live = self._host.opened(branch)
+        if live is None:
+            raise NotFound(f"{branch} is not attached", mend="Attach it first")
+        return live
+
+    def _touch(self, *branches: BranchRef) -> None:
+        """Set when the metadata was last changed; what was done is done, even where the disk refuses this."""
+        now = self._host.clock.now()
+        for ref in branches:
+            try:
+                metadata.touch_scope_plan(ref.branch_dir, now)
+            except StoreError as error:
+                _log.warning("%s", error)
+
+    def _tell_written(self, *branches: BranchRef) -> None:
+        """Tell those who keep an eye on files."""
+        for listener in self._host.listeners:
+            for ref in branches:
+                listener.branch_written(ref)
+
+
+def described(ref: BranchRef) -> dict[str, Any]:
+    """Return what clients are told of a branch: its names and places."""
+    return {
+        "session_id": ref.session_id,
+        "branch_name": ref.branch_name,
+        "session_dir": str(ref.session_dir),
+        "branch_dir": str(ref.branch_dir),
+        "branch": ref.key,
+        "file": str(paths.session_file(ref.branch_dir)),
+    }
+
+
+def expanded(path: str) -> Path:
+    """Return ``path`` with ``~`` replaced."""
+    return Path(path).expanduser()
+
+
+def directory(path: str) -> Path:
+    """Return ``path`` resolved.
+
+    Raises:
+        BadRequest: It is no directory.
+    """
+    place = expanded(path).resolve()
+    if not place.is_dir():
+        raise BadRequest(f"{path} is no directory", mend="Name the project's directory")
+    return place
+
+
+def spill(runtime_dir: Path, ref: BranchRef, text: str) -> Path:
+    """Write a reply that is too large for a frame to a file and return its path."""
+    path = runtime_dir / f"show-{ref.session_id}-{ref.branch_name}.json"
+    write_text(path, text, fsync=False)
+    return path

@@ -1,0 +1,153 @@
+"""Operations on a session's life: renaming, archiving, duplicating and deleting it, and reading its metadata.
+
+Deleting moves to the system's trash. Title and archive state are facts of the whole session, so they are recorded in
+each of its branches; an agent has its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pyagentd.clock import epoch_ms
+from pyagentd.errors import BadRequest, Busy
+from pyagentd.events import Event
+from pyagentd.service.group import Client, Group, described, expanded
+from pyagentd.store import branching, copies, lineage, metadata, paths
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.trash import move_to_trash
+
+What = Literal["session", "branch", "agent"]
+
+_TITLE_LENGTH = 200
+
+
+class Lifecycle(Group):
+    """Sessions and agents as things that come and go."""
+
+    async def rename(self, client: Client, *, branch: str, title: str) -> dict[str, Any]:
+        """Give a session, or an agent, another title; ids and directories never change."""
+        wanted = " ".join(title.split())
+        if not _is_title(wanted):
+            raise BadRequest(f"{title[:40]!r} is no title", mend=f"Give one line of up to {_TITLE_LENGTH} characters")
+        ref = self._ref(branch)
+        await self._note(ref, title=wanted)
+        self._touch(*_timelines(ref))
+        return {**described(ref), "title": wanted}
+
+    async def archive(self, client: Client, *, branch: str, undo: bool = False) -> dict[str, Any]:
+        """Leave a session, or an agent, out of lists from now on, or with ``undo`` no longer; it is not changed."""
+        ref = self._ref(branch)
+        archived_at = None if undo else epoch_ms(self._host.clock.now())
+        await self._note(ref, archived_at=archived_at)
+        return {**described(ref), "archived_at": archived_at}
+
+    async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> dict[str, Any]:
+        """Copy a session with all its branches, agents and files; the copy has an id of its own."""
+        ref = self._ref(branch)
+        if ref.is_agent:
+            raise BadRequest(f"{ref.session_id} is an agent", mend="Duplicate the session it belongs to")
+        for live in self._host.inside(ref.session_dir):
+            if live.run is not None or live.starting.locked():
+                raise Busy(f"{live.ref.name} is answering", mend="Wait for the answer, or abort it first")
+            live.recorder.flush()
+            await live.keeper.flush()
+        made = await asyncio.to_thread(
+            copies.duplicate_session, ref, root=self._host.config.sessions_dir, name=name, clock=self._host.clock
+        )
+        self._registry.add(made)
+        self._tell_written(*_all_of(made))
+        return described(made)
+
+    async def delete(self, client: Client, *, branch: str, what: str | None = None) -> dict[str, Any]:
+        """Move a session, a branch or an agent to the trash.
+
+        Without ``what`` an agent's ref means the agent, a branch's ref the branch, or the session if it is all of it.
+        """
+        ref = self._ref(branch)
+        chosen = _what(ref, what)
+        directory = ref.session_dir if chosen == "session" else ref.branch_dir
+        heir = _heir(ref) if chosen == "branch" else None
+        gone = _all_of(ref) if chosen == "session" else list(lineage.with_agents(ref))
+        async with self._host.removing(directory):
+            await asyncio.to_thread(move_to_trash, directory)
+        if heir is not None:
+            branching.point_current(ref.session_dir, heir)
+        self._tell_written(*gone)
+        self._registry.forget(directory)
+        return {"trashed": [str(directory)]}
+
+    async def session_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
+        """Return what ``scope-plan.yml`` of a branch or agent says; nil when it is missing or cannot be parsed."""
+        return _told(metadata.read_session_metadata(_place(directory)))
+
+    async def preset_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
+        """Return the keys of ``preset.md`` of a branch or agent; nil when it is missing or cannot be parsed."""
+        return _told(metadata.read_preset_metadata(_place(directory)))
+
+    async def branch_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
+        """Return what ``branch-metadata.yml`` says; nil when it is missing, as in "main", or cannot be parsed."""
+        return _told(metadata.read_branch_metadata(_place(directory)))
+
+    async def _note(self, ref: BranchRef, **facts: Any) -> None:
+        """Record facts of a session in each of its branches and tell who watches them."""
+        for sibling in _timelines(ref):
+            async with self._host.using(sibling) as live:
+                live.note_session(**facts)
+                session = live.conversation.session
+                told = {"title": session.get("title") or "", "archived_at": session.get("archived_at")}
+                live.publish(Event("session", live.key, 0, (told,)))
+            self._tell_written(sibling)
+
+
+def _timelines(ref: BranchRef) -> list[BranchRef]:
+    """Return all branches of a session; of an agent, itself."""
+    return [ref] if ref.is_agent else lineage.branches(ref.session_dir)
+
+
+def _all_of(ref: BranchRef) -> list[BranchRef]:
+    """Return all branches of a session and all agents in them."""
+    return [each for branch in _timelines(ref) for each in lineage.with_agents(branch)]
+
+
+def _is_title(text: str) -> bool:
+    return 0 < len(text) <= _TITLE_LENGTH and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+
+
+def _what(ref: BranchRef, wanted: str | None) -> What:
+    """Return what is to be deleted.
+
+    Raises:
+        BadRequest: ``ref`` is no such thing, or the only branch of its session.
+    """
+    if wanted is not None and wanted not in get_args(What):
+        raise BadRequest(f"{wanted!r} cannot be deleted", mend="session, branch or agent")
+    if ref.is_agent:
+        if wanted not in (None, "agent"):
+            raise BadRequest(f"{ref.session_id} is an agent, no {wanted}")
+        return "agent"
+    if wanted == "agent":
+        raise BadRequest(f"{ref.name} is no agent", mend="Say session or branch")
+    is_only = len(lineage.branches(ref.session_dir)) < 2
+    if wanted == "branch" and is_only:
+        raise BadRequest(f"{ref.name} is the only branch of its session", mend="Delete the session")
+    return "session" if wanted == "session" or is_only else "branch"
+
+
+def _heir(ref: BranchRef) -> str | None:
+    """Return which branch is to be the active one when ``ref`` is gone; None when another one is already."""
+    if lineage.active(ref.session_dir) != ref.branch_name:
+        return None
+    others = [other.branch_name for other in lineage.branches(ref.session_dir) if other.key != ref.key]
+    wanted = (*lineage.lineage(ref), paths.MAIN_BRANCH, others[0])
+    return next(name for name in wanted if name in others)
+
+
+def _place(directory: str) -> Path:
+    return expanded(directory).absolute()
+
+
+def _told(values: dict[str, Any] | dict[str, str] | None) -> dict[str, Any] | None:
+    return dict(values) if values is not None else None

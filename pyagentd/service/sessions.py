@@ -1,0 +1,127 @@
+"""Operations on sessions as a whole: making, finding and listing them, and what they are made from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyagentd.errors import BadRequest, PyagentdError
+from pyagentd.policy.patterns import under
+from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.service.group import Client, Group, described, directory, expanded
+from pyagentd.sexp import encode
+from pyagentd.store import sessions
+from pyagentd.store.atomic import write_bytes
+from pyagentd.store.index.listing import Listed, listed
+
+INLINE_SESSIONS = 500  # more go by file (DESIGN §5 Sizes)
+
+
+class Sessions(Group):
+    """All sessions."""
+
+    async def create_session(
+        self,
+        client: Client,
+        *,
+        name: str,
+        preset: str = DEFAULT_PRESET,
+        root: str | None = None,
+        session_dir: str | None = None,
+        session_id: str | None = None,
+        projects: Sequence[str] = (),
+        activity_org_file: str | None = None,
+    ) -> dict[str, Any]:
+        """Create a session; with ``root`` (a project) it may read and write everything below it.
+
+        Activities give its directory and id, the directories of ``projects`` that it may read, and their document.
+        """
+        parsed, text = self._host.presets.template(preset)
+        workspace = directory(root) if root else None
+        inside = [] if workspace is None else [under(str(workspace))]
+        readable = [under(str(directory(project))) for project in projects]
+        ref = sessions.create_session(
+            self._host.config.sessions_dir,
+            name,
+            preset_name=parsed.name,
+            preset_text=text,
+            paths_read=[*inside, *readable] or None,
+            paths_write=inside or None,
+            clock=self._host.clock,
+            session_dir=expanded(session_dir) if session_dir else None,
+            session_id=session_id,
+            activity_org_file=activity_org_file,
+        )
+        self._registry.add(ref)
+        async with self._host.using(ref) as branch:
+            branch.record_session(workspace_root=workspace or _first(projects) or Path.home(), agent=preset)
+        return described(ref)
+
+    async def resolve(self, client: Client, *, name: str) -> dict[str, Any]:
+        """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
+        return described(await asyncio.to_thread(self._registry.resolve, name))
+
+    async def sessions(self, client: Client, *, archived: bool = False, form: str = "sexp") -> dict[str, Any]:
+        """Return every branch and agent, agents after the branch they belong to; archived ones only if asked for.
+
+        The answer is ``{sessions: (S…)}`` or, when that is too large for a frame, ``{path: FILE}`` with the same
+        in FILE, as an s-expression like those on the wire or, with ``form`` "json", as JSON. S has the names and
+        places of a branch (``session_id``, ``branch``, ``file``…), ``agent``, ``parent`` (of an agent: the branch
+        it belongs to), ``title``, ``archived_at`` (epoch ms), ``preset``, ``created``, ``updated`` (ISO 8601; when
+        the conversation was last written), ``current`` (the active branch of its session) and ``state``.
+        """
+        if form not in ("sexp", "json"):
+            raise BadRequest(f"{form!r} is no form", mend="sexp or json")
+        found = await asyncio.to_thread(self._found, archived)
+        for row in found:
+            live = self._host.opened(row["branch"])
+            row["state"] = live.status["state"] if live else "idle"
+        if len(found) <= INLINE_SESSIONS:
+            return {"sessions": found}
+        path = self._host.config.runtime_dir / f"sessions-{'all' if archived else 'unarchived'}.{form}"
+        await asyncio.to_thread(_write, path, found, form)
+        return {"path": str(path)}
+
+    async def presets(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
+        """Return the preset templates, the broken ones with their error; ``root`` is the project they are for."""
+        return {"presets": [self._template(name, file) for name, file in self._host.presets.templates().items()]}
+
+    def _found(self, archived: bool) -> list[dict[str, Any]]:
+        facts = {} if self._indexer is None else self._indexer.facts()
+        return [_told(each) for each in listed(self._registry.scan(), facts, archived=archived)]
+
+    def _template(self, name: str, file: Path) -> dict[str, Any]:
+        try:
+            preset = self._host.presets.read(file, name)
+        except PyagentdError as error:
+            return {"name": name, "source": str(file), "error": str(error)}
+        return {"name": name, "description": preset.description, "mode": preset.mode, "source": str(file)}
+
+
+def _first(projects: Sequence[str]) -> Path | None:
+    return directory(projects[0]) if projects else None
+
+
+def _told(listed: Listed) -> dict[str, Any]:
+    return {
+        **described(listed.ref),
+        "agent": listed.ref.is_agent,
+        "parent": listed.parent,
+        "title": listed.title or None,
+        "archived_at": listed.archived_at,
+        "preset": listed.preset,
+        "created": listed.created,
+        "updated": listed.updated,
+        "current": listed.is_current,
+    }
+
+
+def _write(path: Path, found: list[dict[str, Any]], form: str) -> None:
+    if form == "json":  # one by one: a single call would hold up every other thread
+        data = f'{{"sessions": [{", ".join(map(json.dumps, found))}]}}'.encode()
+    else:
+        data = encode({"sessions": found})
+    write_bytes(path, data, fsync=False)

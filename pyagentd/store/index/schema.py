@@ -1,0 +1,107 @@
+"""The tables of ``state.db`` as migrations: version n is reached by running the first n scripts.
+
+A script that was released is never changed. What a table derives from the sessions' files may be dropped and made
+anew by a later script, since it is filled again by itself; ``settings`` may not.
+
+``chat_sessions``, ``chat_messages`` and ``chat_parts`` have the columns of neighbours B.2 and some of our own. A row
+of ``chat_sessions`` is a branch or an agent; its ``id`` is the directory below the sessions root (absolute for a
+session elsewhere), because ids of messages and agents repeat in the branches of a session.
+"""
+
+from __future__ import annotations
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+    CREATE TABLE chat_sessions (
+      id TEXT PRIMARY KEY,
+      agent TEXT NOT NULL,
+      workspace_root TEXT,
+      model_json TEXT NOT NULL,
+      parent_id TEXT,
+      parent_message_id TEXT,
+      permissions_json TEXT NOT NULL DEFAULT '[]',
+      metadata_json TEXT NOT NULL DEFAULT '{}',
+      prompt_tokens INTEGER NOT NULL DEFAULT 0,
+      completion_tokens INTEGER NOT NULL DEFAULT 0,
+      reasoning_tokens INTEGER NOT NULL DEFAULT 0,
+      cache_read INTEGER NOT NULL DEFAULT 0,
+      cache_write INTEGER NOT NULL DEFAULT 0,
+      total_tokens INTEGER NOT NULL DEFAULT 0,
+      cost_usd REAL NOT NULL DEFAULT 0,
+      created_at INTEGER NOT NULL,
+      updated_at INTEGER NOT NULL,
+      archived_at INTEGER,
+      title TEXT NOT NULL,
+      session_id TEXT NOT NULL,
+      branch_name TEXT NOT NULL,
+      is_agent INTEGER NOT NULL,
+      preset TEXT,                     -- as the metadata says, like the next
+      created TEXT,
+      plan_stamp TEXT NOT NULL,        -- the three files as they were read: mtime in ns, size, inode
+      journal_stamp TEXT NOT NULL,
+      document_stamp TEXT NOT NULL,
+      bookmark_json TEXT NOT NULL,     -- how far messages.jsonl was read
+      run_json TEXT NOT NULL,          -- the last row of the last run, or null
+      reread INTEGER NOT NULL          -- 1: reading what is new is not enough, the log does not have all
+    ) WITHOUT ROWID;
+    CREATE INDEX chat_sessions_agent ON chat_sessions (agent, updated_at);
+    CREATE INDEX chat_sessions_workspace ON chat_sessions (workspace_root, updated_at);
+    CREATE INDEX chat_sessions_parent ON chat_sessions (parent_id);
+    CREATE INDEX chat_sessions_archived ON chat_sessions (archived_at);
+
+    CREATE TABLE chat_messages (
+      session_id TEXT NOT NULL REFERENCES chat_sessions (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+      id TEXT NOT NULL,
+      role TEXT NOT NULL,
+      metadata_json TEXT NOT NULL,
+      created_at INTEGER NOT NULL,
+      updated_at INTEGER NOT NULL,
+      removed INTEGER NOT NULL,        -- 1: the user removed it from the document
+      pieces TEXT NOT NULL,            -- hashes of what the document should show of it
+      PRIMARY KEY (session_id, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX chat_messages_created ON chat_messages (session_id, created_at);
+
+    CREATE TABLE chat_parts (
+      session_id TEXT NOT NULL,
+      id TEXT NOT NULL,
+      message_id TEXT NOT NULL,
+      "index" INTEGER NOT NULL,
+      type TEXT NOT NULL,
+      data_json TEXT NOT NULL,
+      tool_call_id TEXT,
+      tool_state TEXT,
+      created_at INTEGER NOT NULL,
+      updated_at INTEGER NOT NULL,
+      streamed TEXT NOT NULL,          -- text that came after data_json was recorded
+      edited TEXT,                     -- what the user put in its place
+      removed INTEGER NOT NULL,
+      PRIMARY KEY (session_id, id),
+      FOREIGN KEY (session_id, message_id) REFERENCES chat_messages (session_id, id) ON DELETE CASCADE
+        DEFERRABLE INITIALLY DEFERRED
+    ) WITHOUT ROWID;
+    CREATE INDEX chat_parts_message ON chat_parts (session_id, message_id, "index");
+    CREATE INDEX chat_parts_call ON chat_parts (tool_call_id);
+
+    CREATE TABLE texts (               -- what can be found; its id is the row of the index
+      id INTEGER PRIMARY KEY,
+      session_id TEXT NOT NULL REFERENCES chat_sessions (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+      message_id TEXT,                 -- with its part; null: a title, or text that only the document has
+      part_id TEXT,
+      origin TEXT NOT NULL,            -- the same in every copy of a text
+      role TEXT NOT NULL,
+      kind TEXT NOT NULL,
+      hidden INTEGER NOT NULL,
+      created_at INTEGER NOT NULL,
+      text TEXT                        -- null: it is that of the part
+    );
+    CREATE INDEX texts_place ON texts (session_id, message_id);
+    CREATE INDEX texts_origin ON texts (origin);
+
+    CREATE VIRTUAL TABLE texts_index USING fts5 (
+      text, content = '', tokenize = "unicode61 remove_diacritics 2"
+    );
+    """,
+)

@@ -1,0 +1,125 @@
+"""What another program did to a session is mended where it can be and said, and a disk that refuses is shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pyagentd.store import document
+from tests.e2e.conftest import System
+from tests.e2e.emacs import EmacsError, wait_for
+from tests.e2e.test_conversation import converse
+from tests.e2e.test_manners import body, role_of
+from tests.e2e.test_several_emacsen import EDITS, FOLLOWS, messages, on_disk, opened, take_over
+from tests.server import ModelServer, answer, tool_use
+
+
+def written(system: System, server: ModelServer) -> tuple[str, Path]:
+    """A conversation with a tool, and no daemon."""
+    system.use_server(server.url)
+    (system.project / "a.txt").write_text("alpha\n")
+    session, branch = system.new()
+    server.say(answer("I shall look.", tool_use("Read", file_path="a.txt")), "It says alpha.", "You are welcome.")
+    system.ok("send", session, "What does it say?")
+    system.ok("send", session, "Thanks.")
+    return session, branch
+
+
+def test_roles_that_were_lost_come_back_in_emacs_and_in_the_file(system: System, model_server: ModelServer) -> None:
+    _, branch = written(system, model_server)
+    file = branch / "session.md"
+    whole = file.read_bytes()
+    file.write_text(document.parse(whole.decode()).body)
+    emacs = opened(system, branch, EDITS)
+    assert [role_of(emacs, said) for said in ("It says alpha", "Thanks.", "You are")] == [
+        "response",
+        None,
+        "response",
+    ]
+    assert "recovered from the log" in messages(emacs)
+    wait_for(lambda: file.read_bytes() == whole, "the roles to be saved, byte for byte as they were")
+    emacs.eval("(progn (pyagentd-show-recovery) t)")
+    diff = emacs.eval("(buffer-string)")
+    assert "+model" in diff and "It says alpha." in diff
+    emacs.eval('(progn (switch-to-buffer "session.md") t)')
+    model_server.say("Yes.")
+    converse(emacs, "Really?")
+    assert "'tool_use'" in str(model_server.last.messages)
+
+
+def test_a_second_emacs_sees_the_recovered_roles_too(system: System, model_server: ModelServer) -> None:
+    _, branch = written(system, model_server)
+    file = branch / "session.md"
+    writer = opened(system, branch, EDITS)
+    text = file.read_text()
+    writer.close()
+    file.write_text(text.replace("### What", "\n\n### What", 1))  # a formatter
+    first = opened(system, branch, EDITS)
+    second = opened(system, branch, FOLLOWS)
+    for emacs in (first, second):
+        assert role_of(emacs, "It says alpha") == "response" and role_of(emacs, "Thanks.") is None
+
+
+@contextmanager
+def read_only(directory: Path) -> Iterator[None]:
+    place = str(directory)
+    if os.geteuid() != 0 or subprocess.run(["mount", "--bind", place, place], check=False).returncode != 0:
+        pytest.skip("only root mounts")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_medium_that_cannot_be_written_is_read_and_says_why(system: System, model_server: ModelServer) -> None:
+    session, branch = written(system, model_server)
+    before = on_disk(branch)
+    with read_only(branch):
+        emacs = system.emacs()
+        emacs.eval(f'(progn (find-file "{branch}/session.md") t)')
+        emacs.wait("(eq pyagentd-attach-state t)")
+        assert emacs.eval("buffer-read-only") and body(emacs) == before
+        assert "Read-only file system" in emacs.eval("pyagentd-status--line")
+        with pytest.raises(EmacsError, match="Read-only file system"):
+            emacs.eval("(pyagentd-send)")
+        refused = system.run("send", session, "And now?")
+        assert refused.returncode != 0 and "Read-only file system" in refused.stderr and str(branch) in refused.stderr
+        assert len(system.json("show", session)["messages"]) == 4
+    model_server.say("Yes.")
+    emacs.eval("(progn (goto-char (point-max)) t)")
+    with pytest.raises(EmacsError, match="no prompt"):
+        emacs.eval("(progn (pyagentd-send) (while (pyagentd-status-busy-p) (sleep-for 0.02))"
+                   " (error \"%s\" (plist-get pyagentd-status :message)))")  # fmt: skip
+    emacs.wait(EDITS)
+    converse(emacs, "And now?")
+    assert on_disk(branch) == before + "And now?\n\nYes.\n\n### "
+
+
+def test_a_model_chosen_in_the_buffer_is_used_shown_and_kept(system: System, model_server: ModelServer) -> None:
+    system.use_server(model_server.url)
+    _, branch = system.new()
+    emacs = opened(system, branch, EDITS)
+    converse(emacs, "Hi.")
+    usual = model_server.last.body["model"]
+    emacs.eval("(progn (setq-local gptel-model 'model-of-mine) t)")  # as gptel's menu does
+    converse(emacs, "And now?")
+    assert model_server.last.body["model"] == "model-of-mine" != usual
+    assert "model-of-mine*" in emacs.eval("(substring-no-properties pyagentd-status--line)")
+    follower = opened(system, branch, FOLLOWS)
+    assert "model-of-mine*" in follower.eval("(substring-no-properties pyagentd-status--line)")
+    take_over(follower)
+    converse(follower, "And there?")
+    assert model_server.last.body["model"] == "model-of-mine"
+    follower.eval("(progn (pyagentd-keep-settings) t)")
+    assert "model: model-of-mine\n" in (branch / "preset.md").read_text()
+    assert "*" not in follower.eval("(substring-no-properties pyagentd-status--line)")
+    take_over(emacs)
+    emacs.eval("(progn (setq-local gptel-model 'yet-another) (pyagentd-drop-settings) t)")
+    converse(emacs, "And last?")
+    assert model_server.last.body["model"] == "model-of-mine"

@@ -1,0 +1,169 @@
+"""The names of the specifications, called in Emacs with the specified arguments against a real daemon."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyagentd.sexp import plist_to_dict
+from tests.e2e.conftest import System
+from tests.e2e.emacs import Emacs, EmacsError
+from tests.e2e.test_conversation import converse
+
+
+def names(system: System) -> Emacs:
+    return system.emacs(load=("pyagentd", "pyagentd-jf"))
+
+
+def plist(emacs: Emacs, form: str) -> dict[str, Any] | None:
+    value = emacs.eval(form)
+    return None if value is None else plist_to_dict(value)
+
+
+def wait_for_message(emacs: Emacs, text: str) -> None:
+    emacs.wait(f'(with-current-buffer "*Messages*" (goto-char 1) (search-forward {quoted(text)} nil t))')
+
+
+def quoted(path: Path | str) -> str:
+    return json.dumps(str(path))
+
+
+@pytest.mark.spec("001", "Standalone session creation")
+def test_a_session_made_by_name_is_complete_and_open(system: System) -> None:
+    emacs = names(system)
+    emacs.eval('(progn (jf/gptel-persistent-session "API Integration") t)')
+    file = Path(emacs.eval("buffer-file-name"))
+    assert re.fullmatch(r"api-integration-\d{14}", file.parents[2].name)
+    assert file.parents[3] == system.sessions
+    assert file.read_text() == ""
+    assert (file.parents[2] / "current").readlink() == Path("branches/main")
+    assert f'session_id: "{file.parents[2].name}"' in (file.parent / "scope-plan.yml").read_text()
+    shipped = Path(__file__).resolve().parents[2] / "presets" / "programming-assistant.md"
+    assert (file.parent / "preset.md").read_text().endswith(shipped.read_text().partition("\n---\n")[2])
+    assert emacs.eval("(list pyagentd-mode jf/gptel-autosave-enabled)") == [True, True]
+    assert emacs.eval("jf/gptel--session-id") == file.parents[2].name
+
+
+@pytest.mark.spec("001", "Activities-integrated session creation")
+def test_a_session_of_an_activity_lives_where_the_caller_says(system: System) -> None:
+    emacs = names(system)
+    activity = system.home / "emacs-activities" / "tidy-2026-02-05"
+    place, tree = activity / "session", activity / "worktrees"
+    tree.mkdir(parents=True)
+    emacs.eval(
+        f'(progn (jf/gptel-session-create-persistent "tidy-20260205143052" {quoted(place)} nil'
+        f" (list {quoted(tree)}) {quoted(activity / 'tidy.org')}) t)"
+    )
+    branch = place / "branches" / "main"
+    assert emacs.eval("buffer-file-name") == str(branch / "session.md")
+    assert emacs.eval("pyagentd-mode")
+    emacs.wait('(equal jf/gptel--session-id "tidy-20260205143052")')
+    plan = (branch / "scope-plan.yml").read_text()
+    assert 'session_id: "tidy-20260205143052"' in plan and f'activity_org_file: "{activity}/tidy.org"' in plan
+    assert f"{tree}/**" in (branch / "preset.md").read_text()
+    assert [s["session_id"] for s in system.json("sessions")] == ["tidy-20260205143052"]
+    system.ok("stop")
+    assert [s["session_id"] for s in system.json("sessions")] == ["tidy-20260205143052"]
+    assert Path(system.json("branches", "tidy")[0]["file"]) == branch / "session.md"
+
+
+@pytest.mark.spec("001", "Reading session metadata")
+def test_session_metadata_is_a_plist_or_nil(system: System) -> None:
+    session, branch = system.new()
+    system.ok("stop")
+    emacs = names(system)
+    read = plist(emacs, f"(jf/gptel--read-session-metadata {quoted(branch)})")
+    assert read is not None and (read["session_id"], read["preset"]) == (session, "programming-assistant")
+    assert read["created"] == read["updated"] and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", read["created"])
+    (branch / "scope-plan.yml").write_text("session_id: [")
+    assert plist(emacs, f"(jf/gptel--read-session-metadata {quoted(branch)})") is None
+    assert plist(emacs, f"(jf/gptel--read-session-metadata {quoted(system.home)})") is None
+
+
+@pytest.mark.spec("001", "Logging metadata parsing errors")
+def test_emacs_logs_metadata_that_cannot_be_parsed(system: System) -> None:
+    _, branch = system.new()
+    (branch / "scope-plan.yml").write_text("a: b: c\n")
+    emacs = names(system)
+    emacs.eval(f"(jf/gptel--read-session-metadata {quoted(branch)})")
+    wanted = f"[GPTEL-ERROR] Failed to parse scope-plan.yml in {branch}: "
+    wait_for_message(emacs, wanted)
+
+
+@pytest.mark.spec("001", "Reading preset configuration")
+def test_preset_metadata_is_a_plist_or_nil(system: System) -> None:
+    _, branch = system.new(preset="explorer")
+    emacs = names(system)
+    read = plist(emacs, f"(jf/gptel--read-preset-metadata {quoted(branch)})")
+    assert read is not None and read["backend"] == "Claude" and isinstance(read["model"], str)
+    (branch / "preset.md").unlink()
+    assert plist(emacs, f"(jf/gptel--read-preset-metadata {quoted(branch)})") is None
+
+
+@pytest.mark.spec("001", "Type checking for agent sessions")
+def test_an_agent_is_told_from_a_session(system: System) -> None:
+    session, branch = system.new()
+    system.ok("send", session, "Have an explorer agent look at the files.", "--allow", "tool:PersistentAgent:.*")
+    (agent,) = (branch / "agents").iterdir()
+    emacs = names(system)
+    assert emacs.eval(f"(jf/gptel--is-agent-session-p {quoted(agent)})") is True
+    assert emacs.eval(f"(jf/gptel--is-agent-session-p {quoted(branch)})") is None
+    assert plist(emacs, f"(jf/gptel--read-session-metadata {quoted(agent)})")["parent_session_id"] == session  # type: ignore[index]
+
+
+@pytest.mark.spec("001", "Comprehensive branch discovery with agents")
+def test_every_session_branch_and_agent_is_discovered(system: System) -> None:
+    session, branch = system.new()
+    system.ok("send", session, "Have an explorer agent look at the files.", "--allow", "tool:PersistentAgent:.*")
+    emacs = names(system)
+    directory = branch.parents[1]
+    assert emacs.eval("(jf/gptel--list-session-directories)") == [str(directory)]
+    assert emacs.eval(f"(jf/gptel--list-branches {quoted(directory)})") == ["main"]
+    (found,) = (plist_to_dict(each) for each in emacs.eval("(jf/gptel--find-all-branches-with-agents)"))
+    assert found["agent_dirs"] == [str(next((branch / "agents").iterdir()))]
+    assert (found["session_id"], found["branch_name"]) == (session, "main")
+    assert (found["session_dir"], found["branch_dir"]) == (str(directory), str(branch))
+
+
+@pytest.mark.spec("001", "Logging session creation")
+def test_making_a_session_is_logged_and_written_to_its_own_log(system: System) -> None:
+    emacs = names(system)
+    emacs.eval('(progn (setq jf/gptel-log-to-file t) (jf/gptel-persistent-session "Log me") t)')
+    directory = Path(emacs.eval("jf/gptel--session-dir"))
+    wanted = f"[GPTEL-INFO] Created session directory: {directory}"
+    wait_for_message(emacs, wanted)
+    line = next(line for line in (directory / "session.log").read_text().splitlines() if line.endswith(wanted))
+    assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[GPTEL-INFO\]", line)
+
+
+def test_a_branch_made_by_name_is_opened_with_the_text_up_to_its_prompt(system: System) -> None:
+    _, branch = system.new()
+    emacs = names(system)
+    emacs.eval(f'(progn (find-file "{branch}/session.md") (goto-char (point-max)) t)')
+    converse(emacs, "First question")
+    converse(emacs, "Second question")
+    emacs.eval("(fset 'read-multiple-choice (lambda (_prompt choices &rest _) (car choices)))")
+    emacs.eval('(fset \'completing-read (lambda (_prompt choices &rest _) (car (all-completions "" choices))))')
+    emacs.eval('(progn (jf/gptel-branch-session "Other Way") t)')
+    file = Path(emacs.eval("buffer-file-name"))
+    assert re.fullmatch(r"\d{14}-Other Way", file.parent.name)
+    assert emacs.eval("jf/gptel--branch-name") == file.parent.name
+    assert emacs.eval("(jf/gptel--context-file-path jf/gptel--branch-dir)") == str(file)
+    assert (file.parents[2] / "current").resolve() == file.parent
+    read = plist(emacs, f"(jf/gptel--read-branch-metadata {quoted(file.parent)})")
+    assert read is not None and read["parent_branch"] == "main"
+
+
+def test_a_daemon_that_cannot_start_is_given_up_after_two_seconds(system: System) -> None:
+    _, branch = system.new()
+    system.ok("stop")
+    emacs = names(system)
+    emacs.eval('(setq pyagentd-command (list "sleep" "60;"))')
+    begun = "(setq begun (float-time))"
+    with pytest.raises(EmacsError):
+        emacs.eval(f"(progn {begun} (jf/gptel--read-session-metadata {quoted(branch)}))")
+    assert emacs.eval("(< (- (float-time) begun) 4)")

@@ -1,0 +1,78 @@
+;;; keys.el --- What tests of commands share -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; Typing into Emacs, and rows as the daemon tells them.
+
+;;; Code:
+
+(require 'test-helper)
+
+(defun pyagentd-test-type (keys)
+  "Type KEYS, in the notation of `kbd', into the current buffer.
+Minibuffers read them as a person's."
+  (let ((position (point)))
+    (switch-to-buffer (current-buffer))
+    (goto-char position))
+  (let ((current-prefix-arg nil))       ; else a prefix typed here stays
+    (execute-kbd-macro (kbd keys))))
+
+(defmacro pyagentd-test-with-options (seen &rest body)
+  "Evaluate BODY; what `completing-read' offers meanwhile is put into SEEN.
+That is a list (LABEL ANNOTATION) for each candidate, in the order shown."
+  (declare (indent 1) (debug t))
+  `(let ((minibuffer-setup-hook
+          (cons (lambda ()
+                  (unless (or (null minibuffer-completion-table)
+                              (string-prefix-p "M-x" (minibuffer-prompt)))
+                    (setq ,seen (pyagentd-test--options))))
+                minibuffer-setup-hook)))
+     ,@body))
+
+(defun pyagentd-test--options ()
+  "Return what the minibuffer that reads now offers."
+  (let* ((table minibuffer-completion-table)
+         (metadata (completion-metadata "" table nil))
+         (sort (completion-metadata-get metadata 'display-sort-function))
+         (annotate (or (completion-metadata-get metadata 'annotation-function)
+                       (plist-get completion-extra-properties
+                                  :annotation-function)
+                       #'ignore)))
+    (mapcar (lambda (label) (list label (funcall annotate label)))
+            (funcall (or sort #'identity) (all-completions "" table nil)))))
+
+(defun pyagentd-test-answer (method value)
+  "Tell the daemon to answer METHOD with VALUE."
+  (pyagentd-test-tell 'fake-answer (prin1-to-string value) method))
+
+(defun pyagentd-test-refuse (method message &optional mend)
+  "Tell the daemon to refuse METHOD with MESSAGE and MEND."
+  (pyagentd-test-tell 'fake-error (format "(busy %S :mend %S)" message mend)
+                      method))
+
+(defun pyagentd-test-row (root path &rest more)
+  "Make the session.md of PATH under ROOT and return its row, with MORE keys.
+PATH is ID/branches/NAME or one with /agents/NAME after it."
+  (let* ((dir (expand-file-name (concat "sessions/" path) root))
+         (file (pyagentd-test-file root "### Hi\n"
+                                   (concat "sessions/" path "/session.md")))
+         (place (pyagentd-place-of file)))
+    (append more
+            (list :branch dir :branch-dir dir :file file
+                  :session-id (plist-get place :session-id)
+                  :session-dir (plist-get place :session-dir)
+                  :branch-name (plist-get place :branch-name)
+                  :agent (plist-get place :agent)
+                  :preset "programmer" :state 'idle))))
+
+(defun pyagentd-test-lines ()
+  "Return the lines of the current buffer without what is right of them."
+  (mapcar #'string-trim-right (split-string (buffer-substring-no-properties
+                                             (point-min) (point-max))
+                                            "\n" t)))
+
+(provide 'keys)
+;;; keys.el ends here

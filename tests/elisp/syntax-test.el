@@ -1,0 +1,159 @@
+;;; syntax-test.el --- Tests of the syntax of long conversations -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'markdown-mode nil t)
+
+(declare-function markdown-mode "markdown-mode" nil t)
+
+(defconst syntax-test--answer
+  "# Why\n\nSome *text* and `code`.\n\n```python\ndef f():\n    # Not a heading\n    return 1\n```\n\n1. one\n   - two\n\n> quoted <!-- hidden -->\n\nTitle\n=====\n\nEnd."
+  "An answer with all kinds of Markdown.")
+
+(defun syntax-test--tool (result)
+  "Return a tool's block with RESULT and its roles."
+  (concat (propertize "``` tool (Read)" 'gptel 'ignore)
+          (propertize (concat "\n(:name \"Read\" :args nil)\n\n" result)
+                      'gptel '(tool . "t1"))
+          (propertize "\n```\n" 'gptel 'ignore)))
+
+(defun syntax-test--conversation (turns)
+  "Return so many TURNS with answers and tools, with their roles."
+  (mapconcat (lambda (turn)
+               (concat (format "### Prompt %d\n\n" turn)
+                       (syntax-test--tool "# result\n\n- item\n")
+                       (propertize syntax-test--answer 'gptel 'response)
+                       "\n\n"))
+             (number-sequence 1 turns) ""))
+
+(defmacro syntax-test--with (text &rest body)
+  "Evaluate BODY in the buffer of a session with TEXT, which has roles."
+  (declare (indent 1) (debug t))
+  `(progn
+     (skip-unless (fboundp 'markdown-mode))
+     (let ((auto-mode-alist '(("\\.md\\'" . markdown-mode))))
+       (pyagentd-test-with-session ""
+         (with-silent-modifications
+           (erase-buffer)
+           (insert ,text))
+         (font-lock-set-defaults)
+         (pyagentd-syntax-install)
+         ,@body))))
+
+(defun syntax-test--fontify (beg end)
+  "Fontify the text between BEG and END as redisplay would."
+  (with-silent-modifications
+    (funcall font-lock-fontify-region-function beg (min end (point-max)))))
+
+(defun syntax-test--faces (beg end)
+  "Return the faces of the characters between BEG and END."
+  (cl-loop for pos from beg below end collect (get-text-property pos 'face)))
+
+(defun syntax-test--usual-faces (text)
+  "Return the faces that `markdown-mode' itself gives TEXT."
+  (with-temp-buffer
+    (insert (substring-no-properties text))
+    (markdown-mode)
+    (font-lock-ensure)
+    (syntax-test--faces (point-min) (point-max))))
+
+(ert-deftest pyagentd-syntax-faces-are-those-of-the-whole-text ()
+  (let ((text (syntax-test--conversation 4)))
+    (syntax-test--with text
+      (should pyagentd-syntax--function)
+      ;; As somebody would look: at the end, at the top, in between.
+      (let ((third (/ (point-max) 3)))
+        (syntax-test--fontify (* 2 third) (point-max))
+        (syntax-test--fontify 1 third)
+        (syntax-test--fontify third (* 2 third)))
+      (should (equal (syntax-test--faces (point-min) (point-max))
+                     (syntax-test--usual-faces text))))))
+
+(defun syntax-test--faces-after (text)
+  "Return the faces of the character before the end of the first TEXT."
+  (save-excursion
+    (goto-char (point-min))
+    (search-forward text)
+    (ensure-list (get-text-property (1- (point)) 'face))))
+
+(ert-deftest pyagentd-syntax-of-an-answer-ends-with-it ()
+  (syntax-test--with (concat "### One\n\n"
+                             (propertize "Look:\n\n```\nnever closed" 'gptel 'response)
+                             "\n\n### Two **bold**\n\n"
+                             (propertize "```\nclosed\n```\n" 'gptel 'response))
+    (syntax-test--fontify (point-min) (point-max))
+    (should (memq 'markdown-bold-face (syntax-test--faces-after "bold")))
+    (should (memq 'markdown-pre-face (syntax-test--faces-after "```\nclosed")))))
+
+(ert-deftest pyagentd-syntax-dashes-that-begin-an-answer-are-no-metadata ()
+  (syntax-test--with (concat "### One\n\n"
+                             (propertize "---\n\nname: x\n\n---\n" 'gptel 'response))
+    (syntax-test--fontify (point-min) (point-max))
+    (goto-char (point-min))
+    (search-forward "name")
+    (should-not (get-text-property (1- (point)) 'face))))
+
+(ert-deftest pyagentd-syntax-far-down-is-found-without-what-is-above ()
+  (syntax-test--with (syntax-test--conversation 2000)
+    (let ((time (car (benchmark-run 1
+                       (syntax-test--fontify (- (point-max) 2000) (point-max))))))
+      (pyagentd-test-report "the end of %.1f MB of Markdown: %.0f ms"
+                            (/ (buffer-size) 1e6) (* 1000 time)))
+    (should-not (text-property-any (point-min) (- (point-max) 60000)
+                                   'pyagentd-syntax t))
+    (should-not (text-property-not-all (- (point-max) 2000) (point-max)
+                                       'pyagentd-syntax t))))
+
+(ert-deftest pyagentd-syntax-of-one-very-long-answer-begins-not-far-above ()
+  (syntax-test--with (concat "### One\n\n"
+                             (propertize (mapconcat #'identity
+                                                    (make-list 3000 syntax-test--answer)
+                                                    "\n\n")
+                                         'gptel 'response))
+    (syntax-test--fontify (- (point-max) 1000) (point-max))
+    (should-not (text-property-any (point-min) (- (point-max) 50000)
+                                   'pyagentd-syntax t))))
+
+(ert-deftest pyagentd-syntax-follows-a-change ()
+  (syntax-test--with (concat "### One\n\n"
+                             (propertize "Look:\n\n# Heading\n\n```\nEnd." 'gptel 'response))
+    (syntax-test--fontify (point-min) (point-max))
+    (should (memq 'markdown-header-face-1 (syntax-test--faces-after "# Head")))
+    (goto-char (point-min))
+    (search-forward "Look:\n\n")
+    (insert "```\n")
+    (should-not (get-text-property (point) 'pyagentd-syntax))
+    (syntax-test--fontify (point-min) (point-max))
+    (should (memq 'markdown-pre-face (syntax-test--faces-after "# Head")))))
+
+(ert-deftest pyagentd-syntax-follows-what-the-daemon-inserts ()
+  (syntax-test--with "### One"
+    (pyagentd-test-attach)
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-stream "\n\n```\n# code\n```\n")
+    (pyagentd-insert-flush)
+    (should-not (text-property-any 8 (point-max) 'pyagentd-syntax t))
+    (syntax-test--fontify (point-min) (point-max))
+    (should (memq 'markdown-pre-face (syntax-test--faces-after "# co")))))
+
+(ert-deftest pyagentd-syntax-is-the-modes-own-again-without-ours ()
+  (syntax-test--with (syntax-test--conversation 2)
+    (pyagentd-mode -1)
+    (should syntax-propertize-function)
+    (should (memq 'markdown-font-lock-extend-region-function
+                  jit-lock-after-change-extend-region-functions))
+    (should (eq font-lock-fontify-region-function
+                #'font-lock-default-fontify-region))
+    (should-not (text-property-any (point-min) (point-max) 'pyagentd-syntax t))))
+
+(ert-deftest pyagentd-syntax-of-plain-text-is-left-alone ()
+  (let ((auto-mode-alist nil))
+    (pyagentd-test-with-session "### Hi"
+      (should (eq major-mode 'text-mode))
+      (should-not pyagentd-syntax--function))))
+
+;;; syntax-test.el ends here

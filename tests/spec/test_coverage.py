@@ -1,0 +1,38 @@
+"""Every scenario of the specifications has a test of its own, and no test claims what there is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.spec.breaks import BREAKS
+from tests.spec.coverage import SPECIFICATIONS, claims, scenarios
+from tests.spec.mutants import ROOT
+
+CLAIMS = claims()
+
+
+@pytest.mark.parametrize("spec", SPECIFICATIONS)
+def test_every_scenario_has_a_test(spec: str) -> None:
+    shown = {claim.scenario for claim in CLAIMS if claim.spec == spec}
+    assert [title for title in scenarios(spec) if title not in shown] == []
+
+
+def test_no_test_carries_more_than_two_scenarios() -> None:
+    carried = Counter((claim.file, claim.test) for claim in CLAIMS if claim.spec in SPECIFICATIONS)
+    assert [test for (_, test), number in carried.items() if number > 2] == []
+
+
+def test_every_claim_names_a_scenario() -> None:
+    known = {spec: set(scenarios(spec)) for spec in SPECIFICATIONS}
+    unknown = [claim for claim in CLAIMS if claim.spec in known and claim.scenario not in known[claim.spec]]
+    assert unknown == []
+
+
+def test_every_scenario_can_be_broken_in_code_that_is_there() -> None:
+    assert sorted((broken.spec, broken.scenario) for broken in BREAKS) == sorted(
+        (spec, title) for spec in SPECIFICATIONS for title in scenarios(spec)
+    )
+    for broken in BREAKS:
+        assert broken.applied((ROOT / broken.file).read_text("utf-8"))

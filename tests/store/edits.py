@@ -1,0 +1,241 @@
+"""Edits of a document as people and programs make them, and what of the record an edit touches, for tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from pyagentd.store.document import Document, Region, Span, merged, regions
+from pyagentd.store.pieces import Found, Recorded
+from tests.store.talk import texts
+
+
+class Splice(NamedTuple):
+    """A range of the old body and the text that takes its place."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """One edit: splices of the old body, sorted and disjoint; ``name`` says what a person would call it."""
+
+    name: str
+    splices: tuple[Splice, ...]
+
+    def applied(self, body: str) -> str:
+        """The body after the edit."""
+        for start, end, text in reversed(self.splices):
+            body = body[:start] + text + body[end:]
+        return body
+
+
+def in_emacs(doc: Document, edit: Edit, *, sticky: bool = False) -> Document:
+    """The document after the edit in Emacs: text inside a role has it; at the edge of one only if ``sticky``.
+
+    Typed text has the role before it (Emacs inherits it), yanked text at an edge has none.
+    """
+    body, spans = doc.body, doc.spans
+    for start, end, text in reversed(edit.splices):
+        body = body[:start] + text + body[end:]
+        spans = _spliced(spans, start, end, len(text), sticky=sticky)
+    return replace(doc, body=body, spans=spans)
+
+
+def elsewhere(doc: Document, edit: Edit) -> Document:
+    """The document after the edit in an editor that knows no roles: the bounds stay those of the old text."""
+    return replace(doc, body=edit.applied(doc.body))
+
+
+def _spliced(spans: Sequence[Span], start: int, end: int, size: int, *, sticky: bool) -> tuple[Span, ...]:
+    cut = [s for old in spans if (s := _without(old, start, end)).start < s.end]
+    before = next((s for s in cut if s.start < start <= s.end), None)
+    after = next((s for s in cut if s.start <= start < s.end), None)
+    moved = []
+    for span in cut:
+        if span.start >= start:
+            moved.append(span._replace(start=span.start + size, end=span.end + size))
+        elif span.end > start:
+            moved += [span._replace(end=start), span._replace(start=start + size, end=span.end + size)]
+        else:
+            moved.append(span)
+    within = before is not None and after is not None and before[2:] == after[2:]
+    if size and before is not None and (within or sticky):
+        moved.append(before._replace(start=start, end=start + size))
+    return tuple(merged(sorted(moved)))
+
+
+def _without(span: Span, start: int, end: int) -> Span:
+    def moved(position: int) -> int:
+        return position if position <= start else max(start, position - (end - start))
+
+    return span._replace(start=moved(span.start), end=moved(span.end))
+
+
+# -- what an edit touches ------------------------------------------------------------------------------------------
+
+
+def touched(edit: Edit, found: Sequence[Found], size: int) -> set[int]:
+    """The numbers of the pieces an edit touches.
+
+    A piece is touched when a splice reaches into its text or into the joints beside it: what stands between it and
+    its neighbours (blank lines, prompt prefixes, fences), their ends included. So an edit of a joint touches both
+    pieces there, and an edit inside a piece that one alone, or also a neighbour that it joins without a gap.
+    """
+    numbers = set()
+    for number in range(len(found)):
+        left = found[number - 1].end if number else 0
+        right = found[number + 1].start if number + 1 < len(found) else size
+        if any(start <= right and left <= end for start, end, _ in edit.splices):
+            numbers.add(number)
+    return numbers
+
+
+def touched_units(numbers: Iterable[int], recorded: Sequence[Recorded]) -> set[object]:
+    """The messages of the user and the steps of the model that these pieces belong to."""
+    return {unit_of(recorded[number]) for number in numbers}
+
+
+def unit_of(piece: Recorded) -> object:
+    """What is exact as a whole or not at all: a message of the user, or one step of the model."""
+    return piece.message.id if piece.step is None else piece.step.parts[0].id
+
+
+# -- edits at random -----------------------------------------------------------------------------------------------
+
+_BLANK_LINES = re.compile(r"\n+")
+_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+_PARAGRAPH = re.compile(r"(?:[^\n]+\n?)+")
+_HEADING = re.compile(r"^#* ?", re.MULTILINE)
+
+
+def _range(draw: st.DrawFn, size: int, longest: int = 60) -> tuple[int, int]:
+    start = draw(st.integers(0, size))
+    return start, draw(st.integers(start, min(size, start + longest)))
+
+
+def _insert(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    at = draw(st.integers(0, len(doc.body)))
+    return [Splice(at, at, draw(texts))]
+
+
+def _delete(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    return [Splice(*_range(draw, len(doc.body)), "")]
+
+
+def _replace(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    return [Splice(*_range(draw, len(doc.body)), draw(texts))]
+
+
+def _delete_line(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    at = draw(st.integers(0, len(doc.body)))
+    end = doc.body.find("\n", at)
+    return [Splice(doc.body.rfind("\n", 0, at) + 1, len(doc.body) if end < 0 else end + 1, "")]
+
+
+def _region(draw: st.DrawFn, doc: Document) -> Region | None:
+    found = regions(doc)
+    return draw(st.sampled_from(found)) if found else None
+
+
+def _delete_region(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    region = _region(draw, doc)
+    return [Splice(region.start, region.end, "")] if region else []
+
+
+def _delete_fence(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    """A whole block: what of the document is one with a tool's result, its fences included."""
+    found = regions(doc)
+    tools = [number for number, region in enumerate(found) if region.kind in ("tool", "ignore")]
+    if not tools:
+        return []
+    first = last = draw(st.sampled_from(tools))
+    while first and found[first - 1].kind in ("tool", "ignore"):
+        first -= 1
+    while last + 1 < len(found) and found[last + 1].kind in ("tool", "ignore"):
+        last += 1
+    return [Splice(found[first].start, found[last].end, "")]
+
+
+def _paragraph(draw: st.DrawFn, doc: Document) -> tuple[int, int] | None:
+    found = [match.span() for match in _PARAGRAPH.finditer(doc.body)]
+    return draw(st.sampled_from(found)) if found else None
+
+
+def _duplicate(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    paragraph = _paragraph(draw, doc)
+    if paragraph is None:
+        return []
+    start, end = paragraph
+    return [Splice(end, end, "\n" + doc.body[start:end])]
+
+
+def _move(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    one, other = _paragraph(draw, doc), _paragraph(draw, doc)
+    if one is None or other is None or one[0] <= other[0] <= one[1]:
+        return []
+    return sorted([Splice(*one, ""), Splice(other[0], other[0], doc.body[slice(*one)] + "\n")])
+
+
+def _join(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    found = [match.span() for match in _BLANK_LINES.finditer(doc.body)]
+    return [Splice(*draw(st.sampled_from(found)), draw(st.sampled_from(["", " ", "\n"])))] if found else []
+
+
+def _typo(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    answers = [region for region in regions(doc) if region.kind == "response"]
+    if not answers:
+        return []
+    region = draw(st.sampled_from(answers))
+    at = draw(st.integers(region.start, region.end - 1))
+    return [Splice(at, at + 1, draw(st.sampled_from(["x", "é", "😀", "", "\u0301", "two"])))]
+
+
+def _clean(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    start, end = _range(draw, len(doc.body), 400)
+    return [Splice(*match.span(), "") for match in _TRAILING.finditer(doc.body, start, end)]
+
+
+def _heading(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    found = [match.span() for match in _HEADING.finditer(doc.body)]
+    return [Splice(*draw(st.sampled_from(found)), draw(st.sampled_from(["### ", "## ", "#### ", "", "###"])))]
+
+
+def _beside(draw: st.DrawFn, doc: Document) -> list[Splice]:
+    region = _region(draw, doc)
+    if region is None:
+        return []
+    at = draw(st.sampled_from([region.start, region.end]))
+    typed = st.sampled_from(["x", " Thanks.", "\n\nStop.", "No.\n\n", "\n", " ", "### ", "```"])
+    return [Splice(at, at, draw(typed | texts))]
+
+
+_KINDS: list[Callable[[st.DrawFn, Document], list[Splice]]] = [
+    _insert,
+    _delete,
+    _replace,
+    _delete_line,
+    _delete_region,
+    _delete_fence,
+    _duplicate,
+    _move,
+    _join,
+    _typo,
+    _clean,
+    _heading,
+    _beside,
+]
+
+
+@st.composite
+def edits(draw: st.DrawFn, doc: Document) -> Edit:
+    """One edit that changes the body, or none at all where there is nothing of that kind to edit."""
+    kind = draw(st.sampled_from(_KINDS))
+    splices = [splice for splice in kind(draw, doc) if doc.body[splice.start : splice.end] != splice.text]
+    return Edit(name=kind.__name__.strip("_"), splices=tuple(splices))

@@ -1,0 +1,100 @@
+"""Random edits of a document: whatever one of them does, the rest of the conversation stays exact.
+
+What counts as touched by an edit is defined in ``edits.touched``. ``PYAGENTD_EDITS`` sets how many other edits are
+tried, in Emacs and elsewhere each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyagentd.messages import Message, Part, Role
+from pyagentd.store.align import Aligned, align
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import Document, format_file, parse
+from pyagentd.store.journal import Row
+from pyagentd.store.pieces import found_pieces, recorded_pieces
+from tests.store.edits import Edit, edits, elsewhere, in_emacs, touched, touched_units
+from tests.store.talk import Talk, Turn, assert_valid, expected_units, expected_view, talks
+
+EDITS = int(os.environ.get("PYAGENTD_EDITS", "1000"))
+EACH = 10  # edits tried of one conversation
+
+# The same edits each time, unless more are asked for; then different ones.
+many = settings(max_examples=max(1, EDITS // EACH), derandomize="PYAGENTD_EDITS" not in os.environ, database=None)
+
+
+class Case:
+    """One conversation, and what of it an edit leaves alone."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self.talk = Talk(turns, chunk=0)
+        self.document = parse(format_file(self.talk.document))
+        self.found = found_pieces(self.document)
+        self.recorded = recorded_pieces(self.talk.conversation)
+        self.units = expected_units(self.talk.rows)
+        self.view = expected_view(self.talk.rows)
+        self.applied: list[dict[str, object]] = []
+
+    def folded(self, *alignments: Aligned) -> Conversation:
+        """The record after the edits that alignments found."""
+        conversation = self.talk.conversation
+        for aligned in alignments:
+            for edit in aligned.edits:
+                conversation.apply(Row(conversation.last_seq + 1, "edit", edit))
+        return conversation
+
+    def check(self, document: Document, edit: Edit) -> None:
+        """The rest of the conversation is exact, and what is recorded of the edit is all there is to record."""
+        gone = touched_units(touched(edit, self.found, len(self.document.body)), self.recorded)
+        kept = [unit for key, unit in self.units.items() if key not in gone]
+        aligned = align(document, self.talk.conversation)
+        self.check_view(aligned, kept)
+        mended = document if aligned.spans is None else replace(document, spans=aligned.spans, stale=False)
+        conversation = self.folded(aligned)
+        again = align(mended, conversation)
+        assert (again.view, again.edits) == (aligned.view, ())
+        self.check_view(align(document, conversation), kept)  # nobody wrote the recovered roles
+        assert list(conversation.messages) == list(self.talk.conversation.messages)
+        back = align(self.document, conversation)
+        assert back.view == self.view
+        assert align(self.document, self.folded(aligned, back)).edits == ()
+
+    def check_view(self, aligned: Aligned, kept: Sequence[list[tuple[Role, Part]]]) -> None:
+        assert_valid(aligned.view)
+        assert_holds(aligned.view, kept)
+        assert all("\n" not in note for note in aligned.notes)
+
+
+def assert_holds(view: Sequence[Message], units: Sequence[list[tuple[Role, Part]]]) -> None:
+    """Every unit is in the view as it was, in its order."""
+    flat = [(message.role, part) for message in view for part in message.parts]
+    position = 0
+    for unit in units:
+        size = len(unit)
+        at = next((i for i in range(position, len(flat) - size + 1) if flat[i : i + size] == unit), None)
+        assert at is not None, f"{unit}\nis not in\n{flat[position:]}"
+        position = at + size
+
+
+@many
+@given(talks, st.booleans(), st.data())
+def test_an_edit_in_emacs_leaves_the_rest_exact(turns: list[Turn], sticky: bool, data: st.DataObject) -> None:
+    case = Case(turns)
+    for _ in range(EACH):
+        edit = data.draw(edits(case.document))
+        case.check(in_emacs(case.document, edit, sticky=sticky), edit)
+
+
+@many
+@given(talks, st.data())
+def test_an_edit_in_another_editor_leaves_the_rest_exact(turns: list[Turn], data: st.DataObject) -> None:
+    case = Case(turns)
+    for _ in range(EACH):
+        edit = data.draw(edits(case.document))
+        case.check(parse(format_file(elsewhere(case.document, edit))), edit)

@@ -1,0 +1,186 @@
+"""The database: private, rebuilt when it is beyond use, and never the only place of anything but settings."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from pyagentd.errors import StoreError
+from pyagentd.store.index.schema import MIGRATIONS
+from pyagentd.store.index.state import APPLICATION_ID, Damaged, State, StateError
+from tests.store.places import STAMP, StandingClock
+
+
+@pytest.fixture
+def state(tmp_path):
+    made = State(tmp_path, StandingClock())
+    yield made
+    made.close()
+
+
+def pragma(state, name):
+    with state.reading() as db:
+        return db.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def kept(root):
+    return sorted(path.name for path in root.glob("state-*"))
+
+
+def test_settings_are_kept_and_private(state, tmp_path):
+    assert state.get("elsewhere", []) == []
+    state.put("elsewhere", ["/é", {"a": None}])
+    state.put("elsewhere", ["/é"])
+    state.close()
+    assert State(tmp_path).get("elsewhere") == ["/é"]
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("state.db*")} == {0o600}
+
+
+def test_it_is_opened_as_the_schema_wants(state):
+    wanted = {"journal_mode": "wal", "synchronous": 1, "foreign_keys": 1, "busy_timeout": 5000}
+    wanted |= {"user_version": len(MIGRATIONS), "application_id": APPLICATION_ID}
+    assert {name: pragma(state, name) for name in wanted} == wanted
+
+
+def garbage(path):
+    path.write_bytes(b"\x01garbage" * 1000)
+
+
+def foreign(path):
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE settings (mine TEXT)")
+    db.close()
+
+
+def newer(path):
+    State(path.parent).get("x")
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    db.close()
+
+
+def directory(path):
+    path.mkdir()
+
+
+def link(path):
+    (path.parent / "target").write_text("not ours to write")
+    path.symlink_to(path.parent / "target")
+
+
+@pytest.mark.parametrize("spoil", [garbage, foreign, newer, directory, link])
+def test_what_cannot_be_used_is_moved_aside_and_kept(tmp_path, caplog, spoil):
+    spoil(tmp_path / "state.db")
+    state = State(tmp_path, StandingClock())
+    state.put("a", 1)
+    assert state.get("a") == 1
+    assert f"state-{STAMP}.db" in kept(tmp_path) and "cannot be used" in caplog.text
+    if spoil is link:
+        assert (tmp_path / "target").read_text() == "not ours to write"
+    state.close()
+
+
+def test_nothing_that_was_moved_aside_is_overwritten(tmp_path):
+    for _ in range(3):
+        garbage(tmp_path / "state.db")
+        state = State(tmp_path, StandingClock())
+        state.get("a")
+        state.close()
+    assert kept(tmp_path) == [f"state-{STAMP}-2.db", f"state-{STAMP}-3.db", f"state-{STAMP}.db"]
+
+
+def filled(state):
+    with state.writing() as db:
+        db.executemany(
+            "INSERT INTO settings VALUES (?, ?)", [(f"k{n:03}", '"' + "1" * 500 + '"') for n in range(500)]
+        )
+    state.close()
+
+
+def test_damage_found_while_working_is_told_and_mended(state, tmp_path):
+    filled(state)
+    assert state.get("absent") is None  # open, and little of it read
+    file = tmp_path / "state.db"
+    size = file.stat().st_size
+    with file.open("r+b") as pages:
+        pages.seek(size // 2)
+        pages.write(b"\xff" * (size - size // 2))
+    with pytest.raises(Damaged, match="built anew"), state.reading() as db:
+        db.execute("SELECT sum(length(value)) FROM settings").fetchone()
+    assert state.get("k001") is None
+    state.put("a", 1)
+    assert kept(tmp_path) == [f"state-{STAMP}.db"]
+
+
+def test_the_log_of_a_deleted_file_is_not_replayed(state, tmp_path):
+    state.put("a", 1)
+    (tmp_path / "state.db").unlink()  # as a user would, its companions left behind
+    other = State(tmp_path)
+    other.put("b", 2)
+    assert (other.get("a"), other.get("b")) == (None, 2)
+    other.close()
+
+
+def test_an_exception_undoes_the_transaction(state):
+    with pytest.raises(RuntimeError), state.writing() as db:
+        db.execute("INSERT INTO settings VALUES ('a', '1')")
+        raise RuntimeError
+    assert state.get("a") is None
+
+
+def test_a_reader_does_not_wait_for_a_writer(state):
+    state.put("a", 1)
+    seen = []
+    with state.writing() as db:
+        db.execute("UPDATE settings SET value = '2'")
+        reader = threading.Thread(target=lambda: seen.append(state.get("a")))
+        reader.start()
+        reader.join(10)
+    assert seen == [1]
+    assert state.get("a") == 2
+
+
+def test_a_killed_writer_leaves_what_was_committed(tmp_path):
+    script = (
+        "import os, sys; from pathlib import Path; from pyagentd.store.index.state import State\n"
+        "state = State(Path(sys.argv[1])); state.put('a', 1)\n"
+        "with state.writing() as db:\n"
+        "    db.execute(\"INSERT INTO settings VALUES ('b', '2')\"); os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    state = State(tmp_path)
+    assert (state.get("a"), state.get("b")) == (1, None)
+    assert not kept(tmp_path)
+    state.close()
+
+
+def test_a_refusal_names_the_file_and_says_that_sessions_are_safe(tmp_path):
+    state = State(tmp_path / "missing")
+    with pytest.raises(StateError, match=r"missing/state\.db.*Sessions are not affected"):
+        state.get("a")
+    with pytest.raises(StoreError):
+        state.put("a", 1)
+
+
+def test_another_program_that_holds_the_file_is_waited_for_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyagentd.store.index.state.BUSY_TIMEOUT_S", 0.05)
+    state = State(tmp_path)
+    state.put("a", 1)
+    other = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StateError, match="locked"):
+        state.put("a", 2)
+    assert state.get("a") == 1
+    other.close()
+    state.put("a", 3)
+    state.close()
+
+
+def test_a_file_cut_short_is_rebuilt(state, tmp_path):
+    filled(state)
+    os.truncate(tmp_path / "state.db", 10_000)
+    assert state.get("k499") is None
+    assert kept(tmp_path) == [f"state-{STAMP}.db"]

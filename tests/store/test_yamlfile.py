@@ -1,0 +1,53 @@
+"""Metadata is read fast where it is as we write it, and always as the YAML library reads it."""
+
+import string
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pyagentd.store import yamlfile
+from pyagentd.store.yamlfile import Malformed, dump_texts, load_texts
+
+keys = st.sampled_from(["session_id", "created", "null", "yes", "y", "_", "A-b", "é", "1", "<<", "a b"]) | st.text(
+    string.ascii_letters + "_-0", min_size=1, max_size=70
+)
+odd = st.sampled_from(' \t\n"\\:#-\x00\x7f\x85\xa0\u2028\ufeff\ud7ffé😀aZ0')
+values = st.text(odd | st.characters(codec="utf-8"))
+shown = values.map(lambda text: f'"{text}"') | values
+lines = st.builds("{}: {}{}".format, keys, shown, st.sampled_from(["\n", "", " "]))
+
+
+def slowly(text):
+    """What the library makes of a text."""
+    try:
+        loaded = yamlfile._load(yamlfile.YAML(typ="base", pure=True), text)
+    except Malformed as error:
+        return str(error)
+    if not isinstance(loaded, dict):
+        return "no mapping"
+    return {key: value for key, value in loaded.items() if isinstance(value, str)}
+
+
+@given(st.lists(lines, max_size=4).map("".join))
+@example('a: "1"\na: "2"\n')
+@example("")
+@example('a: "x"\nb: [1]\n')
+def test_both_ways_of_reading_agree(text):
+    expected = slowly(text)
+    if isinstance(expected, str):
+        with pytest.raises(Malformed):
+            load_texts(text)
+    else:
+        assert load_texts(text) == expected
+
+
+@given(st.dictionaries(st.text(string.ascii_lowercase + "_", min_size=1, max_size=10), values, min_size=1))
+def test_what_is_written_is_read(texts):
+    try:
+        written = dump_texts(texts)
+    except Exception:  # a character that YAML does not have
+        return
+    expected = slowly(written)
+    if isinstance(expected, dict):
+        assert load_texts(written) == expected
