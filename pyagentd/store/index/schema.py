@@ -1,7 +1,7 @@
 """The tables of ``state.db`` as migrations: version n is reached by running the first n scripts.
 
 A script that was released is never changed. What a table derives from the sessions' files may be dropped and made
-anew by a later script, since it is filled again by itself; ``settings`` may not.
+anew by a later script, since it is filled again by itself; ``settings`` and ``audit`` may not.
 
 ``chat_sessions``, ``chat_messages`` and ``chat_parts`` have the columns of neighbours B.2 and some of our own. A row
 of ``chat_sessions`` is a branch or an agent; its ``id`` is the directory below the sessions root (absolute for a
@@ -103,5 +103,32 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE VIRTUAL TABLE texts_index USING fts5 (
       text, content = '', tokenize = "unicode61 remove_diacritics 2"
     );
+    """,
+    """
+    CREATE TABLE audit (               -- every decision about a tool call; nobody's copy, and never changed
+      id INTEGER PRIMARY KEY,
+      at_ms INTEGER NOT NULL,          -- epoch
+      session TEXT NOT NULL,           -- id of the session at the root of the tree
+      branch_dir TEXT NOT NULL,        -- of the branch or agent that acted, as chat_sessions.id
+      agent TEXT,                      -- the agent's id; null: the session itself
+      run_id TEXT NOT NULL,
+      tool TEXT NOT NULL,
+      action TEXT NOT NULL,
+      decision TEXT NOT NULL,          -- allow, ask_approved, ask_denied, deny
+      rule TEXT NOT NULL,              -- what decided: "scope", "grant REGEX", "protected"...
+      reason TEXT NOT NULL,            -- of a denial, as the model was told; what the human said
+      by TEXT                          -- the client through which a human decided; null: a rule did
+    );
+    CREATE INDEX audit_session ON audit (session, id);
+    CREATE INDEX audit_branch ON audit (branch_dir, id);
+
+    CREATE TABLE pending (             -- branches with something that waits; found again by opening them
+      branch_dir TEXT NOT NULL,        -- as chat_sessions.id
+      kind TEXT NOT NULL,              -- ask, background
+      id TEXT NOT NULL,
+      created_at INTEGER NOT NULL,     -- epoch ms
+      data_json TEXT NOT NULL DEFAULT '{}',
+      PRIMARY KEY (branch_dir, kind, id)
+    ) WITHOUT ROWID;
     """,
 )
