@@ -322,7 +322,7 @@ The file gets them with the next save, if we write it."
                              (pyagentd-attach-role role)))))
     (unless pyagentd-session-viewing
       (set-buffer-modified-p t)
-      (pyagentd-session-touch))))
+      (pyagentd-autosave-touch))))
 
 (defun pyagentd-attach--file-sha256 (file)
   "Return the SHA-256 of the text of FILE without its block, nil without FILE."

@@ -236,7 +236,7 @@ unless the event is in the text already.  DOCSTRING says what it does."
   (pyagentd-insert-flush)
   (pyagentd-overlay-clear)
   (unless pyagentd-session-viewing
-    (pyagentd-session-touch))
+    (pyagentd-autosave-touch))
   (pyagentd-status-set
    (if (eq (pyagentd-symbol (plist-get run :reason)) 'error)
        (list :state 'error :message (plist-get run :message))

@@ -203,7 +203,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
     (mapc #'pyagentd-insert--follow followers)
     (pyagentd-insert--soil pos (+ pos (length text)))
     (unless pyagentd-session-viewing
-      (pyagentd-session-touch t))))
+      (pyagentd-autosave-touch t))))
 
 ;;;; Fontification
 

@@ -42,41 +42,21 @@
 (require 'pyagentd-visit)
 (require 'pyagentd-write)
 (require 'pyagentd-syntax)
+(require 'pyagentd-autosave)
 
 (defvar pyagentd-mode)
 
 (defconst pyagentd-prompt-prefix "### "
   "What precedes a prompt in a conversation.")
 
-(defconst pyagentd-session--longest-delay 5.0
-  "Seconds after the first unsaved change at which a buffer is saved anyway.")
-(defconst pyagentd-session--longest-recorded-delay 60.0
-  "The same for text that the daemon has recorded, which nobody can lose.")
-(defconst pyagentd-session--patience 1.0
-  "Seconds before that for which a pause between two keys is looked for.")
-(defconst pyagentd-session--longest-pause 30.0
-  "Most seconds between two attempts to save what the disk refused.")
-
 ;;;; Buffer-local state
-
-(defvar-local pyagentd-autosave-enabled nil
-  "Non-nil means this buffer is saved after a pause.
-See `pyagentd-autosave-idle-time'.")
 
 (defvar-local pyagentd-session-viewing nil
   "Non-nil if another client, or the daemon, writes the file of this buffer.")
 (defvar-local pyagentd-session-sha256 nil
   "SHA-256 of the text of the file, without block, as last read or written.")
-(defvar-local pyagentd-session--timer nil
-  "Timer of the next automatic save.")
-(defvar-local pyagentd-session--deadline nil
-  "Time (`float-time') by which a change shall be saved, nil if none is due.")
-(defvar-local pyagentd-session--last-change nil
-  "Time (`float-time') of the latest change.")
 (defvar-local pyagentd-session-trouble nil
   "Why the text could not be saved, a line with the file's name; nil if it was.")
-(defvar-local pyagentd-session--pause nil
-  "Seconds to the next attempt to save, nil unless there is trouble.")
 
 (defvar pyagentd-session-read-hook nil
   "Hook run in a session buffer after its file was read or read anew.")
@@ -93,11 +73,8 @@ A function may signal an error; then nothing is written.")
   "Functions called with BEG and END after a change of a session buffer.
 Not called for text that the daemon inserts.")
 
-(dolist (variable '(pyagentd-autosave-enabled pyagentd-session-viewing
-                    pyagentd-session-sha256 pyagentd-session--timer
-                    pyagentd-session--deadline
-                    pyagentd-session--last-change
-                    pyagentd-session-trouble pyagentd-session--pause))
+(dolist (variable '(pyagentd-session-viewing pyagentd-session-sha256
+                    pyagentd-session-trouble))
   (put variable 'permanent-local t))
 
 ;;;; Reading
@@ -112,7 +89,7 @@ Not called for text that the daemon inserts.")
         (blocks (pyagentd-block-strip)))
     (setq pyagentd-session-sha256 (pyagentd-session-body-sha256))
     (setq-local buffer-file-coding-system pyagentd-write-coding)
-    (pyagentd-session--settle)
+    (pyagentd-autosave-settle)
     (pyagentd-session--set-trouble nil)
     (when (and (= (buffer-size) 0) (not (pyagentd-place-agent-p)))
       (with-silent-modifications (insert pyagentd-prompt-prefix)))
@@ -122,7 +99,7 @@ Not called for text that the daemon inserts.")
       (pyagentd-log 'warn "%s: %d Local Variables blocks, kept one"
                     (buffer-name) blocks)
       (set-buffer-modified-p t)
-      (pyagentd-session-touch)))
+      (pyagentd-autosave-touch)))
   (run-hooks 'pyagentd-session-read-hook))
 
 (defun pyagentd-session--after-revert ()
@@ -149,7 +126,7 @@ Text within one answer is part of it, however it came there."
           (put-text-property beg end 'gptel role)))))
   (pyagentd-syntax-forget beg end)
   (pyagentd-gc-postpone)
-  (pyagentd-session-touch)
+  (pyagentd-autosave-touch)
   (run-hook-with-args 'pyagentd-session-change-functions beg end))
 
 ;;;; Saving
@@ -191,7 +168,7 @@ For `write-contents-functions', so that every save goes through it."
 (defun pyagentd-session--after-save ()
   "Note that the text is saved."
   (when pyagentd-mode
-    (pyagentd-session--settle)
+    (pyagentd-autosave-settle)
     (when pyagentd-session-trouble
       (pyagentd-session--set-trouble nil)
       (message "%s is saved again" (buffer-name)))
@@ -243,78 +220,6 @@ M-x revert-buffer reads it, C-x C-s overwrites it"
                    (progn (save-buffer 0) t)
                  (file-error nil)))))))
 
-(defun pyagentd-session--settle ()
-  "Forget that the text was changed."
-  (when pyagentd-session--timer
-    (cancel-timer pyagentd-session--timer))
-  (setq pyagentd-session--timer nil
-        pyagentd-session--pause nil
-        pyagentd-session--deadline nil))
-
-(defun pyagentd-session-touch (&optional recorded)
-  "Note that the text changed now: save it after a pause.
-While changes go on it is saved after five seconds, or after a minute if
-they are all RECORDED by the daemon already."
-  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))
-      (let* ((now (float-time))
-             (latest (+ now (if recorded
-                                pyagentd-session--longest-recorded-delay
-                              pyagentd-session--longest-delay))))
-        (setq pyagentd-session--last-change now
-              pyagentd-session--deadline
-              (min latest (or pyagentd-session--deadline latest))))
-      (cond ((null pyagentd-session--timer)
-             (pyagentd-session--arm pyagentd-autosave-idle-time))
-            ((and (not recorded) (pyagentd-session--soon-p))
-             ;; The pause after this key is as long as any will be.
-             (cancel-timer pyagentd-session--timer)
-             (pyagentd-session--arm 0.005))))))
-
-(defun pyagentd-session--soon-p ()
-  "Return non-nil if by now a pause between two keys is looked for."
-  (and (null pyagentd-session--pause)
-       (> pyagentd-session--last-change
-          (- pyagentd-session--deadline pyagentd-session--patience))))
-
-(defun pyagentd-session--arm (delay)
-  "Look after DELAY seconds whether it is time to save."
-  (setq pyagentd-session--timer
-        (run-at-time delay nil #'pyagentd-session--on-timer (current-buffer))))
-
-(defun pyagentd-session--due (now)
-  "Return how many seconds after NOW the buffer shall be saved."
-  (- (min (+ pyagentd-session--last-change pyagentd-autosave-idle-time)
-          (- pyagentd-session--deadline pyagentd-session--patience))
-     now))
-
-(defun pyagentd-session--on-timer (buffer)
-  "Save BUFFER, or wait longer after another change."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (setq pyagentd-session--timer nil)
-      (when (and pyagentd-session--deadline pyagentd-autosave-enabled)
-        (let* ((now (float-time))
-               (due (pyagentd-session--due now)))
-          (if (> due 0.001)
-              (pyagentd-session--arm due)
-            ;; Timers come before the display of the key just typed.
-            (redisplay)
-            (pyagentd-guarded "Autosave"
-              (pyagentd-session-save (< now pyagentd-session--deadline)))
-            (pyagentd-session--after-attempt)))))))
-
-(defun pyagentd-session--after-attempt ()
-  "Arrange for another attempt if the text is not saved yet."
-  (cond ((or (not (buffer-modified-p)) pyagentd-session-viewing)
-         (pyagentd-session--settle))
-        (pyagentd-session-trouble
-         (setq pyagentd-session--pause
-               (min (* 2 (or pyagentd-session--pause 0.5))
-                    pyagentd-session--longest-pause))
-         (pyagentd-session--arm pyagentd-session--pause))
-        ;; It gave way to a key; if that changes the text it is tried then.
-        (t (pyagentd-session--arm 0.1))))
 
 ;;;; Leaving
 
@@ -331,7 +236,7 @@ same, Emacs asks."
 (defun pyagentd-session--leave ()
   "Let go of the branch in this buffer."
   (when (and pyagentd-mode (not (buffer-base-buffer)))
-    (pyagentd-session--settle)
+    (pyagentd-autosave-settle)
     (pyagentd-guarded "Leave" (run-hooks 'pyagentd-session-leave-hook))
     (pyagentd-place-unregister)))
 

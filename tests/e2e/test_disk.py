@@ -83,7 +83,7 @@ def _assert_refused(emacs: Emacs, file: Path, cause: str) -> None:
     trouble = emacs.wait("pyagentd-session-trouble")
     assert trouble == f"Not saved: {cause}, {_abbreviated(emacs, file)}"
     assert cause in emacs.eval("(substring-no-properties pyagentd-status--line)")
-    emacs.wait("(and pyagentd-session--pause (> pyagentd-session--pause 1))")
+    emacs.wait("(and pyagentd-autosave--pause (> pyagentd-autosave--pause 1))")
     assert _said(emacs, f": {cause}, ") == 1
     assert emacs.eval('(list (buffer-modified-p) (string-suffix-p "first words" (buffer-string)))') == [True, True]
     failed = "(condition-case err (save-buffer) (file-error (error-message-string err)))"

@@ -259,7 +259,7 @@ def test_one_that_does_not_answer_loses_its_turn_and_overwrites_nothing(
 
 def test_one_that_wakes_up_before_anything_was_written_overwrites_nothing_either(system: System) -> None:
     frozen, other, branch = pair(system)
-    frozen.eval('(progn (insert "never saved") (setq pyagentd-session--deadline nil) t)')
+    frozen.eval('(progn (insert "never saved") (setq pyagentd-autosave--deadline nil) t)')
     os.kill(frozen.pid, signal.SIGSTOP)
     try:
         other.eval("(progn (pyagentd-take-over) t)", timeout_s=30)

@@ -198,7 +198,7 @@
     (pyagentd-test-stream "one")
     (should (equal (buffer-string) "### Hione"))
     (should-not (buffer-modified-p))
-    (should-not pyagentd-session--timer)))
+    (should-not pyagentd-autosave--timer)))
 
 (ert-deftest pyagentd-insert-into-a-large-conversation-is-quick ()
   (insert-test--with-answer (concat "### Hi\n\n" (make-string 1000000 ?x))

@@ -167,8 +167,8 @@
   (pyagentd-test-with-session session-test--text
     (cl-letf (((symbol-function 'input-pending-p) #'always))
       (let ((pyagentd-autosave-idle-time 0.01)
-            (pyagentd-session--longest-delay 0.3)
-            (pyagentd-session--patience 0.2))
+            (pyagentd-autosave--longest-delay 0.3)
+            (pyagentd-autosave--patience 0.2))
         (goto-char (point-max))
         (insert "x")
         (let ((start (float-time)))
@@ -283,21 +283,21 @@
 (ert-deftest pyagentd-session-autosave-waits-for-quiet-but-not-for-ever ()
   (with-temp-buffer
     (let ((pyagentd-autosave-idle-time 0.5))
-      (setq pyagentd-session--deadline 105.0)
+      (setq pyagentd-autosave--deadline 105.0)
       ;; From a second before the deadline a gap between keys will do.
       (pcase-dolist (`(,last ,now ,due) '((100.0 100.2 0.3) (103.0 103.2 0.3)
                                           (103.9 103.9 0.1) (105.0 105.0 -1.0)))
-        (setq pyagentd-session--last-change last)
-        (should (< (abs (- due (pyagentd-session--due now))) 0.001))))))
+        (setq pyagentd-autosave--last-change last)
+        (should (< (abs (- due (pyagentd-autosave--due now))) 0.001))))))
 
 (ert-deftest pyagentd-session-recorded-text-may-wait-longer-than-typed-text ()
   (pyagentd-test-with-session session-test--text
-    (pyagentd-session-touch t)
-    (should (> (- pyagentd-session--deadline (float-time)) 50))
-    (pyagentd-session-touch)
-    (should (< (- pyagentd-session--deadline (float-time)) 6))
-    (pyagentd-session-touch t)
-    (should (< (- pyagentd-session--deadline (float-time)) 6))))
+    (pyagentd-autosave-touch t)
+    (should (> (- pyagentd-autosave--deadline (float-time)) 50))
+    (pyagentd-autosave-touch)
+    (should (< (- pyagentd-autosave--deadline (float-time)) 6))
+    (pyagentd-autosave-touch t)
+    (should (< (- pyagentd-autosave--deadline (float-time)) 6))))
 
 (ert-deftest pyagentd-session-autosave-can-be-off ()
   "SPEC 001 Disabling auto-save, Auto-save buffer-local control."
@@ -305,10 +305,10 @@
     (goto-char (point-max))
     (let ((pyagentd-autosave-idle-time 0))
       (insert "a")
-      (should-not pyagentd-session--timer))
+      (should-not pyagentd-autosave--timer))
     (setq pyagentd-autosave-enabled nil)
     (insert "b")
-    (should-not pyagentd-session--timer)))
+    (should-not pyagentd-autosave--timer)))
 
 (ert-deftest pyagentd-session-autosave-leaves-a-changed-file-alone ()
   (pyagentd-test-with-session session-test--text

@@ -31,6 +31,7 @@ _METADATA = "pyagentd/store/metadata.py"
 _REGISTRY = "pyagentd/store/registry.py"
 _PATHS = "pyagentd/store/paths.py"
 _SESSION_EL = "elisp/pyagentd-session.el"
+_AUTOSAVE_EL = "elisp/pyagentd-autosave.el"
 _BLOCK_EL = "elisp/pyagentd-block.el"
 _VISIT_EL = "elisp/pyagentd-visit.el"
 
@@ -121,19 +122,19 @@ BREAKS = [
     ),
     Break(
         "Auto-save after idle time",
-        _SESSION_EL,
-        "(pyagentd-session-save (< now pyagentd-session--deadline))",
+        _AUTOSAVE_EL,
+        "(pyagentd-session-save (< now pyagentd-autosave--deadline))",
         "nil",
     ),
     Break(
         "Disabling auto-save",
-        _SESSION_EL,
+        _AUTOSAVE_EL,
         "(when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))",
         "(when pyagentd-autosave-enabled",
     ),
     Break(
         "Auto-save buffer-local control",
-        _SESSION_EL,
+        _AUTOSAVE_EL,
         "(when (and pyagentd-autosave-enabled (> pyagentd-autosave-idle-time 0))",
         "(when (> pyagentd-autosave-idle-time 0)",
     ),
