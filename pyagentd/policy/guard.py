@@ -17,9 +17,11 @@ from typing import Literal, assert_never
 from pyagentd.policy import commands
 from pyagentd.policy.patterns import first_match
 from pyagentd.policy.presets import Preset
+from pyagentd.policy.profiles import Profile
 from pyagentd.policy.protected import CREDENTIALS, SESSION_RECORDS
 
-Kind = Literal["read", "write", "command", "meta"]
+Kind = Literal["read", "write", "command", "pattern", "meta"]
+Rule = Literal["protected", "deny", "scope", "command", "profile", "headless"]
 
 _SHOWN_PATTERNS = 5
 
@@ -43,8 +45,10 @@ class Action:
     tool: str
     detail: str
     kind: Kind
-    paths: tuple[ResolvedPath, ...] = ()
+    paths: tuple[ResolvedPath, ...] = ()  # used as ``kind`` says; of a command: what it is known to read
+    writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
     command: str | None = None
+    root: str = ""  # the workspace root, for what a profile says about paths relative to it
 
     def __str__(self) -> str:
         return f"tool:{self.tool}:{self.detail}"
@@ -56,10 +60,13 @@ class Context:
 
     preset: Preset
     interactive: bool  # a human can be asked
+    profile: Profile | None = None  # None: every action, and a tool's ``confirm`` decides
     ancestor_denies: tuple[str, ...] = ()  # ``paths.deny`` of every session above an agent (DD-7)
+    ancestor_commands: tuple[str, ...] = ()  # ... and their ``shell_commands.deny``
     protected: tuple[str, ...] = ()  # the daemon's own places, never written by a tool
     readable: tuple[str, ...] = ()  # in the read scope besides the preset's: the run's own spooled output
-    grants: tuple[re.Pattern[str], ...] = ()  # match a whole action that then needs no confirmation
+    grants: tuple[re.Pattern[str], ...] = ()  # match a whole action that then needs no confirmation: --allow
+    remembered: tuple[re.Pattern[str], ...] = ()  # the same, given by a human as answer to an ask
     allow_once: frozenset[str] = frozenset()  # actions a human allowed, exactly
 
 
@@ -67,13 +74,15 @@ class Context:
 class Allow:
     """It may happen."""
 
+    by: str  # for the audit: "scope", "meta", "grant REGEX", "profile NAME", "allowed once"
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A human decides."""
 
     reason: str
-    remember: str = ""  # the grant that "always" would remember, a regular expression
+    remember: tuple[str, ...] = ()  # the regular expressions that "session" and "always" would remember
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ class Deny:
     """It may not happen."""
 
     reason: str
+    rule: Rule
 
 
 Decision = Allow | Ask | Deny
@@ -94,16 +104,19 @@ def decide(action: Action, context: Context, confirm: bool) -> Decision:
         context: The rules.
         confirm: The tool wants a human to agree, unless a grant does.
     """
-    refusal = _protected(action, context) or _denied(action, context)
-    if refusal:
-        return Deny(refusal)
+    if refusal := _protected(action, context):
+        return Deny(refusal, "protected")
+    if refusal := _denied(action, context):
+        return Deny(refusal, "deny")
     if str(action) in context.allow_once:
-        return Allow()
-    refusal = _out_of_scope(action, context)
-    if refusal:
-        return Deny(refusal)
-    if not confirm or any(grant.fullmatch(str(action)) for grant in context.grants):
-        return Allow()
+        return Allow("allowed once")
+    if refusal := _out_of_scope(action, context):
+        return Deny(refusal, "command" if action.kind == "command" else "scope")
+    if not confirm:
+        return Allow("meta" if action.kind == "meta" else "scope")
+    for grant in (*context.remembered, *context.grants):
+        if grant.fullmatch(str(action)):
+            return Allow(f"grant {grant.pattern}")
     return _confirmation(action, context)
 
 
@@ -142,7 +155,7 @@ def _denied(action: Action, context: Context) -> str | None:
 def _out_of_scope(action: Action, context: Context) -> str | None:
     paths = context.preset.paths
     match action.kind:
-        case "meta":
+        case "meta" | "pattern":
             return None
         case "read":
             return _outside(action, "read", paths.read, context.readable)
@@ -174,10 +187,11 @@ def _outside(action: Action, right: str, scope: tuple[str, ...], also: tuple[str
 def _confirmation(action: Action, context: Context) -> Ask | Deny:
     grant = re.escape(str(action))
     if context.interactive:
-        return Ask(f"{action.tool} acts only with your approval, and no grant covers this", grant)
+        return Ask(f"{action.tool} acts only with your approval, and no grant covers this", (grant,))
     return Deny(
         f"{action.tool} needs a human's approval, and none can be asked in this run. "
-        f"Whoever starts it can approve this beforehand with --allow {shlex.quote(grant)}"
+        f"Whoever starts it can approve this beforehand with --allow {shlex.quote(grant)}",
+        "headless",
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn, TypeVar, get_args
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.patterns import normalised, validate_pattern
+from pyagentd.policy.profiles import Profile
 
 DEFAULT_PRESET = "programming-assistant"
 
@@ -40,6 +41,17 @@ class Commands:
 
     allow: tuple[str, ...] = ()  # first words of a command, or "*"
     deny: tuple[str, ...] = ()  # texts that must not occur in it
+    network: bool = False  # a confined command may reach the network
+    confine: bool = True  # commands see only the agent's scope, where the system can do that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roam:
+    """Which nodes of org-roam tools may touch (`org_roam_patterns`)."""
+
+    subdirectory: tuple[str, ...] = ()  # globs of directories below the notes', such as ``gptel/**``
+    tags: tuple[str, ...] = ()  # exact
+    node_ids: tuple[str, ...] = ()  # exact, or ``*``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +71,11 @@ class Preset:
     shell: Commands = field(default_factory=Commands)
     body: str = ""  # the system message
     result: Result = "all"  # what of an agent's answer its parent gets: all its text, or what followed its last tool
+    profile: Profile | str | None = None  # one written out, the name of one, or none
+    roam: Roam = field(default_factory=Roam)
+    max_turns: int | None = None  # requests to the model in one run; None: no limit
+    time_budget_s: float | None = None  # of one run
+    token_budget: int | None = None  # input and output of one run
 
 
 def parse_preset(name: str, front: Mapping[str, Any], body: str, source: str) -> Preset:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pyagentd.policy.guard import Action, ResolvedPath
 
 Args = Mapping[str, Any]
-Kind = Literal["read", "write", "command", "meta"]
+Kind = Literal["read", "write", "command", "pattern", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class ToolContext:
     readable: Callable[[ResolvedPath], bool]  # is this file, found by searching, inside the read scope?
     env: Mapping[str, str] = field(default_factory=dict)  # the client's environment; secrets are never passed on
     paths: tuple[ResolvedPath, ...] = ()  # the paths that were authorised, in the order ``describe`` gave them
+    call_id: str = ""  # the model's id of this call
 
     def bound_to(self, action: Action) -> ToolContext:
         """Return this context with the paths of ``action``: the tool opens these and resolves nothing anew."""

@@ -39,7 +39,7 @@ def run(command):
 
 
 def is_allowed(action, context):
-    return decide(action, context, False) == Allow()
+    return isinstance(decide(action, context, False), Allow)
 
 
 # -- scope ---------------------------------------------------------------------------------------------------------
@@ -180,14 +180,14 @@ def test_credentials_are_neither_read_nor_written(kind, path):
 
 def test_allow_once_is_for_exactly_this_action_and_goes_beyond_scope():
     context = rules(allow_once=frozenset({"tool:Read:/etc/hosts"}))
-    assert decide(on("read", "/etc/hosts"), context, True) == Allow()
+    assert decide(on("read", "/etc/hosts"), context, True) == Allow("allowed once")
     assert isinstance(decide(on("read", "/etc/hosts2"), context, True), Deny)
 
 
 @pytest.mark.spec("000", "Meta tool bypasses scope validation")
 def test_a_meta_tool_skips_scope_and_is_still_confirmed():
     spawn = Action(tool="PersistentAgent", detail="explorer", kind="meta")
-    assert decide(spawn, rules(read=()), False) == Allow()
+    assert decide(spawn, rules(read=()), False) == Allow("meta")
     assert isinstance(decide(spawn, rules(read=()), True), Ask)
 
 
@@ -195,8 +195,9 @@ def test_a_tool_that_wants_confirmation_asks_a_human():
     decision = decide(on("write", "/tmp/a"), rules(write=["/tmp/**"]), True)
     assert isinstance(decision, Ask)
     assert "Write" in decision.reason
-    assert re.fullmatch(decision.remember, "tool:Write:/tmp/a")
-    assert not re.fullmatch(decision.remember, "tool:Write:/tmp/b")
+    (remember,) = decision.remember
+    assert re.fullmatch(remember, "tool:Write:/tmp/a")
+    assert not re.fullmatch(remember, "tool:Write:/tmp/b")
 
 
 def test_without_a_human_asking_is_a_refusal_that_names_the_option():
@@ -212,10 +213,10 @@ def test_a_grant_satisfies_confirmation_when_it_matches_the_whole_action(interac
         grants = (re.compile(pattern, re.DOTALL),)
         return decide(run(command), rules(allow=["*"], grants=grants, interactive=interactive), True)
 
-    assert decision("tool:Bash:git .*") == Allow()
-    assert decision("tool:Bash:.*", "one\ntwo") == Allow()
-    assert decision("tool:Bash:git") != Allow()
-    assert decision("git status") != Allow()
+    assert decision("tool:Bash:git .*") == Allow("grant tool:Bash:git .*")
+    assert decision("tool:Bash:.*", "one\ntwo") == Allow("grant tool:Bash:.*")
+    assert not isinstance(decision("tool:Bash:git"), Allow)
+    assert not isinstance(decision("git status"), Allow)
 
 
 def test_a_grant_does_not_widen_the_scope():
