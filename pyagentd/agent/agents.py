@@ -7,13 +7,14 @@ terminal path; Emacs draws its overlay from these.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions, backend_for
+from pyagentd.agent.spawn import Assignment
 from pyagentd.errors import ToolError
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset
@@ -44,9 +45,9 @@ class AgentSpawner:
         self._host = host
         self._children: dict[str, Child] = {}  # by the agent's branch key
 
-    def spawner(self, parent: LiveBranch, options: SendOptions) -> ParentSpawner:
-        """Return what the PersistentAgent tool of one run needs."""
-        return ParentSpawner(self, self._host, parent, options)
+    def spawner(self, parent: LiveBranch, options: SendOptions, run_id: str) -> ParentSpawner:
+        """Return what the PersistentAgent tool of the run ``run_id`` needs."""
+        return ParentSpawner(self, self._host, parent, options, run_id)
 
     def running(self, parent: str) -> list[dict[str, Any]]:
         """Return the agents a branch waits for, so that a client that attaches can draw them."""
@@ -98,39 +99,54 @@ class ParentSpawner:
     _host: Host
     parent: LiveBranch
     options: SendOptions
+    run_id: str
 
     def templates(self) -> Mapping[str, Preset]:
         """Return the presets an agent may have."""
         return self._host.presets.for_agents()
 
-    async def run_agent(
-        self, *, preset: str, description: str, prompt: str, read: Sequence[str] | None, deny: Sequence[str]
-    ) -> Outcome:
+    async def run_agent(self, wanted: Assignment) -> Outcome:
         """Create an agent under the parent's branch and run it to its end (see ``spawn.Spawner``)."""
-        ref = self._create(preset, description, read, deny)
+        ref = self._create(wanted)
         async with self._host.using(ref) as branch:
-            session = self.parent.conversation.session
-            branch.record_session(workspace_root=session["workspace_root"], parent=self.parent.ref, agent=preset)
-            self._agents.begin(self.parent, branch, preset=preset, description=description)
+            self._record(branch, wanted)
+            self._agents.begin(self.parent, branch, preset=wanted.preset, description=wanted.description)
             try:
-                return await self._run(branch, prompt)
+                return await self._run(branch, wanted.prompt)
             finally:
                 self._agents.end(branch)
 
-    def _create(self, preset: str, description: str, read: Sequence[str] | None, deny: Sequence[str]) -> BranchRef:
-        if read is not None and not read and not self.options.interactive:
+    def _create(self, wanted: Assignment) -> BranchRef:
+        if wanted.read is not None and not wanted.read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
-        template, text = self._host.presets.template(preset)
+        template, text = self._host.presets.template(wanted.preset)
         backend_for(template, self._host.config, self.options)  # raises before anything is made
         own = self._host.presets.of_branch(self.parent.ref).paths.read
         return sessions.create_agent(
             self.parent.ref,
-            preset_name=preset,
+            preset_name=wanted.preset,
             preset_text=text,
-            description=description,
-            read=own if read is None else (read or ["/**"]),
-            deny=deny,
+            description=wanted.description,
+            read=own if wanted.read is None else (wanted.read or ["/**"]),
+            deny=wanted.deny,
             clock=self._host.clock,
+        )
+
+    def _record(self, branch: LiveBranch, wanted: Assignment) -> None:
+        """Record who spawned the agent and what for; from this a restart finds who waits for it."""
+        conversation = self.parent.conversation
+        run = conversation.runs.get(self.run_id)
+        branch.record_session(
+            workspace_root=conversation.session["workspace_root"],
+            parent=self.parent.ref,
+            agent=wanted.preset,
+            spawned={
+                "parent_run_id": self.run_id,
+                "parent_call_id": wanted.call_id,
+                "parent_message_id": run.data["message_id"] if run else None,
+                "background": wanted.background,
+                "description": wanted.description,
+            },
         )
 
     async def _run(self, branch: LiveBranch, prompt: str) -> Outcome:

@@ -194,7 +194,7 @@ class Host(OpenBranches):
             env=options.env,
         )
         offered: dict[str, ToolSpec] = builtin_tools()
-        spawner = self.agents.spawner(branch, options)
+        spawner = self.agents.spawner(branch, options, run_id)
         offered["PersistentAgent"] = persistent_agent(spawner, depth=len(ancestors))
         return RunSettings(
             backend=backend,

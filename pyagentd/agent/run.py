@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pyagentd.agent.answer import Answer
@@ -203,8 +203,9 @@ class Run:
             text = f"There is no tool {call.name!r}. Available: {known}."
             envelope = Envelope(ok=False, text=text, duration_ms=0)
         else:
-            authorise = settings.authority.for_call(spec, call, settings.context)
-            envelope = await invoke(spec, dict(call.input), settings.context, authorise)
+            context = replace(settings.context, call_id=call.id)
+            authorise = settings.authority.for_call(spec, call, context)
+            envelope = await invoke(spec, dict(call.input), context, authorise)
         results[call.id] = self._answer.result(call, envelope)
 
     def _groups(self, calls: tuple[ToolCall, ...]) -> list[list[ToolCall]]:

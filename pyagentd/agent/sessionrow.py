@@ -43,10 +43,20 @@ class SessionRow:
         workspace_root: Path,
         agent: str = "",
         parent: BranchRef | None = None,
+        spawned: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record the facts of the session itself; what was recorded before and is not named here stays."""
-        known = self.conversation.session or self._new_session(agent, parent)
+        """Record the facts of the session itself; what was recorded before and is not named here stays.
+
+        Args:
+            workspace_root: Where it works.
+            agent: The preset it was made from.
+            parent: Of an agent: the branch that spawned it.
+            spawned: Of an agent: ``parent_run_id``, ``parent_call_id``, ``parent_message_id`` (the prompt of that
+                run), ``background`` and ``description``.
+            metadata: To be added.
+        """
+        known = self.conversation.session or (self._new_session(agent, parent) | dict(spawned or {}))
         self.note_session(
             **{
                 **known,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyagentd.agent.run import Outcome
@@ -28,6 +29,19 @@ know in `prompt`. Several calls in one answer run in parallel. Presets:
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a call of the tool wants."""
+
+    preset: str
+    description: str
+    prompt: str
+    read: tuple[str, ...] | None = None  # what the agent may read; None: what its parent may (DD-6)
+    deny: tuple[str, ...] = ()
+    background: bool = False  # the parent does not wait for it
+    call_id: str = ""  # of the call, which the child's session row names
+
+
 class Spawner(Protocol):
     """What the tool needs from the host."""
 
@@ -35,13 +49,8 @@ class Spawner(Protocol):
         """Return the presets an agent may have (mode ``subagent`` or ``all``), by name."""
         ...
 
-    async def run_agent(
-        self, *, preset: str, description: str, prompt: str, read: Sequence[str] | None, deny: Sequence[str]
-    ) -> Outcome:
-        """Create the agent under the parent's branch, run it to its end and return the outcome.
-
-        ``read`` None inherits the parent's read patterns (DD-6).
-        """
+    async def run_agent(self, wanted: Assignment) -> Outcome:
+        """Create the agent under the parent's branch, run it to its end and return the outcome."""
         ...
 
 
@@ -54,13 +63,7 @@ def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
         if depth >= MAX_DEPTH:
             raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
         try:
-            outcome = await spawner.run_agent(
-                preset=args["preset"],
-                description=args["description"],
-                prompt=args["prompt"],
-                read=args.get("allowed_paths"),
-                deny=args.get("denied_paths") or (),
-            )
+            outcome = await spawner.run_agent(_assignment(args, ctx))
         except PyagentdError as error:  # it could not be made or started
             log.error("agent %s: %s", args["preset"], error)
             raise ToolError(f"Error: {error}") from error
@@ -85,6 +88,19 @@ def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
         run=run,
         describe=describe,
         preview=lambda args, ctx: _preview(args, presets.get(args["preset"])),
+    )
+
+
+def _assignment(args: Args, ctx: ToolContext) -> Assignment:
+    read = args.get("allowed_paths")
+    return Assignment(
+        preset=args["preset"],
+        description=args["description"],
+        prompt=args["prompt"],
+        read=None if read is None else tuple(read),
+        deny=tuple(args.get("denied_paths") or ()),
+        background=bool(args.get("background")),
+        call_id=ctx.call_id,
     )
 
 

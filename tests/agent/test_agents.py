@@ -101,6 +101,18 @@ async def test_its_answer_is_in_its_document_and_is_the_tools_result(helper: Wor
     assert session["parent_id"] == ref.session_id and session["agent"] == "helper"
 
 
+async def test_it_records_which_call_of_which_run_spawned_it(helper: World) -> None:
+    helper.server.say(answer(spawn(id="call-7")), "found", "Done")
+    ref = helper.session()
+    await converse(helper, ref)
+    (agent,) = agents_of(ref)
+    session = last_of(rows(agent), "session")[agent.session_id]
+    (run,) = last_of(rows(ref), "run").values()
+    assert session["parent_call_id"] == "call-7" and session["parent_run_id"] == run["id"]
+    assert session["parent_message_id"] == run["message_id"]
+    assert session["background"] is False and session["description"] == "find it"
+
+
 @pytest.mark.spec("000", "Parent configuration never leaked")
 @pytest.mark.spec("000", "Backend, model, system message from preset YAML")
 @pytest.mark.spec("000", "Tools captured from agent buffer context")

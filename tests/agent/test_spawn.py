@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyagentd.agent.run import Outcome
-from pyagentd.agent.spawn import MAX_DEPTH, persistent_agent
+from pyagentd.agent.spawn import MAX_DEPTH, Assignment, persistent_agent
 from pyagentd.policy.presets import Preset
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext
@@ -22,16 +22,14 @@ class Spawner:
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[Assignment] = []
 
     def templates(self) -> Mapping[str, Preset]:
         names = ("explorer", "executor")
         return {name: Preset(name=name, backend="b", model="m", description=f"the {name}") for name in names}
 
-    async def run_agent(
-        self, *, preset: str, description: str, prompt: str, read: Sequence[str] | None, deny: Sequence[str]
-    ) -> Outcome:
-        self.asked.append({"preset": preset, "read": read, "deny": deny})
+    async def run_agent(self, wanted: Assignment) -> Outcome:
+        self.asked.append(wanted)
         return self.outcome
 
 
@@ -74,7 +72,8 @@ async def test_a_pattern_that_cannot_be_one_is_refused_before_anything_is_made()
 async def test_nil_empty_and_given_paths_stay_apart(read: list[str] | None) -> None:
     args = GOOD if read is None else GOOD | {"allowed_paths": read}
     _, spawner = await call(args, DONE)
-    assert spawner.asked == [{"preset": "explorer", "read": read, "deny": ()}]
+    (asked,) = spawner.asked
+    assert asked.read == (None if read is None else tuple(read)) and asked.preset == "explorer" and asked.deny == ()
 
 
 @pytest.mark.parametrize(
