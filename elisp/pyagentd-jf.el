@@ -31,6 +31,7 @@
 (require 'pyagentd)
 (declare-function pyagentd-branch "pyagentd-branch")
 (require 'pyagentd-overlay)
+(require 'pyagentd-settings)
 
 ;;;; Variables
 
@@ -136,6 +137,93 @@ That is a plist with :parent-branch, :created and maybe
 (defun pyagentd-jf--metadata (method branch-dir)
   "Return the answer to METHOD for BRANCH-DIR."
   (pyagentd-jf--call method (list :directory (expand-file-name branch-dir))))
+
+;;;; The pieces of an agent
+
+(defun jf/gptel--create-agent-directory (parent-branch-dir preset description)
+  "Make a directory for an agent below PARENT-BRANCH-DIR and return its name.
+It is called after PRESET, the time and DESCRIPTION, and is empty."
+  (plist-get (pyagentd-jf--call
+              'create-agent-directory
+              (list :directory (expand-file-name parent-branch-dir)
+                    :preset preset :description description))
+             :directory))
+
+(defun jf/gptel--copy-preset-template (preset directory)
+  "Copy the template PRESET to preset.md in DIRECTORY; return the file's name."
+  (plist-get (pyagentd-jf--call
+              'copy-preset-template
+              (list :preset preset :directory (expand-file-name directory)))
+             :file))
+
+(defun jf/gptel--load-preset-from-file (directory)
+  "Return what preset.md in DIRECTORY says, nil if it is missing or no preset.
+That is a plist with :backend, :model, :temperature, :tools (a list of
+names), :system (the text below the front matter) and what else it has."
+  (pyagentd-jf--metadata 'load-preset directory))
+
+(defun jf/gptel--apply-session-preset (&optional preset)
+  "Let the session in this buffer show and use the settings of PRESET.
+PRESET is a plist as `jf/gptel--load-preset-from-file' returns it, by
+default that of this session.  It sets gptel's variables in this buffer
+and no others; what a session may do is in its preset.md alone."
+  (unless pyagentd--branch-dir
+    (user-error "Not a session"))
+  (let ((settings (or preset
+                      (jf/gptel--load-preset-from-file pyagentd--branch-dir))))
+    (unless settings
+      (error "Failed to load preset from %s" pyagentd--branch-dir))
+    (pyagentd-settings-apply settings)))
+
+(defun jf/gptel-scope--parse-preset-config (file)
+  "Return what the preset in FILE says about scope.
+That is a plist with :paths (a plist of :read, :write and :deny, lists of
+patterns), :shell-commands and :org-roam-patterns, as far as it has them.
+FILE may be the directory of a preset.md."
+  (pyagentd-jf--call 'preset-scope (list :file (expand-file-name file))))
+
+(defun jf/gptel-scope--update-preset-paths (file allowed &optional denied)
+  "Set the paths in the preset FILE, and leave everything else in it alone.
+ALLOWED, a list or vector of patterns, is what may be read.  What may be
+written stays as it is, \"/tmp/**\" where FILE does not say.  What is
+denied stays denied, and so are DENIED and the standard four."
+  (plist-get (pyagentd-jf--call
+              'update-preset-paths
+              (list :file (expand-file-name file)
+                    :allowed (append allowed nil)
+                    :denied (append denied nil)))
+             :file))
+
+;;;; Agents
+
+(defun jf/gptel-persistent-agent--task (main-cb preset description prompt
+                                        &optional allowed-paths denied-paths)
+  "Have an agent under the session in this buffer do the task PROMPT.
+PRESET is the name of its preset, DESCRIPTION the task in a few words.
+ALLOWED-PATHS, a list or vector of patterns, is what it may read: nil
+means what this session may read, an empty vector everything.
+DENIED-PATHS is what it may never touch.
+
+Return when the agent has begun.  MAIN-CB is called once, with its
+answer, or with a text that begins with \"Error: \"."
+  (unless pyagentd--session-dir
+    (user-error "PersistentAgent requires parent persistent session"))
+  (let ((agent (pyagentd-jf--call
+                'spawn
+                (list :branch pyagentd--branch-dir
+                      :preset preset :description description :prompt prompt
+                      :allowed-paths (append allowed-paths nil)
+                      :unrestricted (equal allowed-paths [])
+                      :denied-paths (append denied-paths nil)
+                      :env (pyagentd-chat--environment)
+                      :key (pyagentd-chat--key)))))
+    (pyagentd-rpc-call-async
+     'agent-result (list :branch (plist-get agent :branch))
+     :success (lambda (answer) (funcall main-cb (plist-get answer :text)))
+     :error (lambda (err)
+              (funcall main-cb (format "Error: Network failure\n%S"
+                                       (list :error err)))))
+    (plist-get agent :branch)))
 
 (provide 'pyagentd-jf)
 ;;; pyagentd-jf.el ends here

@@ -105,6 +105,14 @@ What the user has changed here and not saved yet stays."
             (alist-get variable before))))
   (pyagentd-settings-show (plist-get answer :model)))
 
+;; SPEC 000 Configuration isolation: all of them are set, those without a
+;; value too.
+(defun pyagentd-settings-apply (settings)
+  "Let this session use SETTINGS, a plist as on the wire, and nothing else."
+  (pcase-dolist (`(,variable . ,value) (pyagentd-settings--alist settings))
+    (pyagentd-block-set variable value))
+  (pyagentd-settings-show (plist-get settings :model)))
+
 (defun pyagentd-settings-show (&optional model)
   "Show in the header line which MODEL runs here, with a star for an override."
   (setq pyagentd-status-model

@@ -14,11 +14,12 @@ from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
 from pyagentd.service.exchange import Exchange
 from pyagentd.service.lifecycle import Lifecycle
+from pyagentd.service.pieces import Pieces
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 
 
-class Service(Conversations, Branches, Sessions, Lifecycle, Search, Exchange, Daemon):
+class Service(Conversations, Branches, Sessions, Lifecycle, Pieces, Search, Exchange, Daemon):
     """All operations, on one host."""
 
     def operations(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
