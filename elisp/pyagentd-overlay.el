@@ -39,11 +39,20 @@
   "Seconds after its last call until an agent is shown as waiting.")
 
 (defvar pyagentd-overlay-handlers
-  '((wait pyagentd-overlay-indicate-wait pyagentd-overlay--keep)
-    (tool pyagentd-overlay-indicate-tool-call pyagentd-overlay--keep)
-    (finished ignore pyagentd-overlay-delete))
+  '((WAIT pyagentd-overlay-indicate-wait pyagentd-overlay--keep)
+    (TOOL pyagentd-overlay-indicate-tool-call pyagentd-overlay--keep)
+    (DONE ignore pyagentd-overlay-delete))
   "What happens in each state of an agent, as (STATE UI-HANDLER CORE-HANDLER).
-Both are called with the overlay and the event's plist, in this order.")
+Both are called with the overlay and the event's plist, in this order.
+The states have the names of gptel's state machine.")
+
+(defvar pyagentd-overlay-begun-functions nil
+  "Functions called in a parent's buffer when an agent has begun.
+They get the plist of the agent, see `pyagentd-overlay-update'.")
+
+(defconst pyagentd-overlay--states
+  '((wait . WAIT) (tool . TOOL) (finished . DONE))
+  "The states of an agent on the wire and in `pyagentd-overlay-handlers'.")
 
 (defvar pyagentd-overlay-map
   (let ((map (make-sparse-keymap)))
@@ -155,6 +164,7 @@ Both are called with the overlay and the event's plist, in this order.")
   "Return a new overlay for AGENT, a plist, in the current buffer."
   (let ((overlay (make-overlay 1 1)))
     (overlay-put overlay 'pyagentd-agent t)
+    (overlay-put overlay 'gptel-persistent-agent t)
     (overlay-put overlay 'count 0)
     (overlay-put overlay 'version 0)
     (overlay-put overlay 'keymap pyagentd-overlay-map)
@@ -172,7 +182,8 @@ AGENT is a plist with :id, :branch-dir, :preset, :description, :state
 \(`wait', `tool' or `finished'), :count of all calls so far, and :calls of
 this batch."
   (let* ((state (pyagentd-symbol (plist-get agent :state)))
-         (handlers (alist-get state pyagentd-overlay-handlers))
+         (handlers (alist-get (alist-get state pyagentd-overlay--states)
+                              pyagentd-overlay-handlers))
          (known (alist-get (plist-get agent :id) pyagentd-overlay--table
                            nil nil #'equal))
          (overlay (or known
@@ -212,7 +223,11 @@ this batch."
   "Show the event ARGS, about an agent of BRANCH."
   (when-let ((buffer (pyagentd-place-buffer branch)))
     (with-current-buffer buffer
-      (pyagentd-overlay-update (car args)))))
+      (let ((known (length pyagentd-overlay--table)))
+        (pyagentd-overlay-update (car args))
+        (when (> (length pyagentd-overlay--table) known)
+          (run-hook-with-args 'pyagentd-overlay-begun-functions
+                              (car args)))))))
 
 (pyagentd-events-register 'agent #'pyagentd-overlay--on-event)
 

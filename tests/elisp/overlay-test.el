@@ -105,7 +105,7 @@
   "SPEC 000 Custom FSM handlers registered."
   (dolist (entry jf/gptel-persistent-agent--fsm-handlers)
     (pcase-let ((`(,state ,ui ,core) entry))
-      (should (memq state '(wait tool finished)))
+      (should (memq state '(WAIT TOOL DONE)))
       (should (functionp ui))
       (should (functionp core)))))
 
