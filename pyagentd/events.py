@@ -13,8 +13,10 @@ insert       text, role — put ``text`` at the run's marker; role is ``None`` (
 prompt       text — a message sent by another client: put it at the end of the document and start there
 run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"
 status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", …} (seq 0)
-ask          {id, branch, agent, action, tool, detail, reason, preview}: a question to a human
-answered     {id, decision}: the ask with that id is settled; the first answer wins
+ask          {id, branch, agent, action, tool, detail, reason, preview, kind, choices, remember, commands, input,
+             path}: a question to a human; ``kind`` "tool" or "scope", ``remember`` the patterns that "session" and "always"
+             would remember, ``commands`` all those in a command, ``input`` the arguments as JSON text
+answered     {id, decision, by}: the ask with that id is settled; the first answer wins
 agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
 persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
 changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)

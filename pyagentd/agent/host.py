@@ -18,6 +18,7 @@ from pyagentd.agent.agents import AgentSpawner
 from pyagentd.agent.asks import Answer, AskBoard
 from pyagentd.agent.authority import Authority
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.budget import limits_of
 from pyagentd.agent.openbranches import Listener as Listener
 from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.override import overridden, settings_of
@@ -205,6 +206,7 @@ class Host(OpenBranches):
             authority=authority,
             max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
             temperature=preset.temperature,
+            limits=limits_of(preset),
         )
 
     async def _root(self, branch: LiveBranch) -> Path:
@@ -220,24 +222,57 @@ class Host(OpenBranches):
     async def _ask_human(
         self, branch: LiveBranch, run_id: str, ancestors: tuple[BranchRef, ...], fields: Mapping[str, Any]
     ) -> Answer:
-        """Record a question, show it on the asking branch and on the root of its tree, and wait."""
+        """Record a question, show it on the asking branch and on the root of its tree, and wait.
+
+        Args:
+            branch: Who asks.
+            run_id: Its run.
+            ancestors: The branches above, the parent first.
+            fields: Of the ``ask`` row; what is not given has a default (``_ASK``).
+        """
         row = {
             "id": new_id("ask"),
             "branch": branch.key,
             "agent": branch.ref.session_id if branch.ref.is_agent else None,
             "run_id": run_id,
+            **_ASK,
             **fields,
             "decision": None,
             "created_at": branch.recorder.now_ms(),
         }
         seq = branch.recorder.record("ask", row)
-        shown = (branch.key, ancestors[-1].key) if ancestors else (branch.key,)
-        answer = Answer(decision="abort")
+        await branch.recorder.commit()
+        ask = self.asks.post(
+            seq=seq,
+            run_id=run_id,
+            branches=(branch.key, ancestors[-1].key) if ancestors else (branch.key,),
+            row=row,
+            record=lambda answer: _record_answer(branch, row, answer),
+        )
         try:
-            await branch.recorder.commit()
-            ask = self.asks.post(seq=seq, run_id=run_id, branches=shown, row=row)
             with branch.asking():
-                answer = await ask.future
+                return await ask.future
         finally:
-            branch.recorder.record("ask", {**row, "decision": answer.decision, "decided_reason": answer.reason})
-        return answer
+            self.asks.drop(ask)
+
+
+_ASK: Mapping[str, Any] = {
+    "kind": "tool",
+    "choices": ["allow", "deny"],
+    "remember": [],
+    "commands": [],
+    "input": None,
+    "path": None,
+}
+
+
+def _record_answer(branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
+    """Record how a question was settled."""
+    decided = {
+        "decision": answer.decision,
+        "decided_reason": answer.reason,
+        "decided_by": answer.by or None,
+        "decided_at": branch.recorder.now_ms(),
+        "input": answer.input or row["input"],
+    }
+    branch.recorder.record("ask", {**row, **decided})

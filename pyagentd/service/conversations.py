@@ -162,7 +162,9 @@ class Conversations(Group):
         """Answer a question; ``accepted`` says whether this answer was the first."""
         for known in get_args(Decision):
             if decision == known:
-                return {"accepted": self._host.asks.answer(ask, Answer(decision=known, reason=reason))}
+                return {
+                    "accepted": self._host.asks.answer(ask, Answer(decision=known, reason=reason, by=client.name))
+                }
         raise BadRequest(f"{decision!r} is no decision", mend="allow, deny or abort")
 
     async def asks(self, client: Client) -> dict[str, Any]:
