@@ -14,6 +14,7 @@
     │   └── BadRequest           arguments of an operation do not fit
     ├── ProviderError            the model's server refused for good
     │   └── TransientProviderError   ... or for now: the loop retries
+    ├── BudgetSpent              a run may not go on: turns, time or tokens of its preset
     ├── StoreError               the disk said no (path, cause)
     ├── ToolError                becomes an error envelope for the model
     └── WireError                the peer broke the protocol
@@ -119,6 +120,12 @@ class TransientProviderError(ProviderError):
     def __init__(self, message: str, *, retry_after: float | None = None, mend: str = "") -> None:
         super().__init__(message, mend=mend)
         self.retry_after = retry_after
+
+
+class BudgetSpent(PyagentdError):
+    """A run used all the turns, time or tokens that its preset allows; what it said so far stands."""
+
+    code = "budget"
 
 
 class StoreError(PyagentdError):

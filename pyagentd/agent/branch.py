@@ -183,7 +183,8 @@ class LiveBranch(Audience, SessionRow):
         """Record the user's message, show it if a client sent it, and return its id."""
         now = self.recorder.now_ms()
         origin = "client" if prompt.insert else "document"
-        message = message_row(role="user", session_id=self.ref.session_id, metadata={"origin": origin}, now_ms=now)
+        metadata = {"origin": origin, **prompt.metadata}
+        message = message_row(role="user", session_id=self.ref.session_id, metadata=metadata, now_ms=now)
         part = part_row(
             message_id=message["id"],
             session_id=self.ref.session_id,

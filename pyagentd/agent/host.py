@@ -128,7 +128,7 @@ class Host(OpenBranches):
             branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run_id)
             branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": "started"},)))
             if self._unfinished:
-                self._own(self._finish_agents())
+                self.own(self._finish_agents())
             return run_id
 
     async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from pyagentd.agent.branch import LiveBranch
@@ -24,6 +24,8 @@ from pyagentd.events import Event, Sink
 from pyagentd.pulse import Pulse
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.unfinished import unfinished_agents
+
+_T = TypeVar("_T")
 
 
 class Listener(Protocol):
@@ -51,7 +53,7 @@ class OpenBranches:
         self.listeners: list[Listener] = []
         self._branches: dict[str, LiveBranch] = {}
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._errands: set[asyncio.Task[None]] = set()
+        self._errands: set[asyncio.Task[Any]] = set()
         self._removing: set[Path] = set()
         self._unfinished: dict[str, BranchRef] = {}  # agents, by key
 
@@ -72,7 +74,7 @@ class OpenBranches:
         finally:
             branch.users -= 1
             if branch.idle:
-                await asyncio.shield(self._own(self._close_if_idle(branch)))
+                await asyncio.shield(self.own(self._close_if_idle(branch)))
 
     async def _open(self, ref: BranchRef) -> LiveBranch:
         """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
@@ -84,13 +86,17 @@ class OpenBranches:
             if branch is None:
                 branch = await LiveBranch.open(ref, pulse=self.pulse, clock=self.clock)
                 self._branches[ref.key] = branch
-                self._own(self._find_unfinished(branch))
+                self.branch_opened(branch)
+                self.own(self._find_unfinished(branch))
             elif branch.run is None and (
                 branch.recorder.journal.replaced or (branch.refusal and not refusal_of(ref))
             ):
                 branch = await self._opened_anew(branch)
             branch.users += 1
             return branch
+
+    def branch_opened(self, branch: LiveBranch) -> None:
+        """Note that a branch was opened that was not open."""
 
     async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
         """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
@@ -136,7 +142,7 @@ class OpenBranches:
         for branch in list(self._branches.values()):
             branch.detach(sink)
             if branch.idle:
-                self._own(self._close_if_idle(branch))
+                self.own(self._close_if_idle(branch))
 
     def publish(self, event: Event) -> None:
         """Tell whoever watches the event's branch."""
@@ -178,7 +184,8 @@ class OpenBranches:
                     if agent.run is None and not agent.settled:
                         self._unfinished[ref.key] = ref
 
-    def _own(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def own(self, errand: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Run ``errand`` in a task that is kept until it is done; the daemon does not stop before."""
         task = asyncio.create_task(errand)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)

@@ -11,11 +11,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pyagentd.agent.answer import Answer
 from pyagentd.agent.authority import Authority
+from pyagentd.agent.budget import Limits, Stopwatch
 from pyagentd.agent.machine import Signal as S
 from pyagentd.agent.machine import State, advance
 from pyagentd.agent.recorder import Recorder
@@ -64,6 +65,7 @@ class RunSettings:
     max_tokens: int
     temperature: float | None = None
     thinking_budget: int | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -102,8 +104,11 @@ class Run:
         self._observe = observe
         self._log = OrgLog(settings.context.branch_dir)
         self._answer = Answer(recorder, session_id=session_id, model=settings.model, called=self._log.tool)
+        self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
         self._note = ""
+        self._turns = 0
         self._aborted = False
+        self._failure: PyagentdError | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def execute(self) -> Outcome:
@@ -111,9 +116,12 @@ class Run:
         try:
             # A task of its own: abort stops the steps and never what is recorded about their end.
             self._task = asyncio.create_task(self._steps())
-            await self._task
+            with self.stopwatch.running():
+                await self._task
             return self._end(S.FINISH, Outcome(reason="done", text=self._answer.text, message=self._note))
         except asyncio.CancelledError:
+            if self._failure is not None:
+                return self._fail(S.FAIL, self._error(self._failure.code, str(self._failure)))
             return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text))
         except PyagentdError as error:
             return self._fail(S.FAIL, self._error(error.code, str(error)))
@@ -126,6 +134,12 @@ class Run:
         if self._task is not None and not self._aborted:  # once: a second time would stop the stopping
             self._task.cancel()
         self._aborted = True
+
+    def fail(self, error: PyagentdError) -> None:
+        """Stop the run wherever it is; it ends with ``error``, unless it was aborted before."""
+        if not self._aborted:
+            self._failure = error
+            self.abort()
 
     async def _steps(self) -> None:
         step: Step | None = self._begin
@@ -140,6 +154,8 @@ class Run:
         return self._call_model
 
     async def _call_model(self) -> Step | None:
+        self._settings.limits.check(self._turns, self._answer.usage)
+        self._turns += 1
         self._move(S.REQUEST)
         self._answer.begin_step()
         stop: StepFinished | None = None

@@ -35,6 +35,7 @@ class Prompt:
     roles: Roles | None = None  # recovered ones
     settings: Settings = field(default_factory=Settings)  # what the document's Local Variables say
     notes: tuple[str, ...] = ()  # for the user
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # of the message
 
 
 def from_document(file: Path, conversation: Conversation, *, sha256: str, end: int) -> Prompt:

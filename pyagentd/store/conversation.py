@@ -146,6 +146,7 @@ class Conversation:
         self.parts: dict[str, Part] = {}
         self.runs: dict[str, RunState] = {}
         self.asks: dict[str, dict[str, Any]] = {}
+        self.agents: dict[str, dict[str, Any]] = {}  # those in the background: whether their result is still owed
         self.last_seq = 0
         self._fired: set[str] = set()
         for row in rows:
@@ -168,6 +169,8 @@ class Conversation:
                 self.session = row.data
             case "ask":
                 self.asks[row.data["id"]] = row.data
+            case "agent":
+                self.agents[row.data["id"]] = row.data
             case "edit":
                 self._apply_edit(row.data)
 

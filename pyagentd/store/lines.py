@@ -33,6 +33,7 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "delta": ("part_id", "text"),
     "run": ("id", "message_id", "state"),
     "ask": ("id", "decision"),
+    "agent": ("id", "state"),
     "edit": (),
 }
 

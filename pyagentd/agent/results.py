@@ -1,0 +1,51 @@
+"""What an agent's run came to, read from its log: the same that its parent was or would be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyagentd.agent.run import Outcome
+from pyagentd.policy.presets import Result
+from pyagentd.store.conversation import Conversation, Message, RunState
+
+
+def outcome_of(run: RunState, text: str) -> Outcome | None:
+    """Return how a recorded run ended, with ``text`` as what it said; None while it goes on."""
+    if not run.is_finished:
+        return None
+    match run.data.get("reason"):
+        case "done":
+            return Outcome(reason="done", text=text)
+        case "aborted":
+            return Outcome(reason="aborted", text=text)
+    error: Mapping[str, Any] = run.data.get("error") or {}
+    if not error:  # its end was in the document when the daemon was killed
+        return Outcome(reason="done", text=text)
+    return Outcome(
+        reason="error", text=text, code=str(error.get("code") or ""), message=str(error.get("message") or "")
+    )
+
+
+def said(conversation: Conversation, run: RunState, wanted: Result = "all") -> str:
+    """Return what the model said in a run: all its text, or what followed its last tool call (DD-15)."""
+    texts: list[str] = []
+    for message in _answers(conversation, str(run.data["message_id"])):
+        for part in message.parts:
+            if part.is_tool and wanted == "last":
+                texts = []
+            elif part.type == "text" and part.text:
+                texts.append(part.text)
+    return "\n\n".join(texts)
+
+
+def _answers(conversation: Conversation, prompt: str) -> list[Message]:
+    """Return the model's messages between a prompt and the next."""
+    found: list[Message] = []
+    inside = False
+    for message in conversation.messages.values():
+        if message.role == "user":
+            inside = message.id == prompt
+        elif inside:
+            found.append(message)
+    return found
