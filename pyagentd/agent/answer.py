@@ -53,6 +53,7 @@ class Answer:
         self._calls: dict[str, dict[str, Any]] = {}  # rows of calls without a result, by call id
         self._parts: list[Part] = []  # of the current step, finished ones only
         self._texts: list[str] = []
+        self._last_from = 0  # which of them is the first after the last call
         self.usage = Usage()
 
     @property
@@ -64,6 +65,11 @@ class Answer:
     def text(self) -> str:
         """All text of the run so far: what a parent receives as the agent's result (SPEC 000, DD-15)."""
         return "".join(self._texts)
+
+    @property
+    def last_text(self) -> str:
+        """The text after the last tool call: the result where the preset says ``result: last`` (DD-15)."""
+        return "".join(self._texts[self._last_from :]).lstrip("\n")
 
     def begin_step(self) -> None:
         """Start a new model request of the same message."""
@@ -140,6 +146,7 @@ class Answer:
                 data = {"type": f"tool-{part.name}", "toolCallId": part.id, "state": "input-available"}
                 row = self._new_part(data["type"], data | {"input": dict(part.input)})
                 self._calls[part.id] = row | {"tool_call_id": part.id, "tool_state": "input-available"}
+                self._last_from = len(self._texts)
                 self._put(self._calls[part.id])
             case Text() | Reasoning():
                 streaming = self._streaming.pop(index, None) or self._start(index, _kind(part))

@@ -206,6 +206,7 @@ class Host(OpenBranches):
             authority=authority,
             max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
             temperature=preset.temperature,
+            result=preset.result,
             limits=limits_of(preset),
         )
 

@@ -47,7 +47,7 @@ class Outcome:
     """How a run ended."""
 
     reason: Reason
-    text: str  # all text the model produced in this run
+    text: str  # what the model said in this run
     code: str = ""  # of the error, see errors.py
     message: str = ""  # for a human: what went wrong, and the mend
 
@@ -66,6 +66,7 @@ class RunSettings:
     temperature: float | None = None
     thinking_budget: int | None = None
     limits: Limits = field(default_factory=Limits)
+    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -118,7 +119,8 @@ class Run:
             self._task = asyncio.create_task(self._steps())
             with self.stopwatch.running():
                 await self._task
-            return self._end(S.FINISH, Outcome(reason="done", text=self._answer.text, message=self._note))
+            text = self._answer.last_text if self._settings.result == "last" else self._answer.text
+            return self._end(S.FINISH, Outcome(reason="done", text=text, message=self._note))
         except asyncio.CancelledError:
             if self._failure is not None:
                 return self._fail(S.FAIL, self._error(self._failure.code, str(self._failure)))

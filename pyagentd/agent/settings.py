@@ -54,7 +54,12 @@ class Presets:
         file = paths.preset_file(ref.branch_dir)
         if not file.exists():
             raise PresetError(f"Failed to load preset from {ref.branch_dir}", mend=f"Restore {file}")
-        return self.read(file, file.parent.name)
+        try:
+            return self.read(file, file.parent.name)
+        except PresetError as error:  # SPEC 000 Missing preset.md reports clear error
+            raise PresetError(
+                f"Failed to load preset from {ref.branch_dir}: {error.message}", mend=error.mend
+            ) from error
 
     def templates(self) -> dict[str, Path]:
         """Return the preset files that sessions and agents can be made from, by name; later directories win."""

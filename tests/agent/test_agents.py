@@ -55,10 +55,7 @@ def results(request: Request) -> list[str]:
 
 
 @pytest.mark.spec("000", "Agent directory created under parent branch")
-@pytest.mark.spec("000", "Agent session ID format")
 @pytest.mark.spec("000", "No current symlink for agents")
-@pytest.mark.spec("000", "scope-plan.yml created with agent metadata")
-@pytest.mark.spec("000", "scope-plan.yml contains metadata only")
 async def test_an_agent_is_a_directory_under_the_branch(helper: World) -> None:
     helper.server.say(answer(spawn(description="Analyze code!")), "found", "Done")
     ref = helper.session()
@@ -80,10 +77,7 @@ async def test_an_agent_is_a_directory_under_the_branch(helper: World) -> None:
 
 
 @pytest.mark.spec("000", "Conversation history fully preserved")
-@pytest.mark.spec("000", "Prompt inserted to buffer before request")
-@pytest.mark.spec("000", "String responses dual-duty behavior")
 @pytest.mark.spec("000", "Final result accumulated from responses")
-@pytest.mark.spec("000", "Parent callback receives string result")
 async def test_its_answer_is_in_its_document_and_is_the_tools_result(helper: World) -> None:
     (helper.project / "a.txt").write_text("alpha\n")
     read = tool_use("Read", file_path=str(helper.project / "a.txt"))
@@ -114,9 +108,7 @@ async def test_it_records_which_call_of_which_run_spawned_it(helper: World) -> N
 
 
 @pytest.mark.spec("000", "Parent configuration never leaked")
-@pytest.mark.spec("000", "Backend, model, system message from preset YAML")
 @pytest.mark.spec("000", "Tools captured from agent buffer context")
-@pytest.mark.spec("000", "Preset loaded from file, not memory")
 async def test_its_configuration_comes_from_its_own_preset_only(helper: World) -> None:
     helper.server.say(answer(spawn()), "found", "Done")
     await converse(helper, helper.session())
@@ -129,7 +121,6 @@ async def test_its_configuration_comes_from_its_own_preset_only(helper: World) -
     assert "Delegate." not in json.dumps(child.messages)
 
 
-@pytest.mark.spec("000", "Preset template copied to agent directory")
 @pytest.mark.spec("000", "Inherited paths from parent")
 @pytest.mark.spec("000", "Optional path inheritance from parent")
 @pytest.mark.parametrize(
@@ -214,7 +205,6 @@ async def test_agents_spawn_agents_but_only_so_deep(helper: World) -> None:
     assert f"nested {MAX_DEPTH} deep" in body(deepest)
 
 
-@pytest.mark.spec("000", "Overlay deleted on all completion paths")
 @pytest.mark.spec("000", "WAIT state updates overlay")
 @pytest.mark.spec("000", "TOOL state updates overlay with count")
 @pytest.mark.parametrize("end", ["success", "error"])
@@ -312,7 +302,6 @@ async def test_a_question_of_an_agent_is_answered_at_the_root(helper: World) -> 
     assert recorded["decision"] == "allow"
 
 
-@pytest.mark.spec("000", "Parent validation failure prevents creation")
 @pytest.mark.parametrize("fault", ["unknown backend", "parent without preset"])
 async def test_what_cannot_start_leaves_no_directory(helper: World, fault: str) -> None:
     ref = helper.session()

@@ -106,9 +106,7 @@ def test_a_directory_in_use_is_not_taken_over(tmp_path):
     assert tree(tmp_path) == {"used", "used/file"}
 
 
-@pytest.mark.spec("000", "Agent directory created under parent branch")
 @pytest.mark.spec("000", "Agent session ID format")
-@pytest.mark.spec("000", "No current symlink for agents")
 @pytest.mark.spec("000", "Empty session.md created")
 def test_an_agent_lives_under_the_branch_of_its_parent(tmp_path):
     parent = new_session(tmp_path)
@@ -120,7 +118,6 @@ def test_an_agent_lives_under_the_branch_of_its_parent(tmp_path):
 
 
 @pytest.mark.spec("000", "Paths written to agent preset")
-@pytest.mark.spec("000", "Preset.md updated with path controls")
 @pytest.mark.spec("000", "Preset template copied to agent directory")
 def test_the_paths_of_an_agent_stand_in_its_preset(tmp_path):
     agent = create_agent(
