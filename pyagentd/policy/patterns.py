@@ -8,13 +8,15 @@
 ``**/x``    ``x`` at any depth, also right below ``/``
 ==========  ============================================================================
 
-There is no negation and no brace expansion; case counts. A pattern that ends in ``/`` means everything below.
+There is no negation and no brace expansion; case counts, except where something is forbidden.
+A pattern that ends in ``/`` means everything below.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -25,6 +27,9 @@ from pyagentd.errors import BadRequest
 # FORCEUNIX and CASE: the same answer on every system. Without REALPATH the library never looks at the disk.
 _FLAGS = glob.GLOBSTAR | glob.DOTGLOB | glob.FORCEUNIX | glob.CASE
 
+
+# HFS+ leaves these out of names: with one of them in it, ``.git`` is still ``.git``.
+_IGNORED = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 
 _WILD = re.compile(r"[*?/]+")
 _SPECIAL = re.compile(r"[*?\[\\]")
@@ -40,6 +45,15 @@ def matches(pattern: str, path: str) -> bool:
 def first_match(patterns: Iterable[str], path: str) -> str | None:
     """Return the first of ``patterns`` that matches ``path``, or None."""
     return next((pattern for pattern in patterns if matches(pattern, path)), None)
+
+
+def first_match_folded(patterns: Iterable[str], path: str) -> str | None:
+    """Return the first of ``patterns`` that forbids ``path``: matched without regard to case and composition.
+
+    Some file systems take ``.ENV`` for ``.env``, and one form of ``é`` for the other; a prohibition holds there too.
+    """
+    name = _folded(path)
+    return next((pattern for pattern in patterns if matches(_folded_pattern(normalised(pattern)), name)), None)
 
 
 def under(directory: str) -> str:
@@ -77,6 +91,18 @@ def validate_pattern(pattern: str) -> None:
         )
     if "\0" in pattern or "\n" in pattern:
         raise BadRequest(f"The pattern {pattern!r} has a control character", mend="Write one pattern a line")
+
+
+def _folded(text: str) -> str:
+    """Return ``text`` as the least distinguishing file system keeps it."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.translate(_IGNORED)).casefold())
+
+
+@lru_cache(maxsize=4096)
+def _folded_pattern(pattern: str) -> str:
+    return _folded(pattern)
 
 
 def _literal(path: str) -> str:

@@ -16,6 +16,7 @@ from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.patterns import normalised, validate_pattern
 from pyagentd.policy.profiles import Profile
+from pyagentd.policy.roam import Roam
 
 DEFAULT_PRESET = "programming-assistant"
 
@@ -43,15 +44,6 @@ class Commands:
     deny: tuple[str, ...] = ()  # texts that must not occur in it
     network: bool = False  # a confined command may reach the network
     confine: bool = True  # commands see only the agent's scope, where the system can do that
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roam:
-    """Which nodes of org-roam tools may touch (`org_roam_patterns`)."""
-
-    subdirectory: tuple[str, ...] = ()  # globs of directories below the notes', such as ``gptel/**``
-    tags: tuple[str, ...] = ()  # exact
-    node_ids: tuple[str, ...] = ()  # exact, or ``*``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

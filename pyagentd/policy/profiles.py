@@ -8,11 +8,12 @@ profile never widens them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pyagentd.errors import BadRequest
+from pyagentd.policy.action import Action
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -44,6 +45,44 @@ def compile_action(pattern: str) -> re.Pattern[str]:
 def make_profile(name: str, *, allow: Sequence[str] = (), ask: Sequence[str] = ()) -> Profile:
     """Return a profile of expressions given as text; raises as ``compile_action``."""
     return Profile(name=name, allow=tuple(map(compile_action, allow)), ask=tuple(map(compile_action, ask)))
+
+
+def verdict(profile: Profile, action: Action) -> Verdict:
+    """Return what ``profile`` says about ``action``, under every name and spelling it has.
+
+    What is really done must be permitted too: a link's target and each command of a line as much as the whole.
+    """
+    if covering(profile.allow, action) is not None:
+        return "allow"
+    if covering((*profile.allow, *profile.ask), action) is not None:
+        return "ask"
+    return "deny"
+
+
+def covering(patterns: Iterable[re.Pattern[str]], action: Action) -> str | None:
+    """Return the expressions that together permit all of ``action``, for the audit; None when they do not.
+
+    A human's grant for exactly this command line covers its commands; any other has to match each of them.
+    """
+    patterns = tuple(patterns)
+    exact = re.escape(str(action))
+    if action.kind == "command" and any(pattern.pattern == exact for pattern in patterns):
+        return exact
+    found: dict[str, None] = {}
+    for form in action.forms:
+        match = next(
+            (
+                pattern.pattern
+                for spelling in action.spellings(form)
+                for pattern in patterns
+                if pattern.fullmatch(spelling)
+            ),
+            None,
+        )
+        if match is None:
+            return None
+        found[match] = None
+    return ", ".join(found)
 
 
 BUILTIN = {

@@ -39,4 +39,24 @@ CREDENTIALS = (
     "**/.config/git/credentials",
     "**/.docker/config.json",
     "**/.kube/config",
+    "**/.azure/**",
+    "**/.vault-token",
+    "**/.my.cnf",
+    "**/.cargo/credentials*",
+    "**/.gem/credentials",
+    "**/.terraform.d/credentials.tfrc.json",
+    "**/.local/share/keyrings/**",
+    # Of this process and of others of the user: variables hold keys, and what is open or in memory has no path.
+    "/proc/*/environ",
+    "/proc/*/mem",
+    "/proc/*/fd/**",
+    "/proc/*/map_files/**",
+    "/proc/*/task/*/environ",
+    "/proc/*/task/*/mem",
+    "/proc/*/task/*/fd/**",
 )
+
+COMMAND_DEVICES = frozenset(
+    {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr"}
+)
+"""What any command may redirect from and to: it is the command's own, or nothing is kept there."""
