@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.guard import Action
@@ -21,8 +22,21 @@ from pyagentd.tools.spec import Output, ToolContext, ToolSpec
 
 log = logging.getLogger(__name__)
 
-Authorise = Callable[[Action], Awaitable[None]]
-"""Returns when the action may happen, raises ``ToolError`` with the reason when not; may wait for a human."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """What a human allowed in place of what the model asked for."""
+
+    args: dict[str, Any]  # checked
+    action: Action  # of these arguments
+    note: str  # tells the model
+
+
+Authorise = Callable[[Action], Awaitable[Edited | None]]
+"""Returns when the action may happen, as it is or edited; raises ``ToolError`` with the reason when it may not.
+
+It may wait for a human.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +63,13 @@ async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Auth
         asyncio.CancelledError: The run was aborted; the tool has been stopped.
     """
     started: float | None = None
+    edited: Edited | None = None
     try:
         given = checked(spec.name, spec.input_schema, args)
         action = spec.action(given, ctx)
-        await authorise(action)
+        edited = await authorise(action)
+        if edited is not None:
+            given, action = edited.args, edited.action
         started = time.monotonic()
         output = await _run(spec, given, ctx.bound_to(action))
         if _is_long(output):
@@ -61,7 +78,7 @@ async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Auth
         output = Output(text=_explain(spec.name, error), ok=False)
     return Envelope(
         ok=output.ok,
-        text=output.text,
+        text=output.text if edited is None else f"{edited.note}\n{output.text}",
         duration_ms=0 if started is None else round((time.monotonic() - started) * 1000),
         truncated=output.truncated,
         output_path=output.output_path,
