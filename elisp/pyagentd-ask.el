@@ -1,4 +1,4 @@
-;;; pyagentd-ask.el --- Answer what the daemon asks -*- lexical-binding: t; -*-
+;;; pyagentd-ask.el --- What the daemon asks -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -22,200 +22,232 @@
 ;;; Commentary:
 
 ;; An ask is a question of a run to a human, most often whether a tool may
-;; do what it is about to do.  Asks of an agent show up in the nearest
-;; open buffer up the tree, so that no question stays unseen.  Nothing
-;; here ever prompts by itself: a notice appears, keys answer it.
+;; do what it is about to do.  This file knows which asks are open and
+;; where each is shown: in the conversation that asks and in the one at
+;; the root of its tree, so that no agent's question stays unseen.
+;;
+;; An ask is a plist as the daemon sent it.  Its keys are :id, :branch,
+;; :agent (id of the agent that asks, nil for none), :kind (`tool', or
+;; `scope' for more rights), :tool, :detail, :action, :reason, :preview (a
+;; diff or another text), :choices, :remember (what an answer that is to
+;; last would remember), :commands (those of a shell command), :patterns
+;; (those asked for), :input (the arguments, JSON) and :path.
 
 ;;; Code:
 
 (require 'cl-lib)
+(require 'seq)
+(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-events)
-(require 'pyagentd-rpc)
-(require 'pyagentd-session)
-(require 'pyagentd-insert)
-
-(defconst pyagentd-ask--preview-lines 24
-  "How many lines of a preview are shown.")
+(require 'pyagentd-status)
 
 (defvar pyagentd-ask--pending nil
-  "Open asks, oldest first: plists as the daemon sent them.
-The keys are :id, :branch, :agent, :action, :tool, :detail, :reason and
-:preview.")
+  "Open asks, oldest first.")
 
-(defvar pyagentd-ask--overlays nil
-  "Alist of ask ids and the overlays that show them.")
+(defvar pyagentd-ask--answered nil
+  "Ids of asks that we have answered and the daemon has not settled yet.")
 
-;;;; Notice
+(defvar pyagentd-ask-changed-hook nil
+  "Hook run after it has changed which asks are open, or what is known of one.")
 
-(defun pyagentd-ask--preview (text)
-  "Return TEXT, a preview such as a diff, bounded and coloured."
-  (let* ((lines (split-string text "\n"))
-         (more (- (length lines) pyagentd-ask--preview-lines)))
-    (concat
-     (mapconcat (lambda (line)
-                  (propertize (truncate-string-to-width line 160 nil nil "…")
-                              'face (pcase (and (> (length line) 0) (aref line 0))
-                                      (?+ 'pyagentd-added)
-                                      (?- 'pyagentd-removed)
-                                      (_ 'pyagentd-detail))))
-                (seq-take lines pyagentd-ask--preview-lines) "\n")
-     (and (> more 0) (format "\n… %d more lines" more))
-     "\n")))
+(defvar pyagentd-ask-new-functions nil
+  "Functions called with an ask that is new.")
 
-(defun pyagentd-ask--title (ask)
-  "Return one line about ASK."
-  (concat (and (plist-get ask :agent)
-               (format "%s: " (plist-get ask :agent)))
-          (or (plist-get ask :tool) "Question") " "
-          (replace-regexp-in-string
-           "[\n\t ]+" " "
-           (format "%s" (or (plist-get ask :detail)
-                            (plist-get ask :action) "")))))
+;;;; Which are open
 
-(defun pyagentd-ask--keys ()
-  "Return the line that names the keys."
-  (mapconcat (lambda (pair)
-               (concat (propertize (car pair) 'face 'pyagentd-key) " " (cdr pair)))
-             '(("C-c C-y" . "allow once") ("C-c C-n" . "deny")
-               ("C-u C-c C-n" . "deny with a reason") ("C-c C-k" . "abort"))
-             "  "))
+(defun pyagentd-ask-id (ask)
+  "Return the id of ASK."
+  (plist-get ask :id))
 
-(defun pyagentd-ask--text (ask)
-  "Return the notice about ASK."
-  (concat "\n" pyagentd-rule
-          (propertize "May it? " 'face 'warning)
-          (propertize (truncate-string-to-width (pyagentd-ask--title ask)
-                                                400 nil nil "…")
-                      'face 'pyagentd-heading)
-          "\n"
-          (when-let ((reason (plist-get ask :reason)))
-            (concat (propertize (format "%s" reason) 'face 'pyagentd-detail) "\n"))
-          (when-let ((preview (plist-get ask :preview)))
-            (unless (equal preview "")
-              (pyagentd-ask--preview (format "%s" preview))))
-          (pyagentd-ask--keys) "\n" pyagentd-rule))
+(defun pyagentd-ask-open ()
+  "Return the open asks that we know, oldest first."
+  pyagentd-ask--pending)
 
-(defun pyagentd-ask--buffer (&rest branches)
-  "Return the open buffer of the first of BRANCHES or its nearest parent."
-  (cl-loop for branch in branches thereis
-           (cl-loop for dir = branch then (file-name-directory
-                                           (directory-file-name dir))
-                    while (and dir (not (equal dir "/")))
-                    thereis (pyagentd-place-buffer (directory-file-name dir)))))
+(defun pyagentd-ask-find (id)
+  "Return the open ask with ID, or nil."
+  (seq-find (lambda (ask) (equal id (pyagentd-ask-id ask)))
+            pyagentd-ask--pending))
 
-(defun pyagentd-ask--show (ask buffer)
-  "Show a notice about ASK in BUFFER, at the marker of the run."
-  (with-current-buffer buffer
-    (save-restriction
-      (widen)
-      (let* ((pos (pyagentd-insert-position))
-             (overlay (make-overlay pos pos nil t)))
-        (overlay-put overlay 'pyagentd-ask (plist-get ask :id))
-        (overlay-put overlay 'before-string (pyagentd-ask--text ask))
-        (push (cons (plist-get ask :id) overlay) pyagentd-ask--overlays)))))
+(defun pyagentd-ask-answered-p (ask)
+  "Return non-nil if ASK was answered here and the daemon says nothing yet."
+  (member (pyagentd-ask-id ask) pyagentd-ask--answered))
 
-(defun pyagentd-ask-add (ask branch)
-  "Note that ASK, of BRANCH, waits for an answer, and show it."
-  (unless (pyagentd-ask--find (plist-get ask :id))
+(defun pyagentd-ask-note-answered (ask answered)
+  "Note whether ASK is ANSWERED here."
+  (setq pyagentd-ask--answered
+        (delete (pyagentd-ask-id ask) pyagentd-ask--answered))
+  (when answered
+    (push (pyagentd-ask-id ask) pyagentd-ask--answered))
+  (run-hooks 'pyagentd-ask-changed-hook))
+
+(defun pyagentd-ask-add (ask &optional branch)
+  "Note that ASK, told about BRANCH, waits for an answer."
+  (unless (pyagentd-ask-find (pyagentd-ask-id ask))
+    (unless (plist-get ask :branch)
+      (setq ask (plist-put (copy-sequence ask) :branch branch)))
     (setq pyagentd-ask--pending (append pyagentd-ask--pending (list ask)))
-    (let ((buffer (pyagentd-ask--buffer branch (plist-get ask :branch))))
-      (when buffer
-        (pyagentd-ask--show ask buffer))
-      (unless (and buffer (get-buffer-window buffer 'visible))
-        (message "%s may answer: %s"
-                 (substitute-command-keys "\\[pyagentd-answer]")
-                 (pyagentd-ask--title ask))))))
+    (run-hooks 'pyagentd-ask-changed-hook)
+    (run-hook-with-args 'pyagentd-ask-new-functions ask)))
 
 (defun pyagentd-ask-remove (id)
   "Note that the ask ID is settled."
-  (setq pyagentd-ask--pending
-        (cl-remove id pyagentd-ask--pending :test #'equal
-                   :key (lambda (ask) (plist-get ask :id))))
-  (when-let ((pair (assoc id pyagentd-ask--overlays)))
-    (delete-overlay (cdr pair))
-    (setq pyagentd-ask--overlays (delq pair pyagentd-ask--overlays))))
+  (when-let ((ask (pyagentd-ask-find id)))
+    (setq pyagentd-ask--pending (remq ask pyagentd-ask--pending)
+          pyagentd-ask--answered (delete id pyagentd-ask--answered))
+    (run-hooks 'pyagentd-ask-changed-hook)))
+
+(defun pyagentd-ask-receive (asks branch)
+  "Note that ASKS, and no others, are those shown on BRANCH."
+  (dolist (known pyagentd-ask--pending)
+    (when (and (member branch (pyagentd-ask-branches known))
+               (not (seq-some (lambda (ask) (equal (pyagentd-ask-id ask)
+                                                   (pyagentd-ask-id known)))
+                              asks)))
+      (pyagentd-ask-remove (pyagentd-ask-id known))))
+  (dolist (ask asks)
+    (pyagentd-ask-add ask branch))
+  (when asks                            ; one known before is new to a buffer
+    (run-hooks 'pyagentd-ask-changed-hook)))
+
+(defun pyagentd-ask-receive-all (asks)
+  "Note that ASKS, and no others, are open anywhere."
+  (let ((pyagentd-ask-new-functions nil))
+    (dolist (known pyagentd-ask--pending)
+      (unless (seq-some (lambda (ask) (equal (pyagentd-ask-id ask)
+                                             (pyagentd-ask-id known)))
+                        asks)
+        (pyagentd-ask-remove (pyagentd-ask-id known))))
+    (mapc #'pyagentd-ask-add asks)))
 
 (defun pyagentd-ask-clear ()
   "Forget all asks; the daemon has them still."
-  (dolist (ask pyagentd-ask--pending)
-    (pyagentd-ask-remove (plist-get ask :id))))
+  (setq pyagentd-ask--pending nil
+        pyagentd-ask--answered nil)
+  (run-hooks 'pyagentd-ask-changed-hook))
 
-(defun pyagentd-ask--find (id)
-  "Return the open ask with ID, or nil."
-  (cl-find id pyagentd-ask--pending :test #'equal
-           :key (lambda (ask) (plist-get ask :id))))
+;;;; Where they are shown
 
-(defun pyagentd-ask-here ()
-  "Return the oldest ask that is shown in the current buffer, or nil."
-  (let ((buffer (or (buffer-base-buffer) (current-buffer))))
-    (cl-loop for ask in pyagentd-ask--pending
-             for overlay = (cdr (assoc (plist-get ask :id)
-                                       pyagentd-ask--overlays))
-             when (and overlay (eq (overlay-buffer overlay) buffer))
-             return ask)))
+(defun pyagentd-ask-root (branch)
+  "Return the branch at the root of the tree of BRANCH, both directories."
+  (while (equal "agents" (file-name-nondirectory
+                          (directory-file-name (file-name-directory branch))))
+    (setq branch (pyagentd-ask--parent branch)))
+  branch)
 
-;;;; Answers
+(defun pyagentd-ask--parent (agent)
+  "Return the branch above AGENT, a directory, without a slash at its end."
+  (directory-file-name
+   (file-name-directory
+    (directory-file-name (file-name-directory agent)))))
 
-(defun pyagentd-ask--answer (ask decision &optional reason)
-  "Answer ASK with DECISION, a symbol, because of REASON."
-  (pyagentd-rpc-call-async
-   'answer
-   (list :ask (plist-get ask :id) :decision decision :reason (or reason ""))
-   :timeout pyagentd-call-timeout
-   :success (lambda (answer)
-              (pyagentd-ask-remove (plist-get ask :id))
-              (unless (plist-get answer :accepted)
-                (message "Somebody else answered first")))
-   :error (lambda (err) (message "%s" (pyagentd-error-text err)))))
+(defun pyagentd-ask-branches (ask)
+  "Return the branches on which ASK is shown: its own and that of its root."
+  (when-let ((branch (plist-get ask :branch)))
+    (delete-dups (list branch (pyagentd-ask-root branch)))))
 
-(defun pyagentd-ask--current ()
-  "Return the ask a key in this buffer answers; signal if there is none."
-  (or (pyagentd-ask-here) (user-error "Nothing to answer here")))
+(defun pyagentd-ask-buffers (ask)
+  "Return the buffers that show ASK: its own, and the uppermost one above."
+  (when-let ((branch (plist-get ask :branch)))
+    (let ((root (pyagentd-ask-root branch))
+          (own (pyagentd-place-buffer branch))
+          upper)
+      (while (not (equal branch root))
+        (setq branch (pyagentd-ask--parent branch)
+              upper (or (pyagentd-place-buffer branch) upper)))
+      (delete-dups (delq nil (list own upper))))))
 
-(defun pyagentd-allow-once ()
-  "Allow what is asked for in this buffer, this one time."
-  (interactive)
-  (pyagentd-ask--answer (pyagentd-ask--current) 'allow))
+(defun pyagentd-ask-in (buffer)
+  "Return the asks that BUFFER shows, oldest first."
+  (seq-filter (lambda (ask) (memq buffer (pyagentd-ask-buffers ask)))
+              pyagentd-ask--pending))
 
-(defun pyagentd-deny (reason)
-  "Deny what is asked for in this buffer, not the run as a whole.
-With a prefix argument read a REASON, which the model is told."
-  (interactive
-   (progn (pyagentd-ask--current)
-          (list (and current-prefix-arg (read-string "Reason: ")))))
-  (pyagentd-ask--answer (pyagentd-ask--current) 'deny reason))
+;;;; Words
 
-(defun pyagentd-ask-abort ()
-  "Abort the run that asks in this buffer."
-  (interactive)
-  (pyagentd-ask--answer (pyagentd-ask--current) 'abort))
+(defun pyagentd-ask-who (ask)
+  "Return which agent ASK comes from, in words; nil for none."
+  (when-let ((agent (plist-get ask :agent)))
+    (pyagentd-ask-agent-words agent)))
 
-(defun pyagentd-ask--read ()
-  "Let the user choose among the open asks."
-  (let ((table (mapcar (lambda (ask) (cons (pyagentd-ask--title ask) ask))
-                       pyagentd-ask--pending)))
-    (cond ((null table) (user-error "Nothing to answer"))
-          ((null (cdr table)) (cdar table))
-          (t (cdr (assoc (completing-read "Answer: " table nil t) table))))))
+(defun pyagentd-ask-agent-words (id)
+  "Return what to call the agent ID, PRESET-TIMESTAMP-SLUG: \"PRESET (SLUG)\"."
+  (if (string-match "\\`\\(.+?\\)-[0-9]\\{14\\}\\(?:-\\(.+\\)\\)?\\'" id)
+      (concat (match-string 1 id)
+              (when-let ((slug (match-string 2 id)))
+                (format " (%s)" slug)))
+    id))
 
-(defun pyagentd-answer (ask decision &optional reason)
-  "Answer ASK, wherever it comes from, with DECISION and REASON.
-Interactively choose among all open asks."
-  (interactive
-   (let* ((ask (pyagentd-ask--read))
-          (choice (read-multiple-choice
-                   (truncate-string-to-width (pyagentd-ask--title ask) 200)
-                   '((?y "allow once") (?n "deny") (?k "abort the run"))))
-          (decision (pcase-exhaustive (car choice)
-                      (?y 'allow) (?n 'deny) (?k 'abort))))
-     (list ask decision
-           (and (eq decision 'deny) (read-string "Reason (optional): ")))))
-  (pyagentd-ask--answer ask decision reason))
+(defun pyagentd-ask-scope-p (ask)
+  "Return non-nil if ASK is about more rights."
+  (eq 'scope (pyagentd-symbol (plist-get ask :kind))))
 
-(define-key pyagentd-mode-map (kbd "C-c C-y") #'pyagentd-allow-once)
-(define-key pyagentd-mode-map (kbd "C-c C-n") #'pyagentd-deny)
+(defun pyagentd-ask-choices (ask)
+  "Return the decisions that ASK offers, a list of symbols."
+  (or (mapcar #'pyagentd-symbol (plist-get ask :choices))
+      '(allow deny)))
+
+(defun pyagentd-ask-one-line (text)
+  "Return TEXT, whatever it is, on one line."
+  (replace-regexp-in-string "[\n\t ]+" " " (string-trim (format "%s" text))))
+
+(defun pyagentd-ask-what (ask)
+  "Return in a line what ASK is about, without who asks."
+  (if (pyagentd-ask-scope-p ask)
+      (concat "More scope: "
+              (pyagentd-ask-one-line
+               (string-join (mapcar (lambda (pattern) (format "%s" pattern))
+                                    (plist-get ask :patterns))
+                            "  ")))
+    (string-trim
+     (concat (or (plist-get ask :tool) "Question") " "
+             (pyagentd-ask-one-line (or (plist-get ask :detail)
+                                        (plist-get ask :action) ""))))))
+
+(defun pyagentd-ask-title (ask)
+  "Return one line about ASK."
+  (let ((who (pyagentd-ask-who ask)))
+    (concat (and who (concat who ": ")) (pyagentd-ask-what ask))))
+
+(defun pyagentd-ask-arguments (ask)
+  "Return the arguments in ASK as a hash table; nil if it has none."
+  (when-let ((input (plist-get ask :input)))
+    (json-parse-string input :null-object :null :false-object :false)))
+
+;;;; Header line
+
+(defconst pyagentd-ask--named 3
+  "How many asks the header line names.")
+
+(defvar pyagentd-ask-header-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [header-line mouse-1] 'pyagentd-asks)
+    map)
+  "Keymap of the asks in the header line.")
+
+(defun pyagentd-ask--name (ask)
+  "Return in a word where ASK comes from: an agent's preset, else its tool."
+  (cond ((plist-get ask :agent)
+         (car (split-string (pyagentd-ask-who ask) " (")))
+        ((pyagentd-ask-scope-p ask) "scope")
+        (t (or (plist-get ask :tool) "question"))))
+
+(defun pyagentd-ask--segment ()
+  "Return how many asks this buffer shows, and whose they are, or nil."
+  (when-let ((asks (pyagentd-ask-in (current-buffer))))
+    (let* ((names (delete-dups (mapcar #'pyagentd-ask--name asks)))
+           (more (- (length names) pyagentd-ask--named)))
+      (propertize
+       (format "%d %s: %s%s" (length asks) (if (cdr asks) "asks" "ask")
+               (string-join (seq-take names pyagentd-ask--named) ", ")
+               (if (> more 0) (format " +%d" more) ""))
+       'face 'warning 'mouse-face 'highlight
+       'help-echo "mouse-1: list what is asked"
+       'local-map pyagentd-ask-header-map))))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-ask--segment)
+
+;;;; Events
 
 (pyagentd-events-register
  'ask (lambda (branch _seq args) (pyagentd-ask-add (car args) branch)))

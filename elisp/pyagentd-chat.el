@@ -26,8 +26,8 @@
 
 ;;; Code:
 
-(require 'auth-source)
 (require 'pyagentd-core)
+(require 'pyagentd-env)
 (require 'pyagentd-gc)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
@@ -36,6 +36,8 @@
 (require 'pyagentd-insert)
 (require 'pyagentd-overlay)
 (require 'pyagentd-ask)
+(require 'pyagentd-answer)
+(require 'pyagentd-notify)
 (require 'pyagentd-status)
 (require 'pyagentd-settings)
 (require 'pyagentd-viewing)
@@ -45,43 +47,12 @@
 
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 
-(defcustom pyagentd-environment
-  '("PYAGENTD_BACKEND" "ANTHROPIC_BASE_URL" "ANTHROPIC_API_KEY" "PATH")
-  "Environment variables that hold for a run started from here."
-  :type '(repeat string)
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
-
-(defcustom pyagentd-api-key-host "api.anthropic.com"
-  "Host under which auth-source finds the API key, with user \"apikey\".
-nil means do not look there."
-  :type '(choice string (const :tag "Do not look" nil))
-  :group 'pyagentd
-  :package-version '(pyagentd . "0.1.0"))
-
 (defvar pyagentd-run-finished-functions nil
   "Functions called in a session buffer when a run has finished.
 They get the plist of the run: :id, :reason (`done', `error' or
 `aborted') and :message.")
 
 ;;;; Sending
-
-(defun pyagentd-chat--environment ()
-  "Return the plist of environment variables to send."
-  (let (plist)
-    (dolist (name pyagentd-environment plist)
-      (when-let ((value (getenv name)))
-        (setq plist (plist-put plist (intern (concat ":" name)) value))))))
-
-(defun pyagentd-chat--key ()
-  "Return the API key from auth-source, or nil if there is or needs none."
-  (unless (or (null pyagentd-api-key-host)
-              (equal (getenv "PYAGENTD_BACKEND") "offline")
-              (getenv "ANTHROPIC_API_KEY"))
-    (when-let* ((entry (car (auth-source-search :host pyagentd-api-key-host
-                                                :user "apikey" :max 1)))
-                (secret (plist-get entry :secret)))
-      (if (functionp secret) (funcall secret) secret))))
 
 (defun pyagentd-chat--prompt-end ()
   "Return where the prompt ends: region, word at point, or end of text."
@@ -159,7 +130,7 @@ A prompt that ended the text still does afterwards."
     (pyagentd-rpc-call-async
      'send (list :branch pyagentd--branch-dir
                  :sha256 pyagentd-session-sha256 :end end
-                 :env (pyagentd-chat--environment) :key (pyagentd-chat--key)
+                 :env (pyagentd-env-variables) :key (pyagentd-env-key)
                  :allow nil)
      :error (lambda (err)
               (when (buffer-live-p buffer)
@@ -168,12 +139,14 @@ A prompt that ended the text still does afterwards."
                    (list :state 'error :message (pyagentd-error-text err)))))
               (message "%s" (pyagentd-error-text err))))))
 
-(defun pyagentd-abort ()
+(defun pyagentd-abort (&optional whole)
   "Stop the run of this buffer; what it has said stays.
-If it asks for something, that is answered so as well."
-  (interactive)
+If something is asked here, only the agent that asks is stopped; with a
+prefix argument, or WHOLE from Lisp, the run of this buffer with all its
+agents."
+  (interactive "P")
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (if (pyagentd-ask-here)
+    (if (and (pyagentd-ask-here) (not whole))
         (pyagentd-ask-abort)
       (pyagentd-rpc-call-async
        'abort (list :branch pyagentd--branch-dir)
@@ -260,7 +233,6 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 (define-key pyagentd-mode-map (kbd "C-c RET") #'pyagentd-send)
 (define-key pyagentd-mode-map (kbd "C-c C-k") #'pyagentd-abort)
-(define-key pyagentd-mode-map (kbd "C-c C-a") #'pyagentd-answer)
 
 (provide 'pyagentd-chat)
 ;;; pyagentd-chat.el ends here

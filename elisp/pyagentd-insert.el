@@ -55,6 +55,9 @@
                     pyagentd-insert--time))
   (put variable 'permanent-local t))
 
+(defvar pyagentd-insert-hook nil
+  "Hook run after text of a run was inserted; be quick.")
+
 ;;;; The marker
 
 (defun pyagentd-insert-position ()
@@ -201,6 +204,7 @@ ROLE is nil, `response', `ignore' or (tool . ID)."
     (restore-buffer-modified-p modified)
     (pyagentd-insert--record pos (length text))
     (mapc #'pyagentd-insert--follow followers)
+    (run-hooks 'pyagentd-insert-hook)
     (pyagentd-insert--soil pos (+ pos (length text)))
     (unless pyagentd-session-viewing
       (pyagentd-autosave-touch t))))

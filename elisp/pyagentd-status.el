@@ -51,6 +51,10 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
 They get the title, a string, or nil if it has none any more.  Add
 `pyagentd-name-buffer' to have session buffers named after their titles.")
 
+(defvar pyagentd-status-segment-functions nil
+  "Functions that return more to say in the header line, a string or nil.
+They are called in the session buffer.")
+
 (dolist (variable '(pyagentd-status pyagentd-status-title pyagentd-status-preset
                     pyagentd-status-model pyagentd-status-hindrance
                     pyagentd-status--line))
@@ -113,6 +117,12 @@ They get the title, a string, or nil if it has none any more.  Add
           (unless (member pyagentd--branch-name '(nil "main"))
             (propertize (concat "  " pyagentd--branch-name) 'face 'shadow))))
 
+(defun pyagentd-status--segments ()
+  "Return what `pyagentd-status-segment-functions' say here."
+  (mapconcat (lambda (function)
+               (if-let ((segment (funcall function))) (concat segment "  ") ""))
+             pyagentd-status-segment-functions ""))
+
 (defun pyagentd-status-refresh ()
   "Compute the header line again."
   (let ((right (string-join
@@ -127,6 +137,7 @@ They get the title, a string, or nil if it has none any more.  Add
            (concat " " (pyagentd-status--name) "  "
                    (pyagentd-status--text pyagentd-status)
                    "  "
+                   (pyagentd-status--segments)
                    (propertize (or pyagentd-session-trouble "") 'face 'error)
                    (propertize " " 'display
                                `(space :align-to

@@ -60,6 +60,7 @@
 (autoload 'pyagentd-export "pyagentd-exchange" nil t)
 (autoload 'pyagentd-import "pyagentd-exchange" nil t)
 (autoload 'pyagentd-list-sessions "pyagentd-list" nil t)
+(autoload 'pyagentd-asks "pyagentd-asks" nil t)
 
 (define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
 (define-key pyagentd-mode-map (kbd "C-c C-b") #'pyagentd-branch)

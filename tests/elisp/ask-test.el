@@ -26,13 +26,17 @@
          (pyagentd-ask-clear)))))
 
 (defun ask-test--overlay ()
-  "Return the overlay of the open ask, or nil."
-  (cdr (assoc "q1" pyagentd-ask--overlays)))
+  "Return the overlay of the notice in this buffer, or nil."
+  pyagentd-ask-notice--overlay)
+
+(defun ask-test--text ()
+  "Return what the notice in this buffer says."
+  (substring-no-properties (overlay-get (ask-test--overlay) 'before-string)))
 
 (ert-deftest pyagentd-ask-shows-what-is-asked-and-the-keys ()
   (ask-test--with-ask
     (let ((text (overlay-get (ask-test--overlay) 'before-string)))
-      (dolist (part '("Bash rm -rf build" "not in scope" "-old\n+new"
+      (dolist (part '("Bash rm -rf build" "not in scope" "-old" "+new"
                       "C-c C-y" "C-c C-n" "C-c C-k"))
         (should (string-match-p (regexp-quote part) text))))
     (should (= (overlay-start (ask-test--overlay)) (point-max)))
@@ -64,12 +68,13 @@
     (should-not (ask-test--overlay))
     (should-error (pyagentd-allow-once) :type 'user-error)))
 
-(ert-deftest pyagentd-ask-of-an-agent-shows-in-the-nearest-open-parent ()
+(ert-deftest pyagentd-ask-of-an-agent-shows-in-the-uppermost-open-buffer ()
   (ask-test--with-ask
-    (should (eq (pyagentd-ask--buffer
-                 nil (expand-file-name "agents/x/agents/y" pyagentd--branch-dir))
-                (current-buffer)))
-    (should-not (pyagentd-ask--buffer "/elsewhere/branches/main"))))
+    (let ((branch (expand-file-name "agents/x/agents/y" pyagentd--branch-dir)))
+      (should (equal (pyagentd-ask-buffers (list :branch branch))
+                     (list (current-buffer))))
+      (should (equal (pyagentd-ask-root branch) pyagentd--branch-dir)))
+    (should-not (pyagentd-ask-buffers '(:branch "/elsewhere/branches/main")))))
 
 (ert-deftest pyagentd-ask-twice-is-shown-once ()
   (ask-test--with-ask
@@ -78,7 +83,7 @@
     (should (= 1 (length (overlays-in 1 (1+ (buffer-size))))))))
 
 (ert-deftest pyagentd-ask-preview-is-bounded ()
-  (let ((text (pyagentd-ask--preview (mapconcat #'number-to-string
+  (let ((text (pyagentd-ask-text-preview (mapconcat #'number-to-string
                                                 (number-sequence 1 1000) "\n"))))
     (should (< (length (split-string text "\n")) 30))
     (should (string-match-p "976 more lines" text))))

@@ -1,0 +1,249 @@
+;;; pyagentd-answer.el --- Answer what the daemon asks -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Commands that answer an ask: the one the notice in a conversation
+;; shows, or the one at point where asks are listed.  Nothing here prompts
+;; by itself, and no answer waits for the daemon.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'pyagentd-core)
+(require 'pyagentd-env)
+(require 'pyagentd-rpc)
+(require 'pyagentd-session)
+(require 'pyagentd-ask)
+(require 'pyagentd-ask-text)
+(require 'pyagentd-ask-notice)
+
+(autoload 'pyagentd-ask-edit "pyagentd-ask-edit" nil t)
+(autoload 'pyagentd-ask-diff "pyagentd-ask-diff" nil t)
+(autoload 'pyagentd-ask-ediff "pyagentd-ask-diff" nil t)
+(declare-function pyagentd-abort "pyagentd-chat")
+(autoload 'pyagentd-ask-show "pyagentd-asks" nil t)
+
+(defvar-local pyagentd-ask-function nil
+  "Function that returns the ask which commands in this buffer answer.
+It returns nil if there is none; nil here means the one of the notice.")
+
+(defun pyagentd-ask-here ()
+  "Return the ask that commands in this buffer answer, or nil."
+  (if pyagentd-ask-function
+      (funcall pyagentd-ask-function)
+    (pyagentd-ask-notice-current)))
+
+(defun pyagentd-answer-current ()
+  "Return the ask that commands here answer; signal if there is none."
+  (let ((ask (or (pyagentd-ask-here)
+                 (user-error "Nothing to answer here; \
+M-x pyagentd-asks lists what is asked"))))
+    (when (pyagentd-ask-answered-p ask)
+      (user-error "Already answered; the daemon has yet to say so"))
+    ask))
+
+;;;; Sending
+
+(defun pyagentd-answer--plist (ask decision reason input)
+  "Return what to send to answer ASK with DECISION, REASON and INPUT."
+  (append (list :ask (pyagentd-ask-id ask) :decision decision
+                :reason (or reason ""))
+          (and input (list :input input))))
+
+(cl-defun pyagentd-answer-with (ask decision &key reason input then)
+  "Answer ASK with DECISION, a symbol, and return at once.
+REASON is told to the model.  INPUT, JSON, replaces the arguments.  THEN
+is called once the daemon has the answer."
+  (pyagentd-ask-note-answered ask t)
+  (pyagentd-rpc-call-async
+   'answer (pyagentd-answer--plist ask decision reason input)
+   :timeout pyagentd-call-timeout
+   :success (lambda (answer)
+              (pyagentd-ask-note-answered ask nil)
+              (pyagentd-ask-remove (pyagentd-ask-id ask))
+              (unless (plist-get answer :accepted)
+                (message "Somebody else answered first"))
+              (when then (funcall then)))
+   :error (lambda (err)
+            (pyagentd-ask-note-answered ask nil)
+            (pyagentd-answer--failed ask err))))
+
+(defun pyagentd-answer--failed (ask err)
+  "Say that ERR kept an answer to ASK from the daemon."
+  (when (eq 'not-found (pyagentd-symbol (car-safe (cdr-safe err))))
+    (pyagentd-ask-remove (pyagentd-ask-id ask)))
+  (message "%s" (pyagentd-error-text err)))
+
+;;;; Commands
+
+(defun pyagentd-allow-once ()
+  "Allow what is asked for here, this one time."
+  (interactive)
+  (pyagentd-answer-with (pyagentd-answer-current) 'allow))
+
+(defun pyagentd-answer--shown-p (ask)
+  "Return non-nil if the notice here shows all that ASK would remember."
+  (and (null pyagentd-ask-function)
+       (pyagentd-ask-text-whole-p ask)))
+
+(defun pyagentd-answer--lasting (ask decision where)
+  "Allow ASK with DECISION, which is remembered WHERE.
+What would be remembered is shown first, if the notice does not."
+  (cond ((not (memq decision (pyagentd-ask-choices ask)))
+         (user-error "Only this once, or not at all"))
+        ((or (pyagentd-answer--shown-p ask)
+             (yes-or-no-p
+              (format "Allow %s, without asking, whatever matches\n  %s\n? "
+                      where (string-join (plist-get ask :remember) "\n  "))))
+         (pyagentd-answer-with ask decision))))
+
+(defun pyagentd-allow-session ()
+  "Allow what is asked for here as long as the session lives.
+That is the whole tree of the session.  What exactly is remembered the
+notice says; \\[pyagentd-grants] shows and revokes it."
+  (interactive)
+  (pyagentd-answer--lasting (pyagentd-answer-current) 'session
+                            "in this session and its agents"))
+
+(defun pyagentd-allow-always ()
+  "Allow what is asked for here always, in all sessions of the project.
+What exactly is remembered the notice says; \\[pyagentd-grants] shows and
+revokes it.  Where more rights are asked for, they are added to the scope
+in preset.md."
+  (interactive)
+  (let ((ask (pyagentd-answer-current)))
+    (if (pyagentd-ask-scope-p ask)
+        (pyagentd-answer-with ask 'always)
+      (pyagentd-answer--lasting ask 'always "in this project, always,"))))
+
+(defun pyagentd-deny (reason)
+  "Deny what is asked for here, not the run as a whole.
+With a prefix argument read a REASON, which the model is told."
+  (interactive
+   (progn (pyagentd-answer-current)
+          (list (and current-prefix-arg (read-string "Reason: ")))))
+  (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason))
+
+(defun pyagentd-deny-with-reason (reason)
+  "Deny what is asked for here because of REASON, which the model is told."
+  (interactive
+   (progn (pyagentd-answer-current)
+          (list (read-string "Deny because (the model is told): "))))
+  (pyagentd-deny reason))
+
+(defun pyagentd-ask-abort ()
+  "Abort the run that asks here."
+  (interactive)
+  (pyagentd-answer-with (pyagentd-answer-current) 'abort))
+
+(defun pyagentd-ask-next (&optional count)
+  "Let the keys answer the next of several asks, or COUNT further on."
+  (interactive "p")
+  (let* ((current (or (pyagentd-ask-notice-current)
+                      (user-error "Nothing to answer here")))
+         (asks (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+                 (pyagentd-ask-in (current-buffer))))
+         (place (mod (+ (seq-position asks current) (or count 1))
+                     (length asks))))
+    (pyagentd-ask-notice-select (nth place asks))
+    (when (cdr asks)
+      (message "%d of %d: %s" (1+ place) (length asks)
+               (pyagentd-ask-title (nth place asks))))))
+
+(defun pyagentd-ask-previous (&optional count)
+  "Let the keys answer the previous of several asks, or COUNT further back."
+  (interactive "p")
+  (pyagentd-ask-next (- (or count 1))))
+
+;;;; Any ask
+
+(defun pyagentd-answer--known ()
+  "Return the open asks, those of the daemon if we know none."
+  (or (pyagentd-ask-open)
+      (plist-get (pyagentd-rpc-call 'asks) :asks)
+      (user-error "Nothing to answer")))
+
+(defun pyagentd-answer--read ()
+  "Let the user choose among the open asks."
+  (let* ((asks (pyagentd-answer--known))
+         (table (seq-map-indexed
+                 (lambda (ask place)
+                   (cons (format "%d %s" (1+ place) (pyagentd-ask-title ask))
+                         ask))
+                 asks)))
+    (if (cdr table)
+        (cdr (assoc (completing-read "Answer: " table nil t) table))
+      (car asks))))
+
+(defconst pyagentd-answer--choices
+  '((allow ?y "allow once") (session ?s "for this session")
+    (always ?p "always in this project") (deny ?n "deny")
+    (show ?d "show all of it") (abort ?k "abort the run"))
+  "Decisions with their keys and words.")
+
+(defun pyagentd-answer--read-decision (ask)
+  "Read how to answer ASK; return a symbol of `pyagentd-answer--choices'."
+  (let ((offered (append '(show abort) (pyagentd-ask-choices ask))))
+    (cl-loop for key = (car (read-multiple-choice
+                             (truncate-string-to-width (pyagentd-ask-title ask)
+                                                       200)
+                             (cl-loop for (choice . entry)
+                                      in pyagentd-answer--choices
+                                      when (memq choice offered)
+                                      collect entry)))
+             for choice = (car (seq-find (lambda (entry)
+                                           (eq key (cadr entry)))
+                                         pyagentd-answer--choices))
+             while (eq choice 'show) do (pyagentd-ask-show ask)
+             finally return choice)))
+
+(defun pyagentd-answer (ask decision &optional reason)
+  "Answer ASK, wherever it comes from, with DECISION and REASON.
+Interactively choose among all open asks."
+  (interactive
+   (let* ((ask (pyagentd-answer--read))
+          (decision (pyagentd-answer--read-decision ask)))
+     (list ask decision
+           (and (eq decision 'deny) (read-string "Reason (optional): ")))))
+  (if (and (called-interactively-p 'any) (memq decision '(session always)))
+      (let ((pyagentd-ask-function (lambda () ask)))
+        (if (eq decision 'session) (pyagentd-allow-session)
+          (pyagentd-allow-always)))
+    (pyagentd-answer-with ask decision :reason reason)))
+
+;;;; Keys
+
+(define-key pyagentd-mode-map (kbd "C-c C-y") #'pyagentd-allow-once)
+(define-key pyagentd-mode-map (kbd "C-c C-n") #'pyagentd-deny)
+(define-key pyagentd-mode-map (kbd "C-c C-a") #'pyagentd-answer)
+(define-key pyagentd-ask-mode-map (kbd "C-c C-s") #'pyagentd-allow-session)
+(define-key pyagentd-ask-mode-map (kbd "C-c C-p") #'pyagentd-allow-always)
+(define-key pyagentd-ask-mode-map (kbd "C-c C-r") #'pyagentd-deny-with-reason)
+(define-key pyagentd-ask-mode-map (kbd "C-c C-e") #'pyagentd-ask-edit)
+(define-key pyagentd-ask-mode-map (kbd "C-c C-d") #'pyagentd-ask-diff)
+(define-key pyagentd-ask-mode-map (kbd "C-c C-o") #'pyagentd-ask-show)
+(define-key pyagentd-ask-mode-map (kbd "C-c C-k") #'pyagentd-abort)
+(define-key pyagentd-ask-mode-map (kbd "C-c .") #'pyagentd-ask-next)
+(define-key pyagentd-ask-mode-map (kbd "C-c ,") #'pyagentd-ask-previous)
+
+(provide 'pyagentd-answer)
+;;; pyagentd-answer.el ends here

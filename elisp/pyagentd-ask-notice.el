@@ -1,0 +1,190 @@
+;;; pyagentd-ask-notice.el --- Show in a conversation what is asked -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Where something is asked a notice stands at the marker of the run.  It
+;; shows one ask in full, which the keys answer, and the others in a line
+;; each; a key moves on to the next.  It changes no text, and goes when
+;; nothing is asked any more.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-session)
+(require 'pyagentd-status)
+(require 'pyagentd-insert)
+(require 'pyagentd-ask)
+(require 'pyagentd-ask-text)
+
+(defvar-local pyagentd-ask-notice--overlay nil
+  "Overlay of the notice in this buffer, nil if there is none.")
+(defvar-local pyagentd-ask-notice--current nil
+  "Id of the ask that the keys answer, nil for none.")
+
+(dolist (variable '(pyagentd-ask-notice--overlay pyagentd-ask-notice--current))
+  (put variable 'permanent-local t))
+
+(defvar pyagentd-ask-mode-map (make-sparse-keymap)
+  "Keymap that is active where something is asked.")
+
+(define-minor-mode pyagentd-ask-mode
+  "Minor mode of session buffers in which something is asked.
+It turns itself on and off.
+
+\\{pyagentd-ask-mode-map}"
+  :lighter nil
+  :interactive nil)
+
+(put 'pyagentd-ask-mode 'permanent-local t)
+
+;;;; Keys
+
+(defconst pyagentd-ask-notice--keys
+  '(("Allow" (allow pyagentd-allow-once "once")
+     (session pyagentd-allow-session "for this session")
+     (always pyagentd-allow-always "always in this project")
+     (edit pyagentd-ask-edit "edited"))
+    ("Deny " (deny pyagentd-deny "")
+     (deny pyagentd-deny-with-reason "with a reason")
+     (own pyagentd-abort "abort the run")
+     (agent pyagentd-abort "abort this agent"))
+    ("Look " (diff pyagentd-ask-diff "diff")
+     (long pyagentd-ask-show "all of it")
+     (several pyagentd-ask-next "next")))
+  "Lines of keys: a word and (CONDITION COMMAND WORDS) for each command.")
+
+(defun pyagentd-ask-notice--offered (ask several)
+  "Return the conditions of keys that hold for ASK, one of SEVERAL or not."
+  (append (list t 'long)
+          (pyagentd-ask-choices ask)
+          (and (plist-get ask :input) (not (pyagentd-ask-scope-p ask)) '(edit))
+          (and (pyagentd-ask-diff-p (or (plist-get ask :preview) "")) '(diff))
+          (and several '(several))
+          (list (if (plist-get ask :agent) 'agent 'own))))
+
+(defun pyagentd-ask-notice--key (command)
+  "Return the key of COMMAND in a session buffer."
+  (propertize (if-let ((keys (where-is-internal
+                              command (list pyagentd-ask-mode-map
+                                            pyagentd-mode-map)
+                              t)))
+                  (key-description keys)
+                (format "M-x %s" command))
+              'face 'pyagentd-key))
+
+(defun pyagentd-ask-notice-keys (ask several)
+  "Return the lines that name the keys for ASK, one of SEVERAL or not."
+  (let ((offered (pyagentd-ask-notice--offered ask several)))
+    (mapconcat
+     (pcase-lambda (`(,word . ,entries))
+       (when-let ((entries (seq-filter (lambda (entry)
+                                         (memq (car entry) offered))
+                                       entries)))
+         (concat (propertize word 'face 'shadow) "  "
+                 (mapconcat
+                  (pcase-lambda (`(,condition ,command ,words))
+                    (string-trim-right
+                     (concat (pyagentd-ask-notice--key command) " "
+                             (if (and (eq condition 'always)
+                                      (pyagentd-ask-scope-p ask))
+                                 "add to the scope"
+                               words))))
+                  entries "   ")
+                 "\n")))
+     pyagentd-ask-notice--keys "")))
+
+;;;; The notice
+
+(defun pyagentd-ask-notice--text (current asks)
+  "Return the notice about ASKS, of which the keys answer CURRENT."
+  (concat "\n" pyagentd-rule
+          (pyagentd-ask-text-head current (seq-position asks current)
+                                     (length asks))
+          (pyagentd-ask-text current)
+          (pyagentd-ask-text-others asks current)
+          (if (pyagentd-ask-answered-p current)
+              (propertize "Answered; the daemon has yet to say so\n"
+                          'face 'shadow)
+            (pyagentd-ask-notice-keys current (cdr asks)))
+          pyagentd-rule))
+
+(defun pyagentd-ask-notice-current ()
+  "Return the ask that keys in this buffer answer, or nil."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (let ((asks (pyagentd-ask-in (current-buffer))))
+      (or (seq-find (lambda (ask)
+                      (equal (pyagentd-ask-id ask) pyagentd-ask-notice--current))
+                    asks)
+          (car asks)))))
+
+(defun pyagentd-ask-notice-select (ask)
+  "Let the keys in this buffer answer ASK."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (setq pyagentd-ask-notice--current (pyagentd-ask-id ask))
+    (pyagentd-ask-notice-refresh)))
+
+(defun pyagentd-ask-notice--move ()
+  "Put the notice of this buffer at the marker of the run."
+  (when pyagentd-ask-notice--overlay
+    (let ((position (pyagentd-insert-position)))
+      (move-overlay pyagentd-ask-notice--overlay position position))))
+
+(defun pyagentd-ask-notice--delete ()
+  "Remove the notice from this buffer."
+  (when pyagentd-ask-notice--overlay
+    (delete-overlay pyagentd-ask-notice--overlay)
+    (setq pyagentd-ask-notice--overlay nil
+          pyagentd-ask-notice--current nil)
+    (remove-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move t)
+    (pyagentd-ask-mode -1)))
+
+(defun pyagentd-ask-notice-refresh ()
+  "Show in this buffer what is asked, if anything is."
+  (if-let ((current (pyagentd-ask-notice-current)))
+      (progn
+        (setq pyagentd-ask-notice--current (pyagentd-ask-id current))
+        (unless pyagentd-ask-notice--overlay
+          (setq pyagentd-ask-notice--overlay
+                (make-overlay (point-min) (point-min) nil t))
+          (add-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move nil t)
+          (pyagentd-ask-mode))
+        (overlay-put pyagentd-ask-notice--overlay 'pyagentd-ask
+                     pyagentd-ask-notice--current)
+        (overlay-put pyagentd-ask-notice--overlay 'before-string
+                     (pyagentd-ask-notice--text
+                      current (pyagentd-ask-in (current-buffer))))
+        (pyagentd-ask-notice--move))
+    (pyagentd-ask-notice--delete)))
+
+(defun pyagentd-ask-notice--refresh-all ()
+  "Show in all session buffers what is asked."
+  (dolist (buffer (pyagentd-place-buffers))
+    (with-current-buffer buffer
+      (pyagentd-ask-notice-refresh)
+      (pyagentd-status-refresh))))
+
+(add-hook 'pyagentd-ask-changed-hook #'pyagentd-ask-notice--refresh-all)
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-ask-notice--delete)
+
+(provide 'pyagentd-ask-notice)
+;;; pyagentd-ask-notice.el ends here

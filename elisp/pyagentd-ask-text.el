@@ -1,0 +1,234 @@
+;;; pyagentd-ask-text.el --- What an ask looks like -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; What a person is shown about an ask: pure functions from an ask to
+;; text.  Each part is bounded, since a notice that does not fit its window
+;; cannot be scrolled.
+
+;;; Code:
+
+(require 'diff-mode)
+(require 'seq)
+(require 'subr-x)
+(require 'pyagentd-core)
+(require 'pyagentd-ask)
+
+(defvar pyagentd-ask-text--lines
+  '((preview . 24) (commands . 12) (remember . 8) (others . 5) (reason . 6))
+  "How many lines of each part are shown; nil means all.")
+
+(defvar pyagentd-ask-text--width 160
+  "How many columns of a line are shown; nil means all.")
+
+;;;; Lines
+
+(defun pyagentd-ask-text--cut (text)
+  "Return TEXT without what is too wide."
+  (if pyagentd-ask-text--width
+      (truncate-string-to-width text pyagentd-ask-text--width nil nil "…")
+    text))
+
+(defun pyagentd-ask-text--bounded (part lines)
+  "Return as many of LINES as PART has, and how many there are more."
+  (let ((more (- (length lines) (alist-get part pyagentd-ask-text--lines
+                                           (length lines)))))
+    (concat
+     (mapconcat (lambda (line) (concat line "\n"))
+                (if (> more 0) (butlast lines more) lines) "")
+     (when (> more 0)
+       (propertize (format "  … %d more %s\n" more (if (= more 1) "line" "lines"))
+                   'face 'shadow)))))
+
+(defun pyagentd-ask-text--label (label lines)
+  "Return LINES, each with LABEL or as much space before it."
+  (let ((space (make-string (length label) ?\s)))
+    (cons (concat (propertize label 'face 'shadow) (car lines))
+          (mapcar (lambda (line) (concat space line)) (cdr lines)))))
+
+(defun pyagentd-ask-diff-p (text)
+  "Return non-nil if TEXT is a diff."
+  (string-prefix-p "--- " text))
+
+(defun pyagentd-ask-text--diff-line (line)
+  "Return LINE of a diff with its face."
+  (propertize (pyagentd-ask-text--cut line) 'face
+              (cond ((string-match-p "\\`\\(?:--- \\|\\+\\+\\+ \\)" line)
+                     'diff-file-header)
+                    ((string-prefix-p "@@" line) 'diff-hunk-header)
+                    ((string-prefix-p "+" line) 'diff-added)
+                    ((string-prefix-p "-" line) 'diff-removed)
+                    (t 'diff-context))))
+
+(defun pyagentd-ask-text-preview (text)
+  "Return TEXT, a preview such as a diff, bounded and coloured."
+  (let ((lines (split-string (string-trim-right text) "\n")))
+    (pyagentd-ask-text--bounded
+     'preview
+     (if (pyagentd-ask-diff-p text)
+         (mapcar #'pyagentd-ask-text--diff-line lines)
+       (mapcar (lambda (line)
+                 (propertize (concat "  " (pyagentd-ask-text--cut line))
+                             'face 'pyagentd-detail))
+               lines)))))
+
+(defun pyagentd-ask-text-head (ask number count)
+  "Return the first line about ASK, which is NUMBER (from 0) of COUNT."
+  (let ((who (pyagentd-ask-who ask)))
+    (concat (propertize "May it? " 'face 'warning)
+            (and who (concat (propertize who 'face 'bold) " › "))
+            (propertize (pyagentd-ask-text--cut (pyagentd-ask-what ask))
+                        'face 'pyagentd-heading)
+            (when (> count 1)
+              (propertize (format "   %d of %d" (1+ number) count)
+                          'face 'shadow))
+            "\n")))
+
+(defun pyagentd-ask-text--commands (ask)
+  "Return each command in ASK on a line of its own, if it has several."
+  (when-let ((commands (plist-get ask :commands)))
+    (when (or (cdr commands)
+              (not (equal (string-trim (car commands))
+                          (string-trim (format "%s" (plist-get ask :detail))))))
+      (pyagentd-ask-text--bounded
+       'commands
+       (pyagentd-ask-text--label
+        "  runs  " (mapcar (lambda (command)
+                             (propertize (pyagentd-ask-text--cut
+                                          (pyagentd-ask-one-line command))
+                                         'face 'font-lock-constant-face))
+                           commands))))))
+
+(defun pyagentd-ask-text--scope (ask)
+  "Return what rights ASK wants and why, if it is about that."
+  (when (pyagentd-ask-scope-p ask)
+    (let* ((arguments (pyagentd-ask-arguments ask))
+           (tool (and arguments (gethash "tool_name" arguments)))
+           (why (and arguments (gethash "justification" arguments))))
+      (concat
+       (pyagentd-ask-text--bounded
+        'commands
+        (pyagentd-ask-text--label
+         (format "  %s  " (or tool "wants"))
+         (mapcar (lambda (pattern)
+                   (propertize (format "%s" pattern)
+                               'face 'font-lock-constant-face))
+                 (plist-get ask :patterns))))
+       (when why
+         (pyagentd-ask-text--bounded
+          'reason (pyagentd-ask-text--label
+                   "  why  " (split-string (format "%s" why) "\n"))))))))
+
+(defun pyagentd-ask-text--reason (ask)
+  "Return why ASK is asked."
+  (when-let ((reason (plist-get ask :reason)))
+    (unless (equal reason "")
+      (pyagentd-ask-text--bounded
+       'reason
+       (mapcar (lambda (line) (propertize line 'face 'pyagentd-detail))
+               (split-string (format "%s" reason) "\n"))))))
+
+(defun pyagentd-ask-lasting (ask)
+  "Return those of the decisions that ASK offers which are remembered."
+  (and (plist-get ask :remember)
+       (seq-intersection '(session always) (pyagentd-ask-choices ask))))
+
+(defun pyagentd-ask-text--remember (ask)
+  "Return exactly what an answer to ASK that is to last would remember."
+  (when (and (pyagentd-ask-lasting ask) (not (pyagentd-ask-scope-p ask)))
+    (concat
+     (propertize "  For this session, or always, exactly this would be remembered:\n"
+                 'face 'shadow)
+     (pyagentd-ask-text--bounded
+      'remember (mapcar (lambda (regexp)
+                          (concat "    " (propertize
+                                          (string-replace "\n" "\\n" regexp)
+                                          'face 'font-lock-string-face)))
+                        (plist-get ask :remember))))))
+
+(defun pyagentd-ask-text-others (asks current)
+  "Return a line for each of ASKS but CURRENT."
+  (when (cdr asks)
+    (pyagentd-ask-text--bounded
+     'others
+     (mapcar (lambda (ask)
+               (concat (propertize "  also  " 'face 'shadow)
+                       (pyagentd-ask-text--cut (pyagentd-ask-title ask))))
+             (remq current asks)))))
+
+;;;; Arguments
+
+(defun pyagentd-ask-text--json (value indent)
+  "Return VALUE, parsed JSON, as readable JSON.
+Lines after the first have INDENT before them."
+  (let ((deeper (concat indent "  ")))
+    (cond ((and (hash-table-p value) (> (hash-table-count value) 0))
+           (let (lines)
+             (maphash (lambda (key entry)
+                        (push (concat deeper (json-serialize key) ": "
+                                      (pyagentd-ask-text--json entry deeper))
+                              lines))
+                      value)
+             (concat "{\n" (string-join (nreverse lines) ",\n")
+                     "\n" indent "}")))
+          ((and (vectorp value) (> (length value) 0))
+           (concat "[\n"
+                   (mapconcat (lambda (entry)
+                                (concat deeper
+                                        (pyagentd-ask-text--json entry deeper)))
+                              value ",\n")
+                   "\n" indent "]"))
+          (t (json-serialize value :null-object :null
+                             :false-object :false)))))
+
+(defun pyagentd-ask-text-json (text)
+  "Return TEXT, JSON, as readable JSON; as it is where it is none."
+  (condition-case nil
+      (pyagentd-ask-text--json
+       (json-parse-string text :null-object :null :false-object :false) "")
+    (json-error text)))
+
+;;;; Together
+
+(defmacro pyagentd-ask-text-unbounded (&rest body)
+  "Evaluate BODY, in which parts of an ask are shown whole."
+  (declare (indent 0) (debug t))
+  `(let ((pyagentd-ask-text--lines nil) (pyagentd-ask-text--width nil))
+     ,@body))
+
+(defun pyagentd-ask-text-whole-p (ask)
+  "Return non-nil if a notice shows all that ASK would remember."
+  (<= (length (plist-get ask :remember))
+      (alist-get 'remember pyagentd-ask-text--lines)))
+
+(defun pyagentd-ask-text (ask)
+  "Return all that there is to see about ASK but its first line and its keys."
+  (concat (pyagentd-ask-text--scope ask)
+          (pyagentd-ask-text--commands ask)
+          (pyagentd-ask-text--reason ask)
+          (when-let ((preview (plist-get ask :preview)))
+            (unless (equal preview "")
+              (pyagentd-ask-text-preview (format "%s" preview))))
+          (pyagentd-ask-text--remember ask)))
+
+(provide 'pyagentd-ask-text)
+;;; pyagentd-ask-text.el ends here

@@ -1,0 +1,197 @@
+;;; pyagentd-asks.el --- List what is asked -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Everything that the daemon asks, of all sessions, in a list from which
+;; each can be answered; and one of it whole, in a buffer of its own.
+
+;;; Code:
+
+(require 'tabulated-list)
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-rpc)
+(require 'pyagentd-here)
+(require 'pyagentd-ask)
+(require 'pyagentd-ask-text)
+(require 'pyagentd-answer)
+
+(defvar pyagentd-asks-keys
+  '(("y" pyagentd-allow-once "once") ("s" pyagentd-allow-session "session")
+    ("p" pyagentd-allow-always "project") ("n" pyagentd-deny "deny")
+    ("r" pyagentd-deny-with-reason "deny, why")
+    ("e" pyagentd-ask-edit "edit") ("d" pyagentd-ask-diff "diff")
+    ("E" pyagentd-ask-ediff "Ediff") ("k" pyagentd-ask-abort "abort")
+    ("v" pyagentd-asks-visit "conversation"))
+  "Keys where asks are listed: key, command and a word for each.")
+
+(defun pyagentd-asks--define-keys (map)
+  "Define `pyagentd-asks-keys' in MAP and return it."
+  (pcase-dolist (`(,key ,command ,_) pyagentd-asks-keys map)
+    (define-key map key command)))
+
+(defun pyagentd-asks--help (&rest first)
+  "Return a line that names the keys, after those in FIRST."
+  (mapconcat (pcase-lambda (`(,key ,_ ,word))
+               (concat (propertize key 'face 'pyagentd-key) " " word))
+             (append first pyagentd-asks-keys) "  "))
+
+(defun pyagentd-asks-visit ()
+  "Visit the conversation that asks what is at point."
+  (interactive)
+  (let ((ask (pyagentd-answer-current)))
+    (find-file-other-window
+     (pyagentd-place-conversation (plist-get ask :branch)))))
+
+;;;; One ask
+
+(defvar pyagentd-ask-show-mode-map
+  (pyagentd-asks--define-keys (make-sparse-keymap))
+  "Keymap of `pyagentd-ask-show-mode'.")
+
+(define-derived-mode pyagentd-ask-show-mode special-mode "Asked"
+  "Major mode for something that is asked, shown whole.
+
+\\{pyagentd-ask-show-mode-map}"
+  (visual-line-mode))
+
+(defun pyagentd-asks--insert (ask)
+  "Insert all that there is to see about ASK."
+  (pyagentd-ask-text-unbounded
+    (insert (pyagentd-ask-text-head ask 0 1)
+            (propertize (format "%s\n\n" (abbreviate-file-name
+                                          (or (plist-get ask :branch) "")))
+                        'face 'shadow)
+            (pyagentd-ask-text ask)))
+  (when-let ((input (plist-get ask :input)))
+    (insert "\n" (propertize "Arguments\n" 'face 'pyagentd-heading)
+            (pyagentd-ask-text-json input) "\n"))
+  (insert "\n" (pyagentd-asks--help) "\n"))
+
+;;;###autoload
+(defun pyagentd-ask-show (&optional ask)
+  "Show all of ASK, by default the one that commands here answer."
+  (interactive)
+  (let* ((ask (or ask (pyagentd-answer-current)))
+         (id (pyagentd-ask-id ask)))
+    (with-current-buffer (get-buffer-create "*pyagentd ask*")
+      (pyagentd-ask-show-mode)
+      (setq pyagentd-ask-function (lambda () (pyagentd-ask-find id)))
+      (let ((inhibit-read-only t))
+        (erase-buffer)
+        (pyagentd-asks--insert ask))
+      (goto-char (point-min))
+      (display-buffer (current-buffer)))))
+
+;;;; The list
+
+(defun pyagentd-asks--session (ask)
+  "Return what to call the session whose tree asks ASK."
+  (let* ((root (pyagentd-ask-root (or (plist-get ask :branch) "/")))
+         (buffer (pyagentd-place-buffer root)))
+    (or (and buffer (buffer-local-value 'pyagentd-status-title buffer))
+        (plist-get (pyagentd-place-of (pyagentd-place-conversation root))
+                   :session-id)
+        "")))
+
+(defun pyagentd-asks--entry (ask)
+  "Return the line of ASK for `tabulated-list-entries'."
+  (list (pyagentd-ask-id ask)
+        (vector (pyagentd-age (plist-get ask :created-at))
+                (propertize (or (pyagentd-ask-who ask) "") 'face 'bold)
+                (propertize (truncate-string-to-width
+                             (pyagentd-ask-what ask) 200 nil nil "…")
+                            'face (if (pyagentd-ask-answered-p ask) 'shadow
+                                    'pyagentd-heading))
+                (propertize (pyagentd-asks--session ask) 'face 'shadow))))
+
+(defun pyagentd-asks--print ()
+  "Show what is asked and leave point where it was."
+  (setq tabulated-list-entries
+        (mapcar #'pyagentd-asks--entry (pyagentd-ask-open)))
+  (tabulated-list-print t)
+  (save-excursion
+    (goto-char (point-max))
+    (let ((inhibit-read-only t))
+      (insert (if tabulated-list-entries "\n" "Nothing is asked.\n\n")
+              (pyagentd-asks--help '("RET" nil "all of it")) "\n"))))
+
+(defun pyagentd-asks--fetch ()
+  "Ask the daemon what is asked; it is shown when it comes."
+  (let ((buffer (current-buffer)))
+    (pyagentd-rpc-call-async
+     'asks nil
+     :timeout pyagentd-call-timeout
+     :success (lambda (answer)
+                (pyagentd-ask-receive-all (plist-get answer :asks))
+                (when (buffer-live-p buffer)
+                  (with-current-buffer buffer
+                    (pyagentd-asks--print))))
+     :error (lambda (err) (message "%s" (pyagentd-error-text err))))))
+
+(defun pyagentd-asks--revert (&rest _)
+  "Fetch what is asked again."
+  (pyagentd-rpc-connect t)
+  (pyagentd-asks--fetch))
+
+(defun pyagentd-asks--on-change ()
+  "Show what has changed."
+  (when-let ((buffer (get-buffer "*pyagentd asks*")))
+    (with-current-buffer buffer
+      (pyagentd-asks--print))))
+
+(defun pyagentd-asks--at-point ()
+  "Return the ask at point, or nil."
+  (pyagentd-ask-find (tabulated-list-get-id)))
+
+(defvar pyagentd-asks-mode-map
+  (let ((map (pyagentd-asks--define-keys (make-sparse-keymap))))
+    (define-key map (kbd "RET") #'pyagentd-ask-show)
+    map)
+  "Keymap of `pyagentd-asks-mode'.")
+
+(define-derived-mode pyagentd-asks-mode tabulated-list-mode "Asks"
+  "Major mode for the list of what is asked.
+
+\\{pyagentd-asks-mode-map}"
+  (setq tabulated-list-padding 1
+        tabulated-list-format [("Age" 4 nil) ("Agent" 24 t) ("What" 60 t)
+                               ("Session" 0 t)]
+        pyagentd-ask-function #'pyagentd-asks--at-point)
+  (setq-local revert-buffer-function #'pyagentd-asks--revert)
+  (add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
+  (tabulated-list-init-header))
+
+;;;###autoload
+(defun pyagentd-asks ()
+  "List what is asked in all sessions, to answer it."
+  (interactive)
+  (let ((buffer (get-buffer-create "*pyagentd asks*")))
+    (with-current-buffer buffer
+      (unless (derived-mode-p 'pyagentd-asks-mode)
+        (pyagentd-asks-mode))
+      (pyagentd-asks--print)
+      (revert-buffer))
+    (pop-to-buffer buffer)))
+
+(provide 'pyagentd-asks)
+;;; pyagentd-asks.el ends here
