@@ -9,23 +9,37 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, cast
 
+from pyagentd.agent.presets import Presets as Presets
 from pyagentd.config import Config
-from pyagentd.errors import PresetError, StoreError
+from pyagentd.errors import PresetError
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings, make_backend
 from pyagentd.log import conceal
 from pyagentd.policy.guard import Context
 from pyagentd.policy.patterns import exactly, under
-from pyagentd.policy.presets import Preset, parse_preset
-from pyagentd.store import paths, presetfile, templates
+from pyagentd.policy.presets import Preset
+from pyagentd.policy.profiles import resolved
+from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 
-_REMEMBERED = 256  # presets
-
 DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
+
+
+@dataclass(slots=True, kw_only=True)
+class Late:
+    """What whoever answers brings for runs whose own client was gone with an earlier daemon."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    api_key: str | None = field(default=None, repr=False)
+
+    def take(self, options: SendOptions) -> None:
+        """Take environment and key of a client, if it has any."""
+        if options.env:
+            self.env.clear()
+            self.env.update(options.env)
+        self.api_key = options.api_key or self.api_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,96 +50,37 @@ class SendOptions:
     env: Mapping[str, str] = field(default_factory=dict)  # backend, base URL, PATH
     api_key: str | None = field(default=None, repr=False)
     grants: tuple[re.Pattern[str], ...] = ()
-
-
-class Presets:
-    """Presets read from disk, parsed again only when the file changed."""
-
-    def __init__(self, directories: tuple[Path, ...]) -> None:
-        self._directories = directories
-        self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
-
-    def of_branch(self, ref: BranchRef) -> Preset:
-        """Return the configuration of a branch, the only source of it (SPEC 000 Configuration isolation).
-
-        Raises:
-            PresetError: ``preset.md`` is missing or malformed.
-        """
-        file = paths.preset_file(ref.branch_dir)
-        if not file.exists():
-            raise PresetError(f"Failed to load preset from {ref.branch_dir}", mend=f"Restore {file}")
-        try:
-            return self.read(file, file.parent.name)
-        except PresetError as error:  # SPEC 000 Missing preset.md reports clear error
-            raise PresetError(
-                f"Failed to load preset from {ref.branch_dir}: {error.message}", mend=error.mend
-            ) from error
-
-    def templates(self) -> dict[str, Path]:
-        """Return the preset files that sessions and agents can be made from, by name; later directories win."""
-        return templates.find_templates(self._directories)
-
-    def template(self, name: str) -> tuple[Preset, str]:
-        """Return a template and its text.
-
-        Raises:
-            PresetError: There is none of that name, or it is malformed.
-        """
-        known = self.templates()
-        if name not in known:
-            raise PresetError(f"There is no preset {name!r}", mend=f"Known: {', '.join(sorted(known))}")
-        return self.read(known[name], name), known[name].read_text(encoding="utf-8")
-
-    def for_agents(self) -> dict[str, Preset]:
-        """Return the templates an agent may have; broken ones are left out (``presets`` reports them)."""
-        found = {}
-        for name, file in self.templates().items():
-            try:
-                preset = self.read(file, name)
-            except PresetError:
-                continue
-            if preset.mode in ("subagent", "all"):
-                found[name] = preset
-        return found
-
-    def read(self, file: Path, name: str) -> Preset:
-        """Return the preset in ``file``.
-
-        Raises:
-            PresetError: The file is malformed; names file and line.
-            StoreError: The file cannot be read.
-        """
-        try:
-            stat = file.stat()
-        except OSError as error:
-            raise StoreError(f"{file}: {error.strerror}") from error
-        signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        cached = self._cache.get(file)
-        if cached is None or cached[0] != signature:
-            parsed = presetfile.read(file)
-            cached = (signature, parse_preset(name, parsed.front, parsed.body, str(file)))
-            while len(self._cache) >= _REMEMBERED:  # every agent has a preset of its own
-                del self._cache[next(iter(self._cache))]
-            self._cache[file] = cached
-        return cached[1]
+    late: Late | None = None  # of a resumed run; its ``env`` is the one above
 
 
 def policy_context(
-    presets: Presets, ref: BranchRef, ancestors: tuple[BranchRef, ...], options: SendOptions, config: Config
+    presets: Presets,
+    ref: BranchRef,
+    ancestors: tuple[BranchRef, ...],
+    options: SendOptions,
+    config: Config,
+    remembered: Callable[[], tuple[re.Pattern[str], ...]] = tuple,
 ) -> Callable[[], Context]:
-    """Return a function that reads the rules for one decision; ancestors' denies are evaluated live (DD-7)."""
+    """Return a function that reads the rules for one decision; ancestors' denies are evaluated live (DD-7).
+
+    ``remembered`` returns what humans granted, see ``grants``.
+    """
     protected = protected_paths(config)
     readable = (under(str(paths.files_dir(ref.branch_dir))),)
 
     def context() -> Context:
-        denies = tuple(pattern for above in ancestors for pattern in presets.of_branch(above).paths.deny)
+        preset, above = presets.of_branch(ref), [presets.of_branch(ancestor) for ancestor in ancestors]
         return Context(
-            preset=presets.of_branch(ref),
-            ancestor_denies=denies,
+            preset=preset,
+            profile=resolved(preset.profile),
+            ancestor_denies=tuple(pattern for each in above for pattern in each.paths.deny),
+            ancestor_commands=tuple(text for each in above for text in each.shell.deny),
+            ancestor_profiles=tuple(profile for each in above if (profile := resolved(each.profile)) is not None),
             protected=protected,
             readable=readable,
             interactive=options.interactive,
             grants=options.grants,
+            remembered=remembered(),
         )
 
     return context
@@ -165,6 +120,7 @@ def _key(variable: str | None, options: SendOptions) -> str | None:
     """
     if variable is None:
         return None
-    key = options.api_key or options.env.get(variable) or os.environ.get(variable)
+    late = options.late.api_key if options.late else None
+    key = options.api_key or late or options.env.get(variable) or os.environ.get(variable)
     conceal(key or "")
     return key

@@ -18,6 +18,9 @@ class Context:
     profile: Profile | None = None  # None: every action, and a tool's ``confirm`` decides
     ancestor_denies: tuple[str, ...] = ()  # ``paths.deny`` of every session above an agent (DD-7)
     ancestor_commands: tuple[str, ...] = ()  # ... and their ``shell_commands.deny``
+    ancestor_profiles: tuple[
+        Profile, ...
+    ] = ()  # ... and their profiles: what one of them denies, an agent may not do
     protected: tuple[str, ...] = ()  # the daemon's own places, never written by a tool
     readable: tuple[str, ...] = ()  # in the read scope besides the preset's: the run's own spooled output
     grants: tuple[re.Pattern[str], ...] = ()  # match a whole action that then needs no confirmation: --allow

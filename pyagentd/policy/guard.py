@@ -17,7 +17,7 @@ from pyagentd.policy.action import Action as Action
 from pyagentd.policy.action import Kind as Kind
 from pyagentd.policy.action import ResolvedPath as ResolvedPath
 from pyagentd.policy.context import Context as Context
-from pyagentd.policy.profiles import Verdict, covering, verdict
+from pyagentd.policy.profiles import Profile, Verdict, covering, verdict
 from pyagentd.policy.remember import covered, remember
 
 Rule = Literal["protected", "deny", "scope", "command", "profile", "headless"]
@@ -77,28 +77,43 @@ def once_key(action: Action) -> str:
 
 
 def _permitted(action: Action, context: Context, confirm: bool) -> Decision:
-    """Return what profile, grants and the tool itself say about an action that is inside the scope."""
-    profile = context.profile
-    says: Verdict | None = None if profile is None else verdict(profile, action)
-    if says == "deny" and action.kind == "meta":
-        says = None  # in every profile
-    if profile is not None and says == "deny":
-        return Deny(
-            f"{action.tool} may not do this: the profile {profile.name!r} of this session neither allows it nor lets "
-            f"the user be asked ({action}). Reach the goal in another way, or say that it was not possible.",
-            "profile",
-        )
+    """Return what profiles, grants and the tool itself say about an action that is inside the scope."""
+    asking = None  # the profile that wants a human to be asked
+    for profile in (context.profile, *context.ancestor_profiles):
+        says = _says(profile, action)
+        if profile is not None and says == "deny":
+            return _out_of_profile(action, profile, above=profile is not context.profile)
+        if profile is not None and says == "ask":
+            asking = asking or profile
     if (unreadable := _unreadable(action)) is not None:
         return _unreadable_command(action, context, unreadable)
-    if profile is not None and says == "allow":
-        return Allow(f"profile {profile.name}")
-    if says is None and not confirm:
+    if asking is None and context.profile is not None and _says(context.profile, action) == "allow":
+        return Allow(f"profile {context.profile.name}")
+    if asking is None and not confirm:
         return Allow("meta" if action.kind == "meta" else "scope")
     if grant := covered(action, context.remembered) or covering(context.grants, action):
         return Allow(f"grant {grant}")
-    if profile is not None and says == "ask":
-        return _question(action, context, f"the profile {profile.name!r} asks before {action.tool} does this")
+    if asking is not None:
+        return _question(action, context, f"the profile {asking.name!r} asks before {action.tool} does this")
     return _question(action, context, f"{action.tool} acts only with your approval, and no grant covers this")
+
+
+def _says(profile: Profile | None, action: Action) -> Verdict | None:
+    """Return what ``profile`` says; None when it leaves it to the tool, as no profile does."""
+    if profile is None:
+        return None
+    says = verdict(profile, action)
+    # Tools without a resource of their own are in every profile; whether they ask is theirs to say.
+    return None if action.kind == "meta" and says != "allow" else says
+
+
+def _out_of_profile(action: Action, profile: Profile, *, above: bool) -> Deny:
+    whose = "a session above this agent" if above else "this session"
+    return Deny(
+        f"{action.tool} may not do this: the profile {profile.name!r} of {whose} neither allows it nor lets the user "
+        f"be asked ({action}). Reach the goal in another way, or say that it was not possible.",
+        "profile",
+    )
 
 
 def _unreadable(action: Action) -> str | None:

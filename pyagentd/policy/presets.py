@@ -7,14 +7,11 @@ error that names its line, never a default. No ``paths`` means no path, no ``she
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, TypeVar, get_args
+from typing import Any, Literal, get_args
 
-from pyagentd.errors import BadRequest, PresetError
-from pyagentd.policy.aliases import canonical_tool
-from pyagentd.policy.patterns import normalised, validate_pattern
+from pyagentd.policy.frontmatter import Keys
 from pyagentd.policy.profiles import Profile
 from pyagentd.policy.roam import Roam
 
@@ -22,9 +19,6 @@ DEFAULT_PRESET = "programming-assistant"
 
 Mode = Literal["primary", "subagent", "all"]
 Result = Literal["all", "last"]
-_Choice = TypeVar("_Choice", bound=str)
-
-_FRONT_STARTS_ON_LINE = 2  # of the file: the first line is the delimiter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +61,17 @@ class Preset:
     roam: Roam = field(default_factory=Roam)
     max_turns: int | None = None  # requests to the model in one run; None: no limit
     time_budget_s: float | None = None  # of one run
-    token_budget: int | None = None  # input and output of one run
+    token_budget: int | None = None  # of one run
 
 
-def parse_preset(name: str, front: Mapping[str, Any], body: str, source: str) -> Preset:
+def parse_preset(
+    name: str,
+    front: Mapping[str, Any],
+    body: str,
+    source: str,
+    *,
+    profiles: Mapping[str, Profile] | None = None,
+) -> Preset:
     """Return the preset that a file describes.
 
     Args:
@@ -78,13 +79,16 @@ def parse_preset(name: str, front: Mapping[str, Any], body: str, source: str) ->
         front: The front matter; one that knows its lines (``lc``) makes errors name them.
         body: What follows the front matter.
         source: The file, for errors.
+        profiles: The user's own by name: a profile that is named is looked up here and among the built-in ones.
+            None leaves the name as it is, for who only wants to know that the file can be read.
 
     Raises:
         PresetError: A value is missing or of the wrong kind; names file, line and key.
     """
-    keys = _Keys(front, source)
+    keys = Keys(front, source)
     paths = keys.section("paths")
     shell = keys.section("shell_commands")
+    roam = keys.section("org_roam_patterns")
     return Preset(
         name=name,
         backend=keys.text("backend") or keys.missing("backend", "Claude"),
@@ -96,122 +100,17 @@ def parse_preset(name: str, front: Mapping[str, Any], body: str, source: str) ->
         tools=keys.tools("tools"),
         include_tool_results=keys.flag("include-tool-results", default=True),
         paths=Paths(read=paths.patterns("read"), write=paths.patterns("write"), deny=paths.patterns("deny")),
-        shell=Commands(allow=shell.texts("allow"), deny=shell.texts("deny")),
+        shell=Commands(
+            allow=shell.texts("allow"),
+            deny=shell.texts("deny"),
+            network=shell.flag("network", default=False),
+            confine=shell.flag("confine", default=True),
+        ),
         body=body.strip(),
         result=keys.choice("result", "all", get_args(Result)),
+        profile=keys.profile("profile", "permissions", profiles),
+        roam=Roam(subdirectory=roam.texts("subdirectory"), tags=roam.texts("tags"), node_ids=roam.texts("node_ids")),
+        max_turns=keys.count("max-turns"),
+        time_budget_s=keys.duration("time-budget"),
+        token_budget=keys.count("token-budget"),
     )
-
-
-class _Keys:
-    """A mapping of the front matter, read key by key with errors that say where."""
-
-    def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "", line: int = 1) -> None:
-        self._values = values
-        self._source = source
-        self._prefix = prefix  # "paths." inside that section
-        self._line = line  # where the section itself is
-
-    def missing(self, key: str, example: str) -> NoReturn:
-        raise PresetError(
-            f"{self._source}:{self._line}: `{key}` is missing", mend=f"Add a line such as `{key}: {example}`"
-        )
-
-    def section(self, key: str) -> _Keys:
-        spelling, value = self._get(key)
-        if value is not None and not isinstance(value, Mapping):
-            self._wrong(key, value, "keys and values")
-        return _Keys(value or {}, self._source, f"{key}.", self._line_of(spelling))
-
-    def text(self, key: str) -> str:
-        _, value = self._get(key)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            self._wrong(key, value, "a text")
-        return str(value).strip()
-
-    def choice(self, key: str, default: _Choice, choices: tuple[_Choice, ...]) -> _Choice:
-        value = self.text(key)
-        if value and value not in choices:
-            self._wrong(key, value, f"one of {', '.join(choices)}")
-        return next((choice for choice in choices if choice == value), default)
-
-    def number(self, key: str, low: float, high: float) -> float | None:
-        _, value = self._get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            self._wrong(key, value, f"a number from {low} to {high}")
-        return float(value)
-
-    def count(self, key: str) -> int | None:
-        _, value = self._get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self._wrong(key, value, "a whole number above 0")
-        return int(value)
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        _, value = self._get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self._wrong(key, value, "true or false")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        _, value = self._get(key)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            self._wrong(key, value, "a list of texts")
-        return tuple(str(item) for item in value)
-
-    def patterns(self, key: str) -> tuple[str, ...]:
-        patterns = self.texts(key)
-        for index, pattern in enumerate(patterns):
-            try:
-                validate_pattern(pattern)
-            except BadRequest as error:
-                where = self._line_of_item(key, index)
-                raise PresetError(
-                    f"{self._source}:{where}: `{self._prefix}{key}`: {error.message}", mend=error.mend
-                ) from error
-        return tuple(map(normalised, patterns))
-
-    def tools(self, key: str) -> tuple[str, ...]:
-        """Return tools given as a list, as words of one line, or as a table of ``NAME: {allowed: true}``."""
-        _, value = self._get(key)
-        if isinstance(value, str):
-            names = re.findall(r"[^\s,]+", value)
-        elif isinstance(value, Mapping):
-            names = [str(tool) for tool, rule in value.items() if isinstance(rule, Mapping) and rule.get("allowed")]
-        else:
-            names = list(self.texts(key))
-        return tuple(dict.fromkeys(map(canonical_tool, names)))
-
-    def _get(self, key: str) -> tuple[str, Any]:
-        """Return the spelling used, with dashes or with underscores, and the value or None."""
-        for spelling in (key, key.replace("-", "_"), key.replace("_", "-")):
-            if spelling in self._values:
-                return spelling, self._values[spelling]
-        return key, None
-
-    def _wrong(self, key: str, value: object, wanted: str) -> NoReturn:
-        spelling, _ = self._get(key)
-        shown = f"{value!r}" if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-        raise PresetError(
-            f"{self._source}:{self._line_of(spelling)}: `{self._prefix}{spelling}` is {shown}",
-            mend=f"It should be {wanted}",
-        )
-
-    def _line_of(self, key: str) -> int:
-        lines = getattr(self._values, "lc", None)
-        if lines is None or key not in self._values:
-            return self._line
-        return int(lines.key(key)[0]) + _FRONT_STARTS_ON_LINE
-
-    def _line_of_item(self, key: str, index: int) -> int:
-        lines = getattr(self._get(key)[1], "lc", None)
-        return self._line_of(key) if lines is None else int(lines.item(index)[0]) + _FRONT_STARTS_ON_LINE

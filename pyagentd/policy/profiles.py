@@ -47,6 +47,19 @@ def make_profile(name: str, *, allow: Sequence[str] = (), ask: Sequence[str] = (
     return Profile(name=name, allow=tuple(map(compile_action, allow)), ask=tuple(map(compile_action, ask)))
 
 
+def resolved(profile: Profile | str | None) -> Profile | None:
+    """Return a preset's profile; a name that is still one is a built-in profile's.
+
+    Raises:
+        BadRequest: No profile has that name.
+    """
+    if not isinstance(profile, str):
+        return profile
+    if profile not in BUILTIN:
+        raise BadRequest(f"No profile is called {profile!r}", mend=f"Known: {', '.join(BUILTIN)}")
+    return BUILTIN[profile]
+
+
 def verdict(profile: Profile, action: Action) -> Verdict:
     """Return what ``profile`` says about ``action``, under every name and spelling it has.
 

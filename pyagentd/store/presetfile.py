@@ -95,6 +95,11 @@ def read(path: Path) -> PresetFile:
         ) from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
+    return decoded(data, path)
+
+
+def decoded(data: bytes, path: Path) -> PresetFile:
+    """Return what a file at ``path`` with the content ``data`` is; raises ``PresetError`` as ``read``."""
     try:
         return parse(data.decode("utf-8-sig"), path)
     except UnicodeDecodeError as error:
@@ -167,13 +172,13 @@ def set_values(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _with_value(preset: PresetFile, key: str, value: Any) -> str:
-    before, section, after = _around(preset, key)
+    before, section, after = around(preset, key)
     try:
         document = yamlfile.load(section) if section else CommentedMap()
     except yamlfile.Malformed:  # it is valid only together with the rest, such as an alias
         document = CommentedMap()
     document[key] = value
-    return _replaced(preset, before + yamlfile.dump(document) + after)
+    return replaced(preset, before + yamlfile.dump(document) + after)
 
 
 def with_paths(
@@ -202,17 +207,17 @@ def with_paths(
         "write": _union(write_default if own_write is None else own_write, also_write),
         "deny": _union(STANDARD_DENY, preset.patterns("deny") or (), deny),
     }
-    before, section, after = _around(preset, "paths")
+    before, section, after = around(preset, "paths")
     try:
         updated = _updated(section, wanted)
     except yamlfile.Malformed as error:  # it is valid only together with the rest
         raise PresetError(
             f"{preset.path}:{preset.line('paths')}: paths uses a YAML alias", mend="Write its patterns out"
         ) from error
-    return _replaced(preset, before + updated + after)
+    return replaced(preset, before + updated + after)
 
 
-def _replaced(preset: PresetFile, front_text: str) -> str:
+def replaced(preset: PresetFile, front_text: str) -> str:
     """Return the file's text with another front matter."""
     start = len(preset.text) - len(preset.text.split("\n", 1)[1])  # the delimiter's line ends there
     return preset.text[:start] + front_text + preset.text[start + len(preset.front_text) :]
@@ -222,7 +227,7 @@ def _union(*lists: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(pattern for patterns in lists for pattern in patterns))
 
 
-def _around(preset: PresetFile, key: str) -> tuple[str, str, str]:
+def around(preset: PresetFile, key: str) -> tuple[str, str, str]:
     """Split the front matter's text around the section of a top-level key, which is "" when there is none."""
     front = preset.front
     lines = preset.front_text.splitlines(keepends=True)
@@ -247,13 +252,13 @@ def _updated(section: str, wanted: Mapping[str, Sequence[str]]) -> str:
     for kind, patterns in wanted.items():
         listed = paths.get(kind)
         if isinstance(listed, CommentedSeq):
-            _fill(listed, patterns)
+            fill(listed, patterns)
         else:
             paths[kind] = CommentedSeq(map(yamlfile.quoted, patterns))
     return yamlfile.dump(document)
 
 
-def _fill(listed: CommentedSeq, patterns: Sequence[str]) -> None:
+def fill(listed: CommentedSeq, patterns: Sequence[str]) -> None:
     """Make ``listed`` hold ``patterns``; those it had keep their quoting and comments."""
     tail = _cut_tail(listed)
     had = {str(item): (item, listed.ca.items.get(index)) for index, item in enumerate(listed)}

@@ -1,0 +1,213 @@
+"""The presets of branches, and the templates that sessions and agents are made from.
+
+Templates come with the package, from the user's directory, and from ``.pyagentd/presets`` of a project; of two with
+one name the later counts (DD-37). Those of a project count once the user trusts them. A broken template is told with
+file, line and cause, and is in nobody's way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pyagentd.agent.trust import Trust, preset_hash
+from pyagentd.errors import PresetError, PyagentdError, StoreError
+from pyagentd.policy.presets import Preset, parse_preset
+from pyagentd.policy.profiles import Profile
+from pyagentd.store import paths, presetfile, templates
+from pyagentd.store.paths import BranchRef
+
+PROJECT_PRESETS = Path(".pyagentd", "presets")
+
+_REMEMBERED = 256  # presets
+_MAX_BYTES = 1_000_000  # of a project's preset, which is somebody else's file
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A file that a preset can be made from."""
+
+    name: str  # the file's, without .md
+    file: Path
+    origin: Literal["shipped", "user", "project"]
+    data: bytes | None = None  # of a project: the content that was looked at, and no other
+    hash: str | None = None  # of a project: see ``trust``
+    trusted: bool = True
+
+
+class Presets:
+    """Presets read from disk, parsed again only when the file changed.
+
+    Args:
+        directories: Of templates, for every project: those that come with the package, then the user's.
+        trust: What the user agreed to of projects' presets.
+        profiles: The user's own profiles by name, which presets may name beside the built-in ones.
+    """
+
+    def __init__(
+        self,
+        directories: tuple[Path, ...],
+        *,
+        trust: Trust | None = None,
+        profiles: Mapping[str, Profile] | None = None,
+    ) -> None:
+        self.trust = trust or Trust()
+        self._directories = directories
+        self._profiles = profiles or {}
+        self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
+
+    def of_branch(self, ref: BranchRef) -> Preset:
+        """Return the configuration of a branch, the only source of it (SPEC 000 Configuration isolation).
+
+        Raises:
+            PresetError: ``preset.md`` is missing or malformed.
+        """
+        file = paths.preset_file(ref.branch_dir)
+        if not file.exists():
+            raise PresetError(f"Failed to load preset from {ref.branch_dir}", mend=f"Restore {file}")
+        try:
+            return self.read(file, file.parent.name)
+        except PresetError as error:  # SPEC 000 Missing preset.md reports clear error
+            raise PresetError(
+                f"Failed to load preset from {ref.branch_dir}: {error.message}", mend=error.mend
+            ) from error
+
+    def for_project(self, root: Path | str | None) -> ProjectPresets:
+        """Return the templates for sessions with the workspace root ``root``; None: those of no project."""
+        return ProjectPresets(self, tuple(self._found(None if root is None else Path(root))))
+
+    def templates(self) -> dict[str, Path]:
+        """Return the files of the templates of no project, by name."""
+        return {name: template.file for name, template in self.for_project(None).usable.items()}
+
+    def template(self, name: str) -> tuple[Preset, str]:
+        """Return a template of no project and its text; raises as ``ProjectPresets.template``."""
+        return self.for_project(None).template(name)
+
+    def for_agents(self) -> dict[str, Preset]:
+        """Return the templates of no project that an agent may have."""
+        return self.for_project(None).for_agents()
+
+    def broken(self, root: Path | str | None = None) -> list[tuple[Path, PyagentdError]]:
+        """Return the templates that cannot be used, each with what is wrong with it."""
+        return self.for_project(root).broken()
+
+    def read(self, file: Path, name: str) -> Preset:
+        """Return the preset in ``file``.
+
+        Raises:
+            PresetError: The file is malformed; names file and line.
+            StoreError: The file cannot be read.
+        """
+        try:
+            stat = file.stat()
+        except OSError as error:
+            raise StoreError(f"{file}: {error.strerror}") from error
+        signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        cached = self._cache.get(file)
+        if cached is None or cached[0] != signature:
+            cached = (signature, self.parsed(presetfile.read(file), name))
+            while len(self._cache) >= _REMEMBERED:  # every agent has a preset of its own
+                del self._cache[next(iter(self._cache))]
+            self._cache[file] = cached
+        return cached[1]
+
+    def parsed(self, file: presetfile.PresetFile, name: str) -> Preset:
+        """Return what a file says; raises ``PresetError``."""
+        return parse_preset(name, file.front, file.body, str(file.path), profiles=self._profiles)
+
+    def _found(self, root: Path | None) -> list[Template]:
+        """Return every template, in the order in which later ones win."""
+        found = []
+        for index, directory in enumerate(self._directories):
+            origin: Literal["shipped", "user"] = "shipped" if index == 0 else "user"
+            for name, file in templates.find_templates([directory]).items():
+                found.append(Template(name=name, file=file, origin=origin))
+        if root is not None:
+            for name, file in templates.find_templates([root / PROJECT_PRESETS]).items():
+                found.extend(self._of_project(name, file))
+        return found
+
+    def _of_project(self, name: str, file: Path) -> list[Template]:
+        try:
+            with file.open("rb") as opened:
+                data = opened.read(_MAX_BYTES + 1)
+        except OSError as error:
+            _log.warning("%s: %s", file, error.strerror)
+            return []
+        if len(data) > _MAX_BYTES:
+            _log.warning("%s is larger than a preset", file)
+            return []
+        hashed = preset_hash(name, data)
+        trusted = hashed in self.trust
+        return [Template(name=name, file=file, origin="project", data=data, hash=hashed, trusted=trusted)]
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPresets:
+    """The templates for one workspace root, as they were found."""
+
+    _presets: Presets
+    found: tuple[Template, ...]  # all of them, also those that another hides
+
+    @property
+    def usable(self) -> dict[str, Template]:
+        """The templates that count, by name: trusted, and the last of their name."""
+        return {template.name: template for template in self.found if template.trusted}
+
+    def template(self, name: str) -> tuple[Preset, str]:
+        """Return a template and its text.
+
+        Raises:
+            PresetError: There is none of that name, the user does not trust it, or it is malformed.
+        """
+        known = self.usable
+        if name in known:
+            return self.read(known[name])
+        for template in self.found:
+            if template.name == name:
+                raise PresetError(
+                    f"{template.file}: this preset is the project's own, and you have not said that you trust it",
+                    mend="Read it, then: pyagentd presets --trust",
+                )
+        raise PresetError(f"There is no preset {name!r}", mend=f"Known: {', '.join(sorted(known))}")
+
+    def for_agents(self) -> dict[str, Preset]:
+        """Return the templates an agent may have; broken ones are left out (``broken`` tells them)."""
+        found = {}
+        for name, template in self.usable.items():
+            try:
+                preset, _ = self.read(template)
+            except PyagentdError as error:
+                _log.warning("preset %s cannot be used: %s", name, error.message)
+                continue
+            if preset.mode in ("subagent", "all"):
+                found[name] = preset
+        return found
+
+    def broken(self) -> list[tuple[Path, PyagentdError]]:
+        """Return every template that cannot be read, trusted or not, with the error that says where and why."""
+        wrong = []
+        for template in self.found:
+            try:
+                self.read(template)
+            except PyagentdError as error:
+                wrong.append((template.file, error))
+        return wrong
+
+    def read(self, template: Template) -> tuple[Preset, str]:
+        """Return what a template says, and its text; of a project's exactly what was looked at.
+
+        Raises:
+            PresetError: It is malformed; names file and line.
+            StoreError: It cannot be read.
+        """
+        if template.data is None:
+            return self._presets.read(template.file, template.name), presetfile.read(template.file).text
+        file = presetfile.decoded(template.data, template.file)
+        return self._presets.parsed(file, template.name), file.text
