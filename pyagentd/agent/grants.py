@@ -170,6 +170,6 @@ def _compiled(kind: Kind, recorded: object) -> tuple[Grant, ...]:
         except BadRequest:
             log.warning("a grant is no regular expression and does not hold: %r", action)
             continue
-        facts = {"at": int(each.get("at") or 0), "ask": str(each.get("ask") or ""), "by": str(each.get("by") or "")}
-        found.append(Grant(kind=kind, action=action, pattern=pattern, **facts))
+        at, ask, by = int(each.get("at") or 0), str(each.get("ask") or ""), str(each.get("by") or "")
+        found.append(Grant(kind=kind, action=action, at=at, ask=ask, by=by, pattern=pattern))
     return tuple(found)

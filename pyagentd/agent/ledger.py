@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from dataclasses import dataclass
 
+from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import StoreError
 from pyagentd.store.index import audit
-from pyagentd.store.index.audit import Entry
+from pyagentd.store.index.audit import Decided, Entry
 from pyagentd.store.index.state import Damaged, State
 
 log = logging.getLogger(__name__)
@@ -117,3 +119,34 @@ class Ledger:
         if problem != self._problem:
             log.error("the audit is not on disk (%d entries wait): %s", entries, problem)
         self._problem = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWitness:
+    """Notes the decisions of one run."""
+
+    ledger: Ledger
+    clock: Clock
+    session: str  # id of the session at the root of the tree
+    branch_dir: str  # as in the audit
+    agent: str | None
+    run_id: str
+
+    def __call__(
+        self, tool: str, action: str, decision: Decided, rule: str, reason: str = "", by: str | None = None
+    ) -> None:
+        """Note one decision (see ``audit.Entry``)."""
+        entry = Entry(
+            at_ms=epoch_ms(self.clock.now()),
+            session=self.session,
+            branch_dir=self.branch_dir,
+            agent=self.agent,
+            run_id=self.run_id,
+            tool=tool,
+            action=action,
+            decision=decision,
+            rule=rule,
+            reason=reason,
+            by=by,
+        )
+        self.ledger.note(entry)

@@ -1,0 +1,258 @@
+"""The request_scope_expansion tool: a model asks for more scope, a human decides (neighbours A.8).
+
+What would be added is worked out and checked before anybody is asked, shown exactly, and added as a whole: for one
+action of this run ("allow") or to ``preset.md`` ("always"). The list it goes to follows from the kind of the tool it
+is wanted for. What is denied or protected cannot be added, and where no human can be asked the answer is no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.authority import Authority
+from pyagentd.clock import Clock
+from pyagentd.errors import PyagentdError, ToolError, UserError
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.aliases import META_TOOLS, canonical_tool
+from pyagentd.policy.guard import Deny
+from pyagentd.policy.patterns import exactly, normalised, validate_pattern
+from pyagentd.policy.presets import Preset
+from pyagentd.policy.widening import ROAM_KEYS, Right, Widening
+from pyagentd.store import metadata, paths, presetlists
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+NAME = "request_scope_expansion"
+
+# The question waits for a human without limit (DD-19).
+_FOREVER_S = 10 * 365 * 24 * 3600.0
+
+_WILD = re.compile(r"[*?\[]")
+
+_ROAM_TOOLS = ("create_roam_node_in_scope", "add_roam_tags_in_scope", "link_roam_nodes_in_scope")
+
+_DESCRIPTION = """\
+Ask the user for more scope when a tool was denied because a path or command is outside it. Name the tool that was \
+denied and everything you need for the task at once, as narrowly as you can. The user may allow it once (the next \
+matching call), add it to the scope for good, or deny it. What `deny` lists or pyagentd protects cannot be added."""
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "tool_name": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The tool that was denied, such as Read or Bash",
+        },
+        "patterns": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1},
+            "minItems": 1,
+            "maxItems": 20,
+            "description": (
+                "For tools on files: absolute paths or glob patterns, a directory with / at its end. "
+                "For commands: the commands. For notes: subdirectory:GLOB or tags:A,B"
+            ),
+        },
+        "justification": {"type": "string", "minLength": 1, "description": "For the user: what you need it for"},
+    },
+    "required": ["tool_name", "patterns", "justification"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where scope is added to."""
+
+    ref: BranchRef
+    preset: Callable[[], Preset]  # read anew
+    tools: Mapping[str, ToolSpec]  # by name, all that there are
+    clock: Clock
+
+
+def scope_expansion(place: Place, authority: Authority) -> ToolSpec:
+    """Return the tool for one run."""
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        return await _request(place, authority, args, ctx)
+
+    return ToolSpec(
+        name=NAME,
+        description=_DESCRIPTION,
+        input_schema=_SCHEMA,
+        kind="meta",
+        run=run,
+        describe=lambda args, ctx: Target(detail=canonical_tool(args["tool_name"])),
+        timeout_s=_FOREVER_S,
+    )
+
+
+async def _request(place: Place, authority: Authority, args: Args, ctx: ToolContext) -> Output:
+    tool = canonical_tool(args["tool_name"])
+    widening = await asyncio.to_thread(widening_for, place.tools, tool, args["patterns"], ctx.root)
+    if not authority.interactive:
+        raise ToolError(
+            "The scope cannot be expanded: no human can be asked in this run. Do without it, and say in your answer "
+            "what was missing."
+        )
+    _refuse_hopeless(authority, tool, widening)
+    if widening.preset(place.preset()) == place.preset():
+        return Output(text=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.")
+    answer = await authority.ask_for_scope(NAME, f"tool:{NAME}:{tool}", _fields(place, tool, widening, args, ctx))
+    match answer.decision:
+        case "deny":
+            why = f" They say: {answer.reason}" if answer.reason else ""
+            return Output(text=f"User denied scope expansion request.{why}", ok=False)
+        case "always":
+            added = await asyncio.to_thread(_add, place, widening)
+            return Output(text=f"Scope expanded. Added {added} pattern(s) to {tool}: {_listed(widening.patterns)}")
+        case _:
+            authority.lend(widening)
+            return Output(
+                text=f"Permission granted for this turn only: the next call of {tool} that needs "
+                f"{_listed(widening.patterns)} may have it."
+            )
+
+
+def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
+    """Return what the ``ask`` row says: exactly what "always" would write, and where."""
+    file = paths.preset_file(place.ref.branch_dir)
+    lines = [f"Adds to {file}:"]
+    for (section, key), values in widening.lists().items():
+        lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
+    return {
+        "tool_call_id": ctx.call_id,
+        "detail": f"{tool}: {_listed(widening.patterns)}",
+        "reason": args["justification"],
+        "preview": "\n".join(lines),
+        "choices": ["allow", "always", "deny"],
+        "patterns": list(widening.patterns),
+        "for_tool": tool,
+        "input": json.dumps(dict(args), ensure_ascii=False),
+    }
+
+
+def _add(place: Place, widening: Widening) -> int:
+    """Write the additions to ``preset.md``; return how many are new. Blocks."""
+    file = paths.preset_file(place.ref.branch_dir)
+    try:
+        added = sum(
+            len(presetlists.extend(file, section, key, values)) for (section, key), values in widening.lists().items()
+        )
+        metadata.touch_scope_plan(place.ref.branch_dir, place.clock.now())
+    except PyagentdError as error:
+        raise ToolError(f"The user allowed it, but it could not be written: {error}") from error
+    return added
+
+
+def _refuse_hopeless(authority: Authority, tool: str, widening: Widening) -> None:
+    """Raise ``ToolError`` when some of it would be denied even inside the scope: nobody is asked for nothing."""
+    for action in _samples(tool, widening):
+        decision = authority.would_be(action, widening)
+        if isinstance(decision, Deny) and decision.rule in ("protected", "deny"):
+            raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")
+
+
+def _samples(tool: str, widening: Widening) -> list[Action]:
+    """Return an action for each addition: about the path itself, or about one that its pattern matches."""
+    if widening.right == "command":
+        return [Action(tool=tool, detail=text, kind="command", command=text) for text in widening.commands]
+    if widening.right == "pattern":
+        return []
+    found = []
+    for pattern in widening.patterns:
+        path = re.sub(r"\\(.)", r"\1", re.sub(r"(?<!\\)(\*+|\?|\[[^\]]*\])", "x", pattern))
+        path = path if path.startswith("/") else f"/{path}"
+        sample = ResolvedPath(lexical=path, resolved=path)
+        found.append(Action(tool=tool, detail=path, kind=widening.right, paths=(sample,)))
+    return found
+
+
+def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[str], root: Path) -> Widening:
+    """Return what ``patterns`` for ``tool`` (our name) would add to the scope; looks at the disk.
+
+    Raises:
+        ToolError: Nobody knows the tool, it has no scope, or a pattern is malformed.
+    """
+    right = _right_of(tools, tool)
+    try:
+        match right:
+            case "read" | "write":
+                return Widening(right=right, patterns=_unique(_path_pattern(each, root) for each in patterns))
+            case "command":
+                words = [_first_word(each) for each in patterns]
+                return Widening(right=right, patterns=_unique(words), commands=_unique(patterns))
+            case "pattern":
+                return Widening(right=right, patterns=_unique(entry for each in patterns for entry in _roam(each)))
+    except UserError as error:
+        raise ToolError(str(error)) from error
+
+
+def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
+    if tool in _ROAM_TOOLS:
+        return "pattern"
+    if tool in META_TOOLS:
+        raise ToolError(f"{tool} has no scope that could be expanded")
+    spec = tools.get(tool)
+    if spec is None or spec.kind == "meta":
+        raise ToolError(f"There is no tool {tool!r} with a scope. Known: {', '.join(tools)}")
+    return spec.kind
+
+
+def _path_pattern(text: str, root: Path) -> str:
+    """Return ``text`` as the pattern of the files that would really be opened: absolute, links followed."""
+    if "\0" in text or "\n" in text:
+        raise ToolError(f"{text!r} is no pattern: it has a control character")
+    pattern = normalised(text.strip())
+    if not pattern.startswith(("/", "**/")):
+        pattern = f"{exactly(str(root))}/{pattern.removeprefix('./')}"
+    wild = _WILD.search(pattern)
+    if wild is None:  # a path: of a directory everything in it is meant
+        path = os.path.realpath(os.path.normpath(pattern))
+        return exactly(path) + ("/**" if os.path.isdir(path) else "")  # noqa: PTH112 - text, as everywhere here
+    validate_pattern(pattern)
+    if pattern.startswith("**/"):
+        return pattern
+    directory, slash, rest = pattern[: wild.start()].rpartition("/")
+    tail = slash + rest + pattern[wild.start() :]
+    if "\\" in directory:
+        return pattern
+    return exactly(os.path.realpath(directory or "/")).rstrip("/") + tail
+
+
+def _first_word(command: str) -> str:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ToolError(f"{command!r} cannot be read as a command: {error}") from None
+    word = words[0] if words else ""
+    if not re.fullmatch(r"[\w.+/@-]+", word) or word.startswith("-"):
+        raise ToolError(
+            f"{command!r} does not begin with the name of a command. Name plain commands, such as `make`."
+        )
+    return word
+
+
+def _roam(entry: str) -> list[str]:
+    key, separator, value = entry.partition(":")
+    values = [each.strip() for each in (value.split(",") if key != "subdirectory" else [value]) if each.strip()]
+    if not separator or key not in ROAM_KEYS or not values:
+        raise ToolError(f"{entry!r} says nothing about notes. Write subdirectory:GLOB, tags:A,B or node_ids:*")
+    return [f"{key}:{each}" for each in values]
+
+
+def _unique(texts: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
+
+
+def _listed(patterns: Sequence[str]) -> str:
+    return ", ".join(patterns)
