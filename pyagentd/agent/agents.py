@@ -1,17 +1,22 @@
 """Sub-agents of runs: created under the parent's branch, run to their end, watched from the parent (SPEC 000).
 
 The parent's clients get an ``agent`` event whenever a child's run moves, and one with state ``finished`` on every
-terminal path; Emacs draws its overlay from these.
+terminal path; Emacs draws its overlay from these. What becomes of the result of an agent that nobody waits for is in
+``background``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyagentd.agent.background import Background
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.kin import child_of_call
+from pyagentd.agent.results import outcome_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions, backend_for
 from pyagentd.agent.spawn import Assignment
@@ -27,7 +32,7 @@ if TYPE_CHECKING:  # the host owns the spawner; the spawner starts runs through 
 
 @dataclass(slots=True)
 class Child:
-    """One agent that somebody waits for."""
+    """One agent whose parent is told how it moves."""
 
     parent: str  # branch key
     facts: dict[str, Any]
@@ -39,11 +44,16 @@ class Child:
 
 
 class AgentSpawner:
-    """Keeps the running agents of all branches."""
+    """Keeps the running agents of all branches.
+
+    Attributes:
+        background: Those that nobody waits for.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._children: dict[str, Child] = {}  # by the agent's branch key
+        self.background = Background(host)
 
     def spawner(self, parent: LiveBranch, options: SendOptions, run_id: str) -> ParentSpawner:
         """Return what the PersistentAgent tool of the run ``run_id`` needs."""
@@ -105,23 +115,83 @@ class ParentSpawner:
         """Return the presets an agent may have."""
         return self._host.presets.for_agents()
 
+    def reads(self) -> tuple[str, ...]:
+        """Return what the parent may read."""
+        return self._host.presets.of_branch(self.parent.ref).paths.read
+
     async def run_agent(self, wanted: Assignment) -> Outcome:
         """Create an agent under the parent's branch and run it to its end (see ``spawn.Spawner``)."""
+        return await self._result(*await self.launch(wanted))
+
+    async def start_agent(self, wanted: Assignment) -> str:
+        """Create an agent that nobody waits for, start it, and return its session's id."""
+        ref, _ = await self.launch(wanted)
+        return ref.session_id
+
+    async def rejoin(self, call_id: str) -> Outcome | None:
+        """Return the outcome of the agent that a call spawned before the daemon's end; None if it spawned none."""
+        ref = await asyncio.to_thread(child_of_call, self.parent.ref, call_id)
+        if ref is None:
+            return None
+        stack = contextlib.AsyncExitStack()
+        branch = await stack.enter_async_context(self._host.using(ref))
+        run, session = branch.conversation.last_run, branch.conversation.session
+        if branch.task is None:
+            async with stack:
+                return outcome_of(branch.conversation, run, self._host.presets.of_branch(ref).result)
+        self._show(stack, branch, str(session.get("agent") or ""), str(session.get("description") or ""))
+        return await self._result(ref, self._host.own(self._finish(stack, branch, branch.task)))
+
+    async def launch(self, wanted: Assignment) -> tuple[BranchRef, asyncio.Task[Outcome]]:
+        """Create an agent and start its run; return it and the task that has its outcome.
+
+        Raises:
+            PyagentdError: It could not be made or started; no run was begun.
+        """
         ref = self._create(wanted)
-        async with self._host.using(ref) as branch:
+        stack = contextlib.AsyncExitStack()
+        try:
+            await stack.enter_async_context(self._host.using(self.parent.ref))
+            branch = await stack.enter_async_context(self._host.using(ref))
             self._record(branch, wanted)
-            self._agents.begin(self.parent, branch, preset=wanted.preset, description=wanted.description)
-            try:
-                return await self._run(branch, wanted.prompt)
-            finally:
-                self._agents.end(branch)
+            self._show(stack, branch, wanted.preset, wanted.description)
+            if wanted.background:
+                self._agents.background.begin(self.parent, ref, wanted, self.run_id, self.options)
+            await self._host.prompt(branch, text=wanted.prompt, options=self.options)
+        except BaseException:
+            if wanted.background:
+                self._agents.background.cancel(self.parent, ref)
+            await stack.aclose()
+            raise
+        assert branch.task is not None, "nothing was awaited since the run began"
+        return ref, self._host.own(self._finish(stack, branch, branch.task))
+
+    def _show(self, stack: contextlib.AsyncExitStack, branch: LiveBranch, preset: str, description: str) -> None:
+        self._agents.begin(self.parent, branch, preset=preset, description=description)
+        stack.callback(self._agents.end, branch)
+
+    async def _finish(
+        self, stack: contextlib.AsyncExitStack, branch: LiveBranch, run: asyncio.Task[Outcome]
+    ) -> Outcome:
+        async with stack:
+            return await self._agents.background.settled(branch, await run)
+
+    async def _result(self, ref: BranchRef, task: asyncio.Task[Outcome]) -> Outcome:
+        """Wait for an agent; when the parent is stopped, stop it and wait until it has closed its files."""
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if (branch := self._host.opened(ref.key)) is not None:
+                await self._host.abort(branch)
+            await asyncio.wait([task])
+            raise
 
     def _create(self, wanted: Assignment) -> BranchRef:
         if wanted.read is not None and not wanted.read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
         template, text = self._host.presets.template(wanted.preset)
         backend_for(template, self._host.config, self.options)  # raises before anything is made
-        own = self._host.presets.of_branch(self.parent.ref).paths.read
+        own = self.reads()
         return sessions.create_agent(
             self.parent.ref,
             preset_name=wanted.preset,
@@ -136,6 +206,7 @@ class ParentSpawner:
         """Record who spawned the agent and what for; from this a restart finds who waits for it."""
         conversation = self.parent.conversation
         run = conversation.runs.get(self.run_id)
+        metadata = conversation.session["metadata_json"]
         branch.record_session(
             workspace_root=conversation.session["workspace_root"],
             parent=self.parent.ref,
@@ -147,15 +218,5 @@ class ParentSpawner:
                 "background": wanted.background,
                 "description": wanted.description,
             },
+            metadata={"environment": metadata["environment"]} if "environment" in metadata else {},
         )
-
-    async def _run(self, branch: LiveBranch, prompt: str) -> Outcome:
-        """Run the agent; when the parent is stopped, stop it and wait until it has closed its files."""
-        await self._host.prompt(branch, text=prompt, options=self.options)
-        assert branch.task is not None, "nothing was awaited since the run began"
-        task = branch.task
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await self._host.abort(branch)
-            raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,17 @@ class Host(OpenBranches):
         self.presets = presets
         self.asks = AskBoard(self.publish)
         self.agents = AgentSpawner(self)
+        self.listeners.append(self.agents.background)
         self._closing = False
+
+    @property
+    def closing(self) -> bool:
+        """Whether the daemon stops: nothing new begins."""
+        return self._closing
+
+    def branch_opened(self, branch: LiveBranch) -> None:
+        """See what was owed to a branch when its daemon ended."""
+        self.agents.background.recover(branch)
 
     # -- runs --------------------------------------------------------------------------------------------------
 
@@ -69,23 +79,32 @@ class Host(OpenBranches):
         """Start a run for the prompt that ends at ``end`` of the saved document; return the run's id."""
         return await self._start(branch, lambda: branch.prompt_from_document(sha256=sha256, end=end), options)
 
-    async def prompt(self, branch: LiveBranch, *, text: str, options: SendOptions) -> str:
-        """Start a run for a message sent as text, which is put at the document's end; return the run's id."""
-        return await self._start(branch, lambda: branch.prompt_from_client(text), options)
+    async def prompt(
+        self, branch: LiveBranch, *, text: str, options: SendOptions, metadata: Mapping[str, Any] | None = None
+    ) -> str:
+        """Start a run for a message sent as text, which is put at the document's end; return the run's id.
+
+        ``metadata`` is of the message, when it is not a client's.
+        """
+
+        async def read() -> Prompt:
+            return replace(await branch.prompt_from_client(text), metadata=metadata or {})
+
+        return await self._start(branch, read, options)
 
     async def abort(self, branch: LiveBranch) -> bool:
-        """Stop the branch's run and, with it, the agents it waits for; return whether there was one."""
+        """Stop the branch's run and all agents below it; return whether anything was running."""
         async with branch.starting:  # a run that is being started is stopped too
             task = branch.task
-        if task is None:
-            return False
-        branch.stop()
-        await asyncio.wait([task])
-        return True
+        if task is not None:
+            branch.stop()
+            await asyncio.wait([task])
+        return await self.agents.background.abort(branch) or task is not None
 
     async def shutdown(self) -> None:
         """Stop every run, start no other, and close every branch."""
         self._closing = True
+        self.agents.background.close()
         while runs := self.runs:
             for branch in runs:
                 branch.stop()
@@ -251,10 +270,20 @@ class Host(OpenBranches):
             record=lambda answer: _record_answer(branch, row, answer),
         )
         try:
-            with branch.asking():
+            with branch.asking(), self._unhurried(branch, ancestors):
                 return await ask.future
         finally:
             self.asks.drop(ask)
+
+    @contextlib.contextmanager
+    def _unhurried(self, branch: LiveBranch, ancestors: tuple[BranchRef, ...]) -> Iterator[None]:
+        """Stop the clock of a branch's run and of those that wait for it, while a human is asked."""
+        above = (self.opened(ref.key) for ref in ancestors)
+        with contextlib.ExitStack() as stack:
+            for each in (branch, *above):
+                if each is not None and each.run is not None:
+                    stack.enter_context(each.run.stopwatch.paused())
+            yield
 
 
 _ASK: Mapping[str, Any] = {

@@ -10,24 +10,22 @@ from pyagentd.policy.presets import Result
 from pyagentd.store.conversation import Conversation, Message, RunState
 
 
-def outcome_of(run: RunState, text: str) -> Outcome | None:
-    """Return how a recorded run ended, with ``text`` as what it said; None while it goes on."""
-    if not run.is_finished:
+def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result) -> Outcome | None:
+    """Return how a recorded run ended and what it said (``said``); None while it goes on, and of none."""
+    if run is None or not run.is_finished:
         return None
-    match run.data.get("reason"):
-        case "done":
-            return Outcome(reason="done", text=text)
-        case "aborted":
-            return Outcome(reason="aborted", text=text)
+    text = said(conversation, run, wanted)
     error: Mapping[str, Any] = run.data.get("error") or {}
-    if not error:  # its end was in the document when the daemon was killed
+    if run.data.get("reason") == "aborted":
+        return Outcome(reason="aborted", text=text)
+    if not error:  # also when its end was in the document and not in the log
         return Outcome(reason="done", text=text)
     return Outcome(
         reason="error", text=text, code=str(error.get("code") or ""), message=str(error.get("message") or "")
     )
 
 
-def said(conversation: Conversation, run: RunState, wanted: Result = "all") -> str:
+def said(conversation: Conversation, run: RunState, wanted: Result) -> str:
     """Return what the model said in a run: all its text, or what followed its last tool call (DD-15)."""
     texts: list[str] = []
     for message in _answers(conversation, str(run.data["message_id"])):

@@ -6,13 +6,15 @@ configuration; its answer is the tool's result. The tool needs the loop, so it l
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyagentd.agent.run import Outcome
-from pyagentd.errors import PyagentdError, ToolError, UserError
+from pyagentd.errors import BudgetSpent, PyagentdError, ToolError, UserError
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Preset
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
@@ -21,6 +23,8 @@ log = logging.getLogger(__name__)
 
 MAX_DEPTH = 5
 DAY_S = 24 * 60 * 60.0
+
+_WILD = re.compile(r"[*?\[{]")
 
 DESCRIPTION = """\
 Delegate a self-contained task to a sub-agent. It works in its own session with its own preset, tools and scope, \
@@ -49,8 +53,16 @@ class Spawner(Protocol):
         """Return the presets an agent may have (mode ``subagent`` or ``all``), by name."""
         ...
 
+    def reads(self) -> Sequence[str]:
+        """Return the patterns of what the parent may read."""
+        ...
+
     async def run_agent(self, wanted: Assignment) -> Outcome:
         """Create the agent under the parent's branch, run it to its end and return the outcome."""
+        ...
+
+    async def start_agent(self, wanted: Assignment) -> str:
+        """Create the agent and start it; return its session's id. Its outcome reaches the parent as a message."""
         ...
 
 
@@ -60,22 +72,26 @@ def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
     listing = "\n".join(f"- {name}: {preset.description}" for name, preset in sorted(presets.items()))
 
     async def run(args: Args, ctx: ToolContext) -> Output:
-        if depth >= MAX_DEPTH:
-            raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
+        wanted = _assignment(args, ctx)
         try:
-            outcome = await spawner.run_agent(_assignment(args, ctx))
+            if wanted.background:
+                return _started(await spawner.start_agent(wanted))
+            return result_of(await spawner.run_agent(wanted))
         except PyagentdError as error:  # it could not be made or started
             log.error("agent %s: %s", args["preset"], error)
             raise ToolError(f"Error: {error}") from error
-        return _result(outcome)
 
     def describe(args: Args, ctx: ToolContext) -> Target:
+        if depth >= MAX_DEPTH:
+            raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
         for pattern in [*(args.get("allowed_paths") or ()), *(args.get("denied_paths") or ())]:
             try:
                 validate_pattern(pattern)
             except UserError as error:
                 raise ToolError(str(error)) from None
-        return Target(detail=args["preset"])
+        # A permission that is remembered for this text must not let an agent read more than was shown (DD-6).
+        widened = _beyond(args.get("allowed_paths"), spawner.reads())
+        return Target(detail=" reading ".join(filter(None, (args["preset"], widened))))
 
     return ToolSpec(
         name="PersistentAgent",
@@ -104,12 +120,34 @@ def _assignment(args: Args, ctx: ToolContext) -> Assignment:
     )
 
 
-def _result(outcome: Outcome) -> Output:
+def _started(session_id: str) -> Output:
+    told = {"session_id": session_id, "state": "running", "result": "comes as a message when the agent has finished"}
+    return Output(text=json.dumps(told))
+
+
+def _beyond(wanted: Sequence[str] | None, own: Sequence[str]) -> str:
+    """Return which patterns of ``wanted`` are not surely within ``own``, for people; "" when all are."""
+    if wanted is None:
+        return ""
+    if not wanted:
+        return "everything"
+    return ", ".join(pattern for pattern in wanted if not _within(pattern, own))
+
+
+def _within(pattern: str, own: Sequence[str]) -> bool:
+    trees = (place.removesuffix("**") for place in own if place.endswith("/**") and not _WILD.search(place[:-3]))
+    return pattern in own or (".." not in pattern.split("/") and any(map(pattern.startswith, trees)))
+
+
+def result_of(outcome: Outcome) -> Output:
+    """Return an agent's outcome as the tool's result."""
     match outcome.reason:
         case "done":
             return Output(text=outcome.text or "(the agent finished without saying anything)")
         case "aborted":
             return Output(text="Error: User aborted agent", ok=False)
+        case "error" if outcome.code == BudgetSpent.code:
+            return Output(text=f"Error: {outcome.message}\n{outcome.text}".rstrip(), ok=False)
         case "error":
             kind = "Network failure" if outcome.code.startswith("provider") else "Agent failed"
             return Output(text=f"Error: {kind}\n{outcome.message}", ok=False)
@@ -117,7 +155,7 @@ def _result(outcome: Outcome) -> Output:
 
 def _preview(args: Args, preset: Preset | None) -> str:
     """Return what a human should know before the agent starts, its rights first."""
-    lines = []
+    lines = ["Runs in the background: its result comes as a message"] if args.get("background") else []
     match args.get("allowed_paths"):
         case None:
             lines.append("May read: what this session may read")
@@ -140,6 +178,10 @@ def _schema(names: Sequence[str]) -> dict[str, Any]:
             "prompt": {"type": "string", "description": "The whole task, for a reader who knows nothing else"},
             "allowed_paths": patterns | {"description": "Absolute glob patterns it may read; default: yours"},
             "denied_paths": patterns | {"description": "Absolute glob patterns it may never touch"},
+            "background": {
+                "type": "boolean",
+                "description": "Do not wait: you get its session_id now and its result later, as a message",
+            },
         },
         "required": ["preset", "description", "prompt"],
         "additionalProperties": False,

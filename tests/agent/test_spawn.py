@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,13 @@ class Spawner:
     async def run_agent(self, wanted: Assignment) -> Outcome:
         self.asked.append(wanted)
         return self.outcome
+
+    async def start_agent(self, wanted: Assignment) -> str:
+        self.asked.append(wanted)
+        return "explorer-1"
+
+    def reads(self) -> Sequence[str]:
+        return ("/work/**",)
 
 
 async def call(args: Mapping[str, Any], outcome: Outcome, depth: int = 0) -> tuple[Envelope, Spawner]:

@@ -1,0 +1,256 @@
+"""Agents that nobody waits for: their results reach the parent as a message, exactly once (DD-11).
+
+The parent's log says of whom a result is still owed (``agent`` rows, ``Conversation.agents``); so nothing is lost
+when the daemon ends in between. A result waits while the parent is busy and starts a run when it is idle; several
+that wait come as one message. What the parent's user stopped with the parent is not told: it would start the parent
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.opening import RESTARTED
+from pyagentd.agent.results import outcome_of
+from pyagentd.agent.run import Outcome
+from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.spawn import Assignment, result_of
+from pyagentd.errors import Busy, PyagentdError, StoreError
+from pyagentd.store import paths
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.agent.host import Host
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S = 2.0  # an editor that had not saved may have by then
+
+Debt = Literal["running", "delivered", "dropped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The end of an agent, for its parent."""
+
+    id: str
+    description: str
+    outcome: Outcome
+
+    @property
+    def text(self) -> str:
+        """What the parent's model reads."""
+        state = {"done": "finished", "aborted": "was aborted", "error": "failed"}[self.outcome.reason]
+        return f"Background agent {self.id} ({self.description}) {state}:\n\n{result_of(self.outcome).text}"
+
+
+class Background:
+    """The background agents of all branches; a listener of the host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._alive: dict[str, set[str]] = {}  # by the parent's key: ids of agents whose end is awaited
+        self._dropped: set[str] = set()  # keys of agents that are stopped with their parent
+        self._ready: dict[str, list[Completion]] = {}  # ... and ends that wait for the parent
+        self._options: dict[str, SendOptions] = {}  # ... and of the run that spawned one last
+        self._waiters: dict[str, asyncio.Event] = {}  # of agents whose result waits for what is below them
+        self._woken: dict[str, list[asyncio.Task[Outcome]]] = {}  # ... and the runs that began meanwhile
+
+    def begin(
+        self, parent: LiveBranch, child: BranchRef, wanted: Assignment, run_id: str, options: SendOptions
+    ) -> None:
+        """Record that a result is owed, before the agent's run begins.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        facts = {"call_id": wanted.call_id, "run_id": run_id, "description": wanted.description}
+        parent.recorder.record("agent", {"id": child.session_id, "state": "running", **facts})
+        self._alive.setdefault(parent.key, set()).add(child.session_id)
+        self._options[parent.key] = options
+
+    def cancel(self, parent: LiveBranch, child: BranchRef) -> None:
+        """Take back ``begin``: the agent could not be started, which its call tells."""
+        self._forget(parent.key, child.session_id)
+        with contextlib.suppress(StoreError):
+            _note(parent, child.session_id, "dropped")
+
+    def has(self, key: str) -> bool:
+        """Return whether results are owed to a branch that may still come."""
+        return bool(self._alive.get(key) or self._ready.get(key))
+
+    async def settled(self, branch: LiveBranch, outcome: Outcome) -> Outcome:
+        """Return what an agent's run came to, once what it left running in the background has come to an end too."""
+        key = branch.key
+        if outcome.reason != "done" or not self.has(key):
+            return outcome
+        moved = self._waiters[key] = asyncio.Event()
+        woken = self._woken[key] = []
+        try:
+            while outcome.reason == "done" and not self._host.closing and (woken or self.has(key)):
+                if woken:
+                    later = await asyncio.shield(woken.pop(0))
+                    outcome = replace(later, text="\n\n".join(filter(None, (outcome.text, later.text))))
+                else:
+                    moved.clear()
+                    await moved.wait()
+            return outcome
+        finally:
+            del self._waiters[key], self._woken[key]
+
+    async def abort(self, parent: LiveBranch) -> bool:
+        """Stop the background agents of a branch and tell it nothing of them; return whether there were any."""
+        alive = sorted(self._alive.get(parent.key, ()))
+        children = [_child(parent.ref, agent).key for agent in alive]
+        for agent, key in zip(alive, children, strict=True):
+            if key not in self._dropped:
+                self._dropped.add(key)
+                with contextlib.suppress(StoreError):
+                    _note(parent, agent, "dropped")
+        branches = [branch for branch in map(self._host.opened, children) if branch is not None]
+        await asyncio.gather(*map(self._host.abort, branches))  # one that is being stopped already is waited for
+        for agent, key in zip(alive, children, strict=True):
+            self._forget(parent.key, agent)
+            self._dropped.discard(key)
+        return bool(alive)
+
+    def recover(self, parent: LiveBranch) -> None:
+        """Find the results that were owed to a branch when its daemon ended."""
+        if parent.refusal:
+            return
+        known = {agent for message in parent.conversation.messages.values() for agent in _agents_in(message.row)}
+        for agent, row in parent.conversation.agents.items():
+            if row["state"] != "running" or agent in self._alive.get(parent.key, ()):
+                continue
+            if agent in known:  # the message was recorded, that it was not
+                _note(parent, agent, "delivered")
+                continue
+            self._alive.setdefault(parent.key, set()).add(agent)
+            self._host.own(self._recover(parent.ref, agent, str(row.get("description") or "")))
+
+    def close(self) -> None:
+        """Let nobody wait any more: what goes on is stopped, and found again when the branch is opened."""
+        for key in self._waiters:
+            self._moved(key)
+
+    # -- what the host tells -----------------------------------------------------------------------------------
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Pass on the end of a background agent, and what waited for the end of this run."""
+        if self._host.closing:
+            return
+        session = branch.conversation.session
+        if session.get("background") and len(branch.conversation.runs) == 1:  # later ones are the user's
+            self._host.own(self._complete(branch.ref, str(session.get("description") or ""), outcome))
+        if outcome.reason == "aborted" and self._alive.get(branch.key):
+            self._host.own(self._abort(branch.ref))
+        elif outcome.reason == "done" and self._ready.get(branch.key):
+            self._options.setdefault(branch.key, options)
+            self._host.own(self._deliver(branch.ref))
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Do nothing: files do not matter here."""
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    async def _abort(self, ref: BranchRef) -> None:
+        async with self._host.using(ref) as parent:
+            await self.abort(parent)
+
+    async def _complete(self, ref: BranchRef, description: str, outcome: Outcome) -> None:
+        """Take the end of an agent's run: its parent is told when nothing below it goes on."""
+        async with self._host.using(ref) as branch:
+            outcome = await self.settled(branch, outcome)
+        parent = paths.parent_of(ref)
+        if parent is not None and not self._host.closing:
+            await self._owe(parent, Completion(id=ref.session_id, description=description, outcome=outcome))
+
+    async def _recover(self, parent: BranchRef, agent: str, description: str) -> None:
+        """Tell how an agent ended that was running when the daemon ended; one that goes on tells it itself."""
+        outcome: Outcome | None = Outcome(reason="error", text="", code="restart", message=RESTARTED)
+        ref = _child(parent, agent)
+        try:
+            async with self._host.using(ref) as child:
+                run = next(iter(child.conversation.runs.values()), None)
+                if run is not None:
+                    outcome = outcome_of(child.conversation, run, self._host.presets.of_branch(ref).result)
+        except PyagentdError as error:
+            outcome = Outcome(reason="error", text="", code=error.code, message=str(error))
+        if outcome is not None and outcome.reason == "aborted":  # nobody but the daemon's end did that
+            outcome = replace(outcome, reason="error", code="restart", message=RESTARTED)
+        if outcome is not None:
+            await self._owe(parent, Completion(id=agent, description=description, outcome=outcome))
+
+    async def _owe(self, parent: BranchRef, completion: Completion) -> None:
+        if completion.id not in self._alive.get(parent.key, ()) or _child(parent, completion.id).key in self._dropped:
+            return  # it was stopped with its parent
+        self._ready.setdefault(parent.key, []).append(completion)
+        self._forget(parent.key, completion.id)
+        await self._deliver(parent)
+
+    async def _deliver(self, ref: BranchRef) -> None:
+        """Start a run of the parent with what waits for it, unless it is busy: then its end brings us back."""
+        if self._host.closing or not self._ready.get(ref.key):
+            return
+        try:
+            async with self._host.using(ref) as parent:
+                async with parent.starting:  # whoever starts a run has the first word, and may fail
+                    pass
+                if parent.run is None and parent.status["state"] != "error":
+                    await self._wake(parent)
+        except Busy:
+            if not self._host.closing:
+                asyncio.get_running_loop().call_later(_AGAIN_S, lambda: self._host.own(self._deliver(ref)))
+        except PyagentdError as error:  # for instance no key: the end of the next run brings us back
+            log.warning("%s: a background agent's result waits: %s", ref.name, error)
+            if ref.key in self._waiters:  # nobody will start that run
+                del self._ready[ref.key]
+            self._moved(ref.key)
+
+    async def _wake(self, parent: LiveBranch) -> None:
+        completions = tuple(self._ready[parent.key])
+        agents = [completion.id for completion in completions]
+        await self._host.prompt(
+            parent,
+            text="\n\n".join(completion.text for completion in completions),
+            options=self._options.get(parent.key, SendOptions()),
+            metadata={"origin": "agent", "agents": agents},
+        )
+        # No await since the run began: what is told is told once.
+        del self._ready[parent.key][: len(completions)]
+        for agent in agents:
+            _note(parent, agent, "delivered")
+        if parent.key in self._woken and parent.task is not None:
+            self._woken[parent.key].append(parent.task)
+        self._moved(parent.key)
+
+    def _forget(self, parent: str, agent: str) -> None:
+        if (alive := self._alive.get(parent)) is not None:
+            alive.discard(agent)
+            if not alive:
+                del self._alive[parent]
+        self._moved(parent)
+
+    def _moved(self, key: str) -> None:
+        if (waiter := self._waiters.get(key)) is not None:
+            waiter.set()
+
+
+def _note(parent: LiveBranch, agent: str, state: Debt) -> None:
+    known = parent.conversation.agents.get(agent, {"id": agent})
+    parent.recorder.record("agent", {**known, "state": state})
+
+
+def _child(parent: BranchRef, agent: str) -> BranchRef:
+    return paths.agent_ref(paths.agents_dir(parent.branch_dir) / agent)
+
+
+def _agents_in(row: dict[str, object]) -> tuple[str, ...]:
+    metadata = row.get("metadata_json")
+    found = metadata.get("agents") if isinstance(metadata, dict) else None
+    return tuple(found) if isinstance(found, list) else ()
