@@ -32,6 +32,7 @@
 (declare-function pyagentd-branch "pyagentd-branch")
 (require 'pyagentd-overlay)
 (require 'pyagentd-settings)
+(require 'pyagentd-env)
 
 ;;;; Variables
 
@@ -71,6 +72,27 @@
   "Save the session in this buffer, if it is one."
   (when (and pyagentd--session-dir buffer-file-name)
     (pyagentd-session-save)))
+
+;; SPEC 000 Auto-save hook registered at creation.  The conversation is
+;; saved by itself anyway; the hook is run for those who put more into it.
+
+(defvar gptel-post-response-functions)
+
+(put 'jf/gptel--auto-save-session-buffer 'permanent-local-hook t)
+
+(defun pyagentd-jf--add-hook ()
+  "Have this session saved after every response."
+  (add-hook 'gptel-post-response-functions
+            #'jf/gptel--auto-save-session-buffer nil t))
+
+(defun pyagentd-jf--responded (_run)
+  "Run gptel's hook for a response that is complete."
+  (let ((end (pyagentd-insert-position)))
+    (run-hook-with-args 'gptel-post-response-functions
+                        (min end (or (car pyagentd-insert--cell) end)) end)))
+
+(add-hook 'pyagentd-session-read-hook #'pyagentd-jf--add-hook)
+(add-hook 'pyagentd-run-finished-functions #'pyagentd-jf--responded)
 
 ;;;; Functions that need the daemon
 
@@ -215,8 +237,8 @@ answer, or with a text that begins with \"Error: \"."
                       :allowed-paths (append allowed-paths nil)
                       :unrestricted (equal allowed-paths [])
                       :denied-paths (append denied-paths nil)
-                      :env (pyagentd-chat--environment)
-                      :key (pyagentd-chat--key)))))
+                      :env (pyagentd-env-variables)
+                      :key (pyagentd-env-key)))))
     (pyagentd-rpc-call-async
      'agent-result (list :branch (plist-get agent :branch))
      :success (lambda (answer) (funcall main-cb (plist-get answer :text)))

@@ -17,9 +17,10 @@ from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
+from pyagentd.service.spawning import Spawning
 
 
-class Service(Conversations, Branches, Sessions, Lifecycle, Pieces, Search, Exchange, Daemon):
+class Service(Conversations, Branches, Sessions, Lifecycle, Pieces, Spawning, Search, Exchange, Daemon):
     """All operations, on one host."""
 
     def operations(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from pyagentd.agent import attaching
 from pyagentd.agent.asks import Answer, Decision
-from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.persist import Version
-from pyagentd.agent.settings import SendOptions
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
-from pyagentd.sexp import SexpError, plist_to_dict
+from pyagentd.service.options import send_options
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.recovery import role_diff
@@ -123,7 +120,7 @@ class Conversations(Group):
         allow: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Run the prompt that ends at position ``end`` of the saved document with hash ``sha256``."""
-        options = _options(client, env, key, allow)
+        options = send_options(client, env, key, allow)
         async with self._host.using(self._ref(branch)) as live:
             run = await self._host.send(live, sha256=sha256, end=end - 1, options=options)
             return {"run": run, "seq": live.recorder.last_seq}
@@ -139,7 +136,7 @@ class Conversations(Group):
         allow: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Run ``text`` as the next prompt; it is put at the end of the document."""
-        options = _options(client, env, key, allow)
+        options = send_options(client, env, key, allow)
         async with self._host.using(self._ref(branch)) as live:
             run = await self._host.prompt(live, text=text, options=options)
             return {"run": run, "seq": live.recorder.last_seq}
@@ -193,22 +190,3 @@ def _told(settings: Settings) -> dict[str, Any]:
         "tools": settings.tools,
         "temperature": settings.temperature,
     }
-
-
-def _options(
-    client: Client, env: Mapping[str, str] | Sequence[Any], key: str | None, allow: Sequence[str]
-) -> SendOptions:
-    try:
-        grants = compile_grants(list(allow))
-    except re.error as error:
-        raise BadRequest(f"{error.pattern!r} is no regular expression: {error}") from None
-    return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
-
-
-def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:
-    """Return the client's variables; they travel as a plist, ``(:NAME "value" …)``."""
-    try:
-        variables = env if isinstance(env, Mapping) else plist_to_dict(list(env))
-    except SexpError as error:
-        raise BadRequest(f"env is no plist of variables: {error}") from None
-    return {name: str(value) for name, value in variables.items() if value is not None}

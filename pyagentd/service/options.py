@@ -1,0 +1,37 @@
+"""What a client says about a run it starts: its environment, its key, what it allows beforehand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyagentd.agent.authority import compile_grants
+from pyagentd.agent.settings import SendOptions
+from pyagentd.errors import BadRequest
+from pyagentd.service.group import Client
+from pyagentd.sexp import SexpError, plist_to_dict
+
+
+def send_options(
+    client: Client, env: Mapping[str, str] | Sequence[Any], key: str | None, allow: Sequence[str]
+) -> SendOptions:
+    """Return what a client wants of the run it starts.
+
+    Raises:
+        BadRequest: ``allow`` has something that is no regular expression, or ``env`` is no plist.
+    """
+    try:
+        grants = compile_grants(list(allow))
+    except re.error as error:
+        raise BadRequest(f"{error.pattern!r} is no regular expression: {error}") from None
+    return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
+
+
+def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:
+    """Return the client's variables; they travel as a plist, ``(:NAME "value" …)``."""
+    try:
+        variables = env if isinstance(env, Mapping) else plist_to_dict(list(env))
+    except SexpError as error:
+        raise BadRequest(f"env is no plist of variables: {error}") from None
+    return {name: str(value) for name, value in variables.items() if value is not None}
