@@ -21,7 +21,7 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "PersistentAgent": ("task", "Task", "agent", "Agent", "persistent_agent"),
     "question": ("ask_user_questions", "ask_user_question", "AskUserQuestion", "Question"),
     "todo": ("todo_write", "TodoWrite", "Todo"),
-    "request_scope_expansion": ("RequestScopeExpansion",),
+    "request_scope_expansion": ("scope_expansion", "RequestScopeExpansion"),
     "WebSearch": ("web_search",),
     "WebFetch": ("web_fetch",),
     "skill": ("Skill",),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from pyagentd.policy import scope
+from pyagentd.policy import scope, shell
 from pyagentd.policy.action import Action as Action
 from pyagentd.policy.action import Kind as Kind
 from pyagentd.policy.action import ResolvedPath as ResolvedPath
@@ -57,6 +57,7 @@ def decide(action: Action, context: Context, confirm: bool) -> Decision:
         context: The rules.
         confirm: The tool wants a human to agree, unless a named profile or a grant does.
     """
+    action = _read(action)
     if refusal := scope.protected(action, context):
         return Deny(refusal, "protected")
     if refusal := scope.denied(action, context):
@@ -66,6 +67,16 @@ def decide(action: Action, context: Context, confirm: bool) -> Decision:
     if refusal := scope.outside(action, context):
         return Deny(refusal, "command" if action.kind == "command" else "scope")
     return _permitted(action, context, confirm)
+
+
+def _read(action: Action) -> Action:
+    """Return a command with what the grammar makes of it; who did not read it did not look where its files are."""
+    if action.kind != "command" or action.shell is not None:
+        return action
+    reading = shell.read(action.command or "")
+    if reading.reads or reading.writes:
+        reading = replace(reading, unreadable="it names files, and nobody looked where they are")
+    return replace(action, shell=reading)
 
 
 def once_key(action: Action) -> str:

@@ -146,7 +146,7 @@ def _for_command(tool: str, command: SimpleCommand) -> str:
 
 def _is_plain(command: SimpleCommand) -> bool:
     """Return whether a command is its words and nothing more: no wrapper, no variable, no option that does more."""
-    if not command.words or not command.plain:
+    if not command.words or not getattr(command, "plain", False):
         return False
     try:
         return shlex.split(command.text) == list(command.words)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from pyagentd.policy import commands, roam
+from pyagentd.policy import roam, shell
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.context import Context
 from pyagentd.policy.patterns import first_match, first_match_folded
@@ -52,11 +52,11 @@ def denied(action: Action, context: Context) -> str | None:
                 f"{action.tool} may not touch {path}: a session above this agent denies {pattern} to all its agents. "
                 f"Do without it and say so in your answer."
             )
-    if action.command is None:
+    if action.command is None or action.shell is None:
         return None
-    if text := commands.denied(action.command, context.preset.shell):
+    if text := shell.denied(action.command, action.shell, context.preset.shell):
         return f"{action.tool} may not run this: `shell_commands.deny` has {text!r}. Reach the goal in another way."
-    if text := commands.denied(action.command, Commands(deny=context.ancestor_commands)):
+    if text := shell.denied(action.command, action.shell, Commands(deny=context.ancestor_commands)):
         return (
             f"{action.tool} may not run this: a session above this agent denies {text!r} in commands to all its "
             f"agents. Reach the goal in another way, or say in your answer that it was not possible."
@@ -91,7 +91,9 @@ def _outside_roam(action: Action, context: Context) -> str | None:
 
 
 def _outside_commands(action: Action, context: Context) -> str | None:
-    if why := commands.refusal(action.command or "", context.preset.shell):
+    if action.shell is None:
+        return f"{action.tool} may not run this: nobody has read what it does."
+    if why := shell.refusal(action.shell, context.preset.shell):
         return f"{action.tool} may not run this: {why}. Use another tool for it, or another command. {EXPAND}"
     paths = context.preset.paths
     reads = tuple(path for path in action.paths if path.lexical not in COMMAND_DEVICES)

@@ -258,7 +258,6 @@ def test_a_simple_command_in_the_list_is_allowed(command):
         "ls $HOME",
         'ls "$(rm x)"',
         "ls {a,b}",
-        "l\\s",
         "(ls)",
         "ls 'open",
         "ls\0",
@@ -277,8 +276,8 @@ def test_an_entry_of_two_words_admits_only_that_subcommand():
 
 def test_a_star_admits_every_command_and_leaves_it_to_confirmation():
     context = rules(allow=["*"])
-    assert is_allowed(run("a | b > c"), context)
-    assert isinstance(decide(run("a | b > c"), context, True), Ask)
+    assert is_allowed(run("a | b"), context)
+    assert isinstance(decide(run("a | b"), context, True), Ask)
     assert not is_allowed(run(""), context)
 
 

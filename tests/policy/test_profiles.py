@@ -1,0 +1,218 @@
+"""Profiles: which actions are allowed, asked about and denied, and under which names."""
+
+import re
+
+import pytest
+
+from pyagentd.errors import BadRequest
+from pyagentd.policy import shell
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.aliases import action_names, canonical_tool
+from pyagentd.policy.profiles import BUILTIN, compile_action, make_profile, resolved, verdict
+
+ROOT = "/home/me/project"
+
+
+def on(tool, path, kind="read", *, really=None):
+    where = path if path.startswith("/") else f"{ROOT}/{path}"
+    paths = (ResolvedPath(lexical=where, resolved=really or where),)
+    return Action(tool=tool, detail=where, kind=kind, paths=paths, root=ROOT)
+
+
+def run(command):
+    return Action(tool="Bash", detail=command, kind="command", command=command, shell=shell.read(command), root=ROOT)
+
+
+def other(text):
+    """An action of a tool that we do not have, given as its action string."""
+    _, tool, detail = text.split(":", 2)
+    return Action(tool=tool, detail=detail, kind="meta")
+
+
+def says(profile, action):
+    return verdict(BUILTIN[profile] if isinstance(profile, str) else profile, action)
+
+
+# -- the three that are built in -----------------------------------------------------------------------------------
+
+
+def test_the_built_in_profiles_are_exactly_these():
+    written = {
+        name: ([p.pattern for p in profile.allow], [p.pattern for p in profile.ask])
+        for name, profile in BUILTIN.items()
+    }
+    assert written == {
+        "open": (["tool:.*"], []),
+        "standard": (
+            [
+                "tool:create_file:.*",
+                "tool:str_replace:.*",
+                "tool:view:.*",
+                "tool:git:init",
+                "tool:git:commit",
+                "tool:git:branch .*",
+            ],
+            ["tool:bash:.*", "tool:git:push .*", "tool:git:merge_request .*", "tool:self_edit:.*"],
+        ),
+        "locked": (["tool:view:.*"], []),
+    }
+    assert all(profile.name == name for name, profile in BUILTIN.items())
+
+
+@pytest.mark.parametrize(
+    ("action", "in_open", "in_standard", "in_locked"),
+    [
+        ("tool:view:a.py", "allow", "allow", "allow"),
+        ("tool:create_file:a.py", "allow", "allow", "deny"),
+        ("tool:str_replace:a.py", "allow", "allow", "deny"),
+        ("tool:bash:ls", "allow", "ask", "deny"),
+        ("tool:git:init", "allow", "allow", "deny"),
+        ("tool:git:commit", "allow", "allow", "deny"),
+        ("tool:git:commit -m x", "allow", "deny", "deny"),
+        ("tool:git:branch topic", "allow", "allow", "deny"),
+        ("tool:git:branch", "allow", "deny", "deny"),
+        ("tool:git:push origin main", "allow", "ask", "deny"),
+        ("tool:git:merge_request main", "allow", "ask", "deny"),
+        ("tool:git:checkout main", "allow", "deny", "deny"),
+        ("tool:git:diff", "allow", "deny", "deny"),
+        ("tool:git:log", "allow", "deny", "deny"),
+        ("tool:self_edit:system_prompt", "allow", "ask", "deny"),
+        ("tool:self_edit:docs:a.md", "allow", "ask", "deny"),
+        ("tool:self_edit:permissions:open", "allow", "ask", "deny"),
+        ("tool:self_edit:model:m", "allow", "ask", "deny"),
+        ("tool:unheard_of:x", "allow", "deny", "deny"),
+    ],
+)
+def test_what_the_built_in_profiles_say(action, in_open, in_standard, in_locked):
+    assert [says(name, other(action)) for name in ("open", "standard", "locked")] == [in_open, in_standard, in_locked]
+
+
+def test_our_tools_answer_to_the_names_the_profiles_use():
+    assert [says("standard", on(tool, "a", "read")) for tool in ("Read", "Glob", "Grep")] == ["allow"] * 3
+    assert [says("standard", on(tool, "a", "write")) for tool in ("Write", "Edit")] == ["allow"] * 2
+    assert says("standard", run("ls")) == "ask"
+    assert [says("locked", on(tool, "a", "read")) for tool in ("Read", "Glob", "Grep")] == ["allow"] * 3
+    assert [says("locked", on(tool, "a", "write")) for tool in ("Write", "Edit")] == ["deny"] * 2
+    assert says("locked", run("ls")) == "deny"
+
+
+def test_the_whole_action_must_match_newlines_included():
+    profile = make_profile("p", allow=["tool:bash:ls"], ask=["tool:bash:echo.*"])
+    assert says(profile, run("ls")) == "allow"
+    assert says(profile, run("ls -la")) == "deny"
+    assert says(profile, run("echo 'a\nb'")) == "ask"
+    assert says("open", run("one\ntwo")) == "allow"
+
+
+def test_any_allow_wins_over_ask_whatever_their_order():
+    for lists in (
+        {"allow": ["tool:x:.*"], "ask": [".*"]},
+        {"allow": ["tool:y:.*", "tool:x:.*"], "ask": ["tool:x:.*"]},
+    ):
+        assert says(make_profile("p", **lists), other("tool:x:1")) == "allow"
+    assert says(make_profile("p"), other("tool:x:1")) == "deny"
+
+
+# -- spellings -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Read", "read", "read_file", "view", "read_file_in_scope"])
+@pytest.mark.parametrize("path", [f"{ROOT}/docs/a.md", "docs/a.md"])
+def test_an_action_matches_under_every_name_and_path_it_has(name, path):
+    exactly = make_profile("p", allow=[re.escape(f"tool:{name}:{path}")])
+    assert says(exactly, on("Read", "docs/a.md")) == "allow"
+    assert says(exactly, on("Read", "docs/b.md")) == "deny"
+    assert says(exactly, on("Write", "docs/a.md", "write")) == "deny"
+
+
+def test_the_root_itself_is_a_dot():
+    assert says(make_profile("p", allow=["tool:view:\\."]), on("Glob", ROOT)) == "allow"
+
+
+def test_a_path_outside_the_workspace_has_no_relative_form():
+    profile = make_profile("p", allow=["tool:view:[^/].*"])
+    assert says(profile, on("Read", "docs/a.md")) == "allow"
+    assert says(profile, on("Read", "/etc/passwd")) == "deny"
+    assert says(profile, on("Read", f"{ROOT}-other/a")) == "deny"
+
+
+def test_a_link_does_not_borrow_the_rights_of_its_name():
+    profile = make_profile("p", allow=["tool:create_file:docs/.*"], ask=["tool:create_file:src/.*"])
+    assert says(profile, on("Write", "docs/a", "write")) == "allow"
+    assert says(profile, on("Write", "docs/link", "write", really=f"{ROOT}/src/a")) == "ask"
+    assert says(profile, on("Write", "docs/link", "write", really=f"{ROOT}/secret")) == "deny"
+    assert says(profile, on("Write", "src/link", "write", really=f"{ROOT}/docs/a")) == "ask"
+
+
+def test_each_command_of_a_line_has_to_be_allowed():
+    profile = make_profile("p", allow=["tool:bash:git .*"], ask=["tool:bash:make.*"])
+    assert says(profile, run("git status")) == "allow"
+    assert says(profile, run("git status && git log")) == "allow"
+    assert says(profile, run("git status; rm x")) == "deny"
+    assert says(profile, run("git status; make")) == "ask", "the whole matches `git .*`, `make` is only to be asked"
+    assert says(make_profile("p", allow=["tool:bash:git .*"], ask=["tool:bash:.*"]), run("git status; rm x")) == "ask"
+
+
+def test_the_custom_profile_of_the_specification():
+    profile = make_profile(
+        "docs",
+        allow=["tool:view:.*", "tool:create_file:docs/.*", "tool:str_replace:docs/.*", "tool:self_edit:docs:.*"],
+        ask=["tool:bash:.*", "tool:create_file:.*", "tool:str_replace:.*"],
+    )
+    assert says(profile, on("Write", "docs/a.md", "write")) == "allow"
+    assert says(profile, on("Write", "src/a.py", "write")) == "ask"
+    assert says(profile, on("Edit", "docs/a.md", "write")) == "allow"
+    assert says(profile, other("tool:self_edit:docs:a.md")) == "allow"
+    assert says(profile, other("tool:self_edit:model:m")) == "deny"
+    assert says(profile, run("ls")) == "ask"
+    assert says(profile, other("tool:git:init")) == "deny"
+
+
+# -- loading -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pattern", ["tool:(", "tool:[", "*", "(?P<x", "a{2,1}", "\\q"])
+def test_a_malformed_expression_is_refused_when_it_is_loaded(pattern):
+    with pytest.raises(BadRequest) as caught:
+        compile_action(pattern)
+    assert repr(pattern) in caught.value.message and caught.value.mend
+
+
+def test_a_profile_by_name():
+    assert resolved("locked") is BUILTIN["locked"]
+    assert resolved(None) is None
+    assert resolved(BUILTIN["open"]) is BUILTIN["open"]
+    with pytest.raises(BadRequest, match="'lockd'"):
+        resolved("lockd")
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ours", "others"),
+    [
+        ("Read", ["read", "read_file", "read_file_in_scope", "view"]),
+        ("Write", ["write", "write_file", "write_file_in_scope", "create_file"]),
+        ("Edit", ["edit", "edit_file", "edit_file_in_scope", "str_replace", "MultiEdit"]),
+        ("Glob", ["glob", "list_files", "glob_files"]),
+        ("Grep", ["grep", "grep_files", "search_files"]),
+        ("Bash", ["bash", "run_approved_command", "run_command", "shell"]),
+        ("PersistentAgent", ["task", "Task", "Agent", "agent", "persistent_agent"]),
+        ("question", ["ask_user_questions", "AskUserQuestion"]),
+        ("todo", ["todo_write", "TodoWrite"]),
+        ("WebSearch", ["web_search"]),
+        ("WebFetch", ["web_fetch"]),
+    ],
+)
+def test_one_tool_has_one_name_of_ours(ours, others):
+    assert canonical_tool(ours) == ours
+    for name in others:
+        assert canonical_tool(name) == ours
+        assert action_names(name) == action_names(ours)
+        assert name in action_names(ours)
+
+
+def test_a_name_nobody_knows_stays():
+    assert canonical_tool("sql_query") == "sql_query"
+    assert action_names("sql_query") == ("sql_query",)
