@@ -37,9 +37,9 @@
 
 (defvar pyagentd-asks-keys
   '(("y" pyagentd-allow-once "once") ("s" pyagentd-allow-session "session")
-    ("p" pyagentd-allow-always "project") ("n" pyagentd-deny "deny")
-    ("r" pyagentd-deny-with-reason "deny, why")
-    ("e" pyagentd-ask-edit "edit") ("d" pyagentd-ask-diff "diff")
+    ("a" pyagentd-allow-always "always") ("d" pyagentd-deny "deny")
+    ("D" pyagentd-deny-with-reason "deny, why")
+    ("e" pyagentd-ask-edit "edit") ("=" pyagentd-ask-diff "diff")
     ("E" pyagentd-ask-ediff "Ediff") ("k" pyagentd-ask-abort "abort")
     ("v" pyagentd-asks-visit "conversation"))
   "Keys where asks are listed: key, command and a word for each.")

@@ -84,7 +84,7 @@
         pyagentd-viewing-refusal nil)
   (pyagentd-viewing-set nil)
   (pyagentd-insert-flush)
-  (pyagentd-overlay-clear))
+  (pyagentd-overlay-forget))
 
 ;;;; Connection
 
@@ -103,7 +103,7 @@
     (with-current-buffer buffer
       (setq pyagentd-attach-state nil)
       (pyagentd-attach-forget-fresh)
-      (pyagentd-overlay-clear)
+      (pyagentd-overlay-forget)
       (pyagentd-insert-flush)
       (pyagentd-status-set nil)))
   (pyagentd-connect--retry 1))

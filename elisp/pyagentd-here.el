@@ -113,7 +113,7 @@ BOLD says whether the rest is in bold."
             (propertize (substring name start) 'face
                         (if bold 'bold 'default)))))
 
-(defun pyagentd-here--time (value)
+(defun pyagentd-here-time (value)
   "Return VALUE, a time from the wire, as a Lisp time, or nil.
 That is ISO 8601 or a number of milliseconds."
   (cond ((numberp value) (seconds-to-time (/ value 1000.0)))
@@ -121,13 +121,13 @@ That is ISO 8601 or a number of milliseconds."
 
 (defun pyagentd-time (value)
   "Return VALUE, a time from the wire or nil, in local time for a column."
-  (if-let ((time (pyagentd-here--time value)))
+  (if-let ((time (pyagentd-here-time value)))
       (format-time-string "%F %R" time)
     ""))
 
 (defun pyagentd-age (value)
   "Return how long ago VALUE, a time from the wire or nil, was: \"3h\"."
-  (if-let ((time (pyagentd-here--time value)))
+  (if-let ((time (pyagentd-here-time value)))
       (let ((seconds (max 0 (float-time (time-subtract nil time)))))
         (pcase-exhaustive (seq-find (lambda (unit) (>= seconds (cdr unit)))
                                     '(("y" . 31557600) ("w" . 604800)

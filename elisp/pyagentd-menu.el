@@ -34,6 +34,11 @@
 (require 'pyagentd-manage)
 (require 'pyagentd-exchange)
 (require 'pyagentd-list)
+(require 'pyagentd-asks)
+(require 'pyagentd-agents)
+(require 'pyagentd-grants)
+(require 'pyagentd-audit)
+(require 'pyagentd-trust)
 
 (declare-function pyagentd-session "pyagentd")
 (declare-function pyagentd-visit-preset "pyagentd")
@@ -50,17 +55,32 @@ sessions are listed."
   [["Conversation"
     ("RET" "Send" pyagentd-send)
     ("k" "Abort" pyagentd-abort)
-    ("t" "Take over" pyagentd-take-over)
-    ("p" "Preset" pyagentd-visit-preset)]
-   ["Approval"
+    ("t" "Take over" pyagentd-take-over)]
+   ["What is asked"
     ("y" "Allow once" pyagentd-allow-once)
+    ("Y" "For this session" pyagentd-allow-session)
+    ("P" "Always in project" pyagentd-allow-always)
     ("n" "Deny" pyagentd-deny)
-    ("a" "Answer any" pyagentd-answer)]
+    ("N" "Deny with a reason" pyagentd-deny-with-reason)
+    ("=" "Diff" pyagentd-ask-diff)
+    ("E" "Edit arguments" pyagentd-ask-edit)
+    ("a" "Answer any" pyagentd-answer)
+    ("q" "List" pyagentd-asks)]
+   ["Agents and rights"
+    ("g" "Agents" pyagentd-agents)
+    ("G" "Grants" pyagentd-grants)
+    ("u" "Audit" pyagentd-audit)
+    ("T" "Trust presets" pyagentd-trust-presets)]
    ["Branches"
     :if pyagentd-menu--somewhere-p
     ("b" "Branch here" pyagentd-branch)
     ("w" "Switch to" pyagentd-switch-branch)
-    ("v" "Tree" pyagentd-branches)]
+    ("v" "Tree" pyagentd-branches)]]
+  [["Settings"
+    ("p" "Preset" pyagentd-visit-preset)
+    ("+" "Keep settings" pyagentd-keep-settings)
+    ("-" "Drop settings" pyagentd-drop-settings)
+    ("R" "What was recovered" pyagentd-show-recovery)]
    ["This session"
     :if pyagentd-menu--somewhere-p
     ("r" "Rename" pyagentd-rename)

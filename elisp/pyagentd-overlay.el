@@ -27,9 +27,12 @@
 
 ;;; Code:
 
+(require 'seq)
+(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-events)
+(require 'pyagentd-status)
 (require 'pyagentd-insert)
 
 (defconst pyagentd-overlay--max-calls 8
@@ -65,7 +68,14 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 (defvar-local pyagentd-overlay--table nil
   "Alist of the running agents of this buffer: id and overlay.")
 
-(put 'pyagentd-overlay--table 'permanent-local t)
+(defvar-local pyagentd-overlay--background nil
+  "Alist of the agents that nobody waits for: id and plist.")
+
+(dolist (variable '(pyagentd-overlay--table pyagentd-overlay--background))
+  (put variable 'permanent-local t))
+
+(defvar pyagentd-overlay-changed-hook nil
+  "Hook run when an agent has begun, moved or ended.")
 
 ;;;; Text
 
@@ -195,14 +205,58 @@ this batch."
         (funcall handler overlay agent)))))
 
 (defun pyagentd-overlay-clear ()
-  "Remove all progress from the current buffer."
+  "Remove all overlays from the current buffer.
+What is known of agents in the background stays."
   (mapc (lambda (pair) (delete-overlay (cdr pair))) pyagentd-overlay--table)
   (setq pyagentd-overlay--table nil))
 
+(defun pyagentd-overlay-forget ()
+  "Remove all progress from the current buffer."
+  (pyagentd-overlay-clear)
+  (setq pyagentd-overlay--background nil))
+
 (defun pyagentd-overlay-rebuild (agents)
   "Show AGENTS, a list of plists, in the current buffer, and no others."
-  (pyagentd-overlay-clear)
-  (mapc #'pyagentd-overlay-update agents))
+  (pyagentd-overlay-forget)
+  (mapc #'pyagentd-overlay-note agents))
+
+;;;; In the background
+
+(defun pyagentd-overlay-note (agent)
+  "Show the state of AGENT, a plist, in the current buffer, its parent's.
+One in the background is named in the header line and has no overlay."
+  (if (not (plist-get agent :background))
+      (pyagentd-overlay-update agent)
+    (setf (alist-get (plist-get agent :id) pyagentd-overlay--background
+                     nil t #'equal)
+          (unless (eq 'finished (pyagentd-symbol (plist-get agent :state)))
+            agent))
+    (pyagentd-status-refresh)))
+
+(defvar pyagentd-overlay-header-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [header-line mouse-1] 'pyagentd-agents)
+    map)
+  "Keymap of the agents in the header line.")
+
+(defun pyagentd-overlay--segment ()
+  "Return which agents work in the background, or nil."
+  (when pyagentd-overlay--background
+    (propertize
+     (concat "background: "
+             (mapconcat
+              (pcase-lambda (`(,_ . ,agent))
+                (let ((count (or (plist-get agent :count) 0)))
+                  (concat (or (plist-get agent :preset) "agent")
+                          (and (> count 0) (format " (+%d)" count)))))
+              (reverse (seq-take pyagentd-overlay--background 3)) ", ")
+             (when-let ((more (nthcdr 3 pyagentd-overlay--background)))
+               (format " and %d more" (length more))))
+     'face 'font-lock-type-face 'mouse-face 'highlight
+     'help-echo "mouse-1: list the agents"
+     'local-map pyagentd-overlay-header-map)))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-overlay--segment)
 
 (defun pyagentd-overlay-visit (&optional event)
   "Visit the conversation of the agent at point, or at mouse EVENT."
@@ -219,15 +273,20 @@ this batch."
     (unless dir (user-error "No agent here"))
     (find-file-other-window (pyagentd-place-conversation dir))))
 
+(defun pyagentd-overlay--count ()
+  "Return how many agents of this buffer work."
+  (+ (length pyagentd-overlay--table) (length pyagentd-overlay--background)))
+
 (defun pyagentd-overlay--on-event (branch _seq args)
   "Show the event ARGS, about an agent of BRANCH."
   (when-let ((buffer (pyagentd-place-buffer branch)))
     (with-current-buffer buffer
-      (let ((known (length pyagentd-overlay--table)))
-        (pyagentd-overlay-update (car args))
-        (when (> (length pyagentd-overlay--table) known)
+      (let ((known (pyagentd-overlay--count)))
+        (pyagentd-overlay-note (car args))
+        (when (> (pyagentd-overlay--count) known)
           (run-hook-with-args 'pyagentd-overlay-begun-functions
-                              (car args)))))))
+                              (car args))))))
+  (run-hooks 'pyagentd-overlay-changed-hook))
 
 (pyagentd-events-register 'agent #'pyagentd-overlay--on-event)
 

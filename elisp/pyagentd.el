@@ -33,6 +33,7 @@
 ;;   M-x pyagentd-list-sessions   the sessions there are
 ;;   C-c RET                      send, in a session
 ;;   C-c C-y, C-c C-n             allow or deny what a tool asks for
+;;   M-x pyagentd-asks            all that is asked; -agents, -grants, -audit
 ;;   C-c C-k                      stop the run
 ;;   C-c C-b, C-c C-v             begin a branch, see all of them
 ;;   C-c C-f                      search in all sessions
@@ -61,6 +62,10 @@
 (autoload 'pyagentd-import "pyagentd-exchange" nil t)
 (autoload 'pyagentd-list-sessions "pyagentd-list" nil t)
 (autoload 'pyagentd-asks "pyagentd-asks" nil t)
+(autoload 'pyagentd-agents "pyagentd-agents" nil t)
+(autoload 'pyagentd-grants "pyagentd-grants" nil t)
+(autoload 'pyagentd-audit "pyagentd-audit" nil t)
+(autoload 'pyagentd-trust-presets "pyagentd-trust" nil t)
 
 (define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
 (define-key pyagentd-mode-map (kbd "C-c C-b") #'pyagentd-branch)

@@ -1,0 +1,133 @@
+;;; pyagentd-grants.el --- Review and revoke what is allowed for longer -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; What answers "for this session" and "always in this project" have left:
+;; each grant with the exact expression that actions must match, to be
+;; looked through and revoked.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-rpc)
+(require 'pyagentd-here)
+(require 'pyagentd-table)
+
+(defvar-local pyagentd-grants--branch nil
+  "The branch whose grants are listed, as on the wire.")
+(defvar-local pyagentd-grants--root nil
+  "The directory of the project, nil if unknown.")
+
+(defun pyagentd-grants--where (grant)
+  "Return how long GRANT holds, a word."
+  (if (eq 'project (pyagentd-symbol (plist-get grant :kind)))
+      "project" "session"))
+
+(defun pyagentd-grants--key (grant)
+  "Return what names GRANT."
+  (list (pyagentd-grants--where grant) (plist-get grant :action)))
+
+(defun pyagentd-grants--entry (grant)
+  "Return the line of GRANT."
+  (list (pyagentd-grants--key grant)
+        (vector (pyagentd-grants--where grant)
+                (propertize (string-replace "\n" "\\n" (plist-get grant :action))
+                            'face 'font-lock-string-face)
+                (pyagentd-time (plist-get grant :at))
+                (propertize (or (plist-get grant :by) "") 'face 'shadow))))
+
+(defun pyagentd-grants--show (answer)
+  "List the grants in ANSWER."
+  (setq pyagentd-table-rows (plist-get answer :grants)
+        pyagentd-grants--root (plist-get answer :root))
+  (pyagentd-table-print (mapcar #'pyagentd-grants--entry pyagentd-table-rows)))
+
+(defun pyagentd-grants--revert (&rest _)
+  "Fetch the grants again."
+  (pyagentd-rpc-connect t)
+  (pyagentd-table-fetch 'grants (list :branch pyagentd-grants--branch)
+                        #'pyagentd-grants--show))
+
+(defun pyagentd-grants--at-point ()
+  "Return the grant at point."
+  (let ((id (tabulated-list-get-id)))
+    (or (seq-find (lambda (grant) (equal id (pyagentd-grants--key grant)))
+                  pyagentd-table-rows)
+        (user-error "No grant at point"))))
+
+(defun pyagentd-grants-revoke ()
+  "Revoke the grant at point: what matches it is asked for again."
+  (interactive nil pyagentd-grants-mode)
+  (let ((grant (pyagentd-grants--at-point))
+        (buffer (current-buffer)))
+    (when (y-or-n-p (format "Ask again before %s%s? "
+                            (plist-get grant :action)
+                            (if (equal "project" (pyagentd-grants--where grant))
+                                (format " in all sessions of %s"
+                                        (abbreviate-file-name
+                                         (or pyagentd-grants--root
+                                             "the project")))
+                              " in this session")))
+      (pyagentd-rpc-call-async
+       'revoke (list :branch pyagentd-grants--branch
+                     :action (plist-get grant :action)
+                     :kind (pyagentd-grants--where grant))
+       :timeout pyagentd-call-timeout
+       :success (lambda (_)
+                  (when (buffer-live-p buffer)
+                    (with-current-buffer buffer (revert-buffer))))
+       :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
+
+(defvar pyagentd-grants-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "r" #'pyagentd-grants-revoke)
+    (define-key map "d" #'pyagentd-grants-revoke)
+    map)
+  "Keymap of `pyagentd-grants-mode'.")
+
+(define-derived-mode pyagentd-grants-mode tabulated-list-mode "Grants"
+  "Major mode for the list of what is allowed without a question.
+
+\\{pyagentd-grants-mode-map}"
+  (setq tabulated-list-padding 1
+        tabulated-list-format [("For" 8 t) ("Actions that match" 60 t)
+                               ("Given" 17 t) ("By" 0 t)]
+        pyagentd-table-help '(("r" "revoke") ("g" "fetch again") ("q" "close"))
+        pyagentd-table-empty "Nothing is allowed for longer than once.")
+  (setq-local revert-buffer-function #'pyagentd-grants--revert)
+  (tabulated-list-init-header))
+
+;;;###autoload
+(defun pyagentd-grants ()
+  "List what the session here may do without a question, to revoke it.
+These are the answers \"for this session\" and \"always in this project\"."
+  (interactive)
+  (let* ((here (pyagentd-here))
+         (buffer (get-buffer-create "*pyagentd grants*")))
+    (with-current-buffer buffer
+      (pyagentd-grants-mode)
+      (setq pyagentd-grants--branch (plist-get here :branch))
+      (revert-buffer))
+    (pop-to-buffer buffer)))
+
+(provide 'pyagentd-grants)
+;;; pyagentd-grants.el ends here

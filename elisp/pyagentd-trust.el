@@ -1,0 +1,90 @@
+;;; pyagentd-trust.el --- Trust the presets of a project -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; A preset says what an agent may do.  One that comes with a project is
+;; not used before its user has read it and said so; that holds for the
+;; text that was shown, and is asked again for another one.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-rpc)
+
+(declare-function pyagentd--project-root "pyagentd")
+
+(defun pyagentd-trust--untrusted (root)
+  "Return the presets of the project ROOT that await trust, plists."
+  (seq-filter (lambda (preset)
+                (and (plist-get preset :hash)
+                     (not (plist-get preset :trusted))))
+              (plist-get (pyagentd-rpc-call 'presets (list :root root))
+                         :presets)))
+
+(defun pyagentd-trust--insert (preset)
+  "Insert the text of PRESET, a plist, under its name."
+  (insert (propertize (format "%s" (plist-get preset :name))
+                      'face 'pyagentd-heading)
+          (propertize (format "  %s\n" (abbreviate-file-name
+                                        (or (plist-get preset :path) "")))
+                      'face 'shadow))
+  (when-let ((error (plist-get preset :error)))
+    (insert (propertize (format "%s\n" error) 'face 'error)))
+  (insert (or (plist-get preset :text) "") "\n" pyagentd-rule "\n"))
+
+(defun pyagentd-trust--buffer (root presets)
+  "Return a buffer with the texts of PRESETS of the project ROOT."
+  (with-current-buffer (get-buffer-create "*pyagentd presets*")
+    (special-mode)
+    (let ((inhibit-read-only t))
+      (erase-buffer)
+      (insert (format "Presets of %s that you have not trusted yet.\n\
+They say which tools an agent has, and what it may read, write and run.\n\n"
+                      (abbreviate-file-name root)))
+      (mapc #'pyagentd-trust--insert presets))
+    (goto-char (point-min))
+    (current-buffer)))
+
+;;;###autoload
+(defun pyagentd-trust-presets ()
+  "Show the presets that this project brings along, and ask whether to use them.
+Only the texts that were shown are trusted."
+  (interactive)
+  (let* ((root (pyagentd--project-root))
+         (presets (or (pyagentd-trust--untrusted root)
+                      (user-error "No preset of %s awaits your trust"
+                                  (abbreviate-file-name root))))
+         (names (mapconcat (lambda (preset) (plist-get preset :name))
+                           presets ", ")))
+    (save-window-excursion
+      (pop-to-buffer (pyagentd-trust--buffer root presets))
+      (when (yes-or-no-p (format "You have read them; may agents be made \
+from %s? " names))
+        (pyagentd-rpc-call 'trust-presets
+                           (list :root root
+                                 :hashes (mapcar (lambda (preset)
+                                                   (plist-get preset :hash))
+                                                 presets)))
+        (message "Trusted: %s" names)))))
+
+(provide 'pyagentd-trust)
+;;; pyagentd-trust.el ends here
