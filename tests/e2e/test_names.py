@@ -13,6 +13,7 @@ from pyagentd.sexp import plist_to_dict
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs, EmacsError
 from tests.e2e.test_conversation import converse
+from tests.server import ModelServer, answer, text, tool_use
 
 
 def names(system: System) -> Emacs:
@@ -104,6 +105,7 @@ def test_preset_metadata_is_a_plist_or_nil(system: System) -> None:
     assert plist(emacs, f"(jf/gptel--read-preset-metadata {quoted(branch)})") is None
 
 
+@pytest.mark.spec("000", "Session metadata read from scope-plan.yml")
 @pytest.mark.spec("001", "Type checking for agent sessions")
 def test_an_agent_is_told_from_a_session(system: System) -> None:
     session, branch = system.new()
@@ -112,7 +114,10 @@ def test_an_agent_is_told_from_a_session(system: System) -> None:
     emacs = names(system)
     assert emacs.eval(f"(jf/gptel--is-agent-session-p {quoted(agent)})") is True
     assert emacs.eval(f"(jf/gptel--is-agent-session-p {quoted(branch)})") is None
-    assert plist(emacs, f"(jf/gptel--read-session-metadata {quoted(agent)})")["parent_session_id"] == session  # type: ignore[index]
+    read = plist(emacs, f"(jf/gptel--read-session-metadata {quoted(agent)})")
+    assert read is not None
+    assert (read["parent_session_id"], read["type"], read["preset"]) == (session, "agent", "explorer")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", read["created"])
 
 
 @pytest.mark.spec("001", "Comprehensive branch discovery with agents")
@@ -167,3 +172,106 @@ def test_a_daemon_that_cannot_start_is_given_up_after_two_seconds(system: System
     with pytest.raises(EmacsError):
         emacs.eval(f"(progn {begun} (jf/gptel--read-session-metadata {quoted(branch)}))")
     assert emacs.eval("(< (- (float-time) begun) 4)")
+
+
+@pytest.mark.spec("000", "Agent directory created via filesystem module")
+@pytest.mark.spec("000", "Preset template copied via filesystem helper")
+def test_an_agents_directory_and_its_preset_are_made_by_name(system: System) -> None:
+    _, branch = system.new()
+    system.ok("stop")
+    emacs = names(system)
+    made = Path(emacs.eval(f'(jf/gptel--create-agent-directory {quoted(branch)} "explorer" "Find module!")'))
+    assert re.fullmatch(r"explorer-\d{14}-find-module", made.name)
+    assert made.parent == branch / "agents" and list(made.iterdir()) == []
+    copied = emacs.eval(f'(jf/gptel--copy-preset-template "explorer" {quoted(made)})')
+    shipped = Path(__file__).resolve().parents[2] / "presets" / "explorer.md"
+    assert Path(copied) == made / "preset.md"
+    assert (made / "preset.md").read_bytes() == shipped.read_bytes()
+
+
+@pytest.mark.spec("000", "Agent inherits parent allowed paths")
+@pytest.mark.spec("000", "Preset.md updated with path controls")
+def test_what_a_parent_may_read_is_given_to_an_agent_by_name(system: System) -> None:
+    _, branch = system.new()
+    emacs = names(system)
+    agent = Path(emacs.eval(f'(jf/gptel--create-agent-directory {quoted(branch)} "explorer" "look")'))
+    emacs.eval(f'(jf/gptel--copy-preset-template "explorer" {quoted(agent)})')
+    before = (agent / "preset.md").read_text()
+    config = plist(emacs, f"(jf/gptel-scope--parse-preset-config {quoted(branch / 'preset.md')})")
+    assert config is not None and f"{system.project}/**" in config["paths"]["read"]
+    emacs.eval(
+        f"(jf/gptel-scope--update-preset-paths {quoted(agent / 'preset.md')}"
+        f" (plist-get (plist-get (jf/gptel-scope--parse-preset-config {quoted(branch)}) :paths) :read)"
+        ' ["**/secret"])'
+    )
+    given = plist(emacs, f"(jf/gptel-scope--parse-preset-config {quoted(agent)})")
+    assert given is not None
+    assert given["paths"]["read"] == config["paths"]["read"]
+    denied = {"**/secret", "**/.git/**", "**/runtime/**", "**/.env", "**/node_modules/**"}
+    assert denied <= set(given["paths"]["deny"])
+    assert (agent / "preset.md").read_text().partition("\n---\n")[2] == before.partition("\n---\n")[2]
+
+
+@pytest.mark.spec("000", "Preset loaded via metadata module")
+def test_a_preset_is_loaded_and_applied_by_name(system: System) -> None:
+    _, branch = system.new(preset="explorer")
+    emacs = names(system)
+    emacs.eval(f'(progn (find-file "{branch}/session.md") t)')
+    emacs.wait("(eq pyagentd-attach-state t)")
+    read = plist(emacs, f"(jf/gptel--load-preset-from-file {quoted(branch)})")
+    assert read is not None and read["backend"] == "Claude" and read["tools"]
+    assert read["system"] in (branch / "preset.md").read_text()
+    emacs.eval("(progn (setq-local gptel-model (quote other)) (jf/gptel--apply-session-preset) t)")
+    assert emacs.eval('(format "%s" gptel-model)') == read["model"]
+    assert emacs.eval("gptel--tool-names") == read["tools"]
+    (branch / "preset.md").unlink()
+    assert emacs.eval(f"(jf/gptel--load-preset-from-file {quoted(branch)})") is None
+    with pytest.raises(EmacsError, match=f"Failed to load preset from {branch}"):
+        emacs.eval("(jf/gptel--apply-session-preset)")
+
+
+@pytest.mark.spec("000", "Parent callback receives string result")
+@pytest.mark.spec("000", "Overlay created at marker position")
+def test_an_agent_spawned_from_lisp_works_is_shown_and_answers_once(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    _, branch = system.new()
+    model_server.say(
+        answer("I look.", tool_use("Read", file_path="a.txt")), answer(text("It is so.", chunks=6), pause_s=0.2)
+    )
+    emacs = names(system)
+    emacs.eval(f'(progn (find-file "{branch}/session.md") t)')
+    emacs.wait("(eq pyagentd-attach-state t)")
+    agent = Path(
+        emacs.eval(
+            "(progn (setq results nil) (jf/gptel-persistent-agent--task (lambda (result) (push result results))"
+            ' "explorer" "analyze patterns" "Look at it." ["/**"] ["**/secret"]))'
+        )
+    )
+    assert agent.parent == branch / "agents" and emacs.eval("results") is None
+    shown = "(overlay-get (car (seq-filter (lambda (o) (overlay-get o (quote gptel-persistent-agent)))"
+    shown += " (overlays-in (point-min) (1+ (point-max))))) (quote after-string))"
+    emacs.wait(f"(ignore-errors {shown})")
+    assert "Explorer Task: analyze patterns" in emacs.eval(f"(substring-no-properties {shown})")
+    emacs.wait("results")
+    assert emacs.eval("results") == ["I look.\n\nIt is so."]
+    emacs.wait("(null pyagentd-overlay--table)")
+    assert (agent / "session.md").read_text().startswith("Look at it.\n\nI look.")
+    assert 'type: "agent"' in (agent / "scope-plan.yml").read_text()
+    assert "It is so." not in emacs.eval("(buffer-string)")
+
+
+@pytest.mark.spec("000", "Parent session requirement enforced")
+@pytest.mark.spec("000", "Parent validation failure prevents creation")
+def test_an_agent_needs_a_session_to_spawn_it(system: System) -> None:
+    _, branch = system.new()
+    emacs = names(system)
+    call = '(jf/gptel-persistent-agent--task (lambda (_) (setq called t)) {} "find it" "Find it.")'
+    with pytest.raises(EmacsError, match="PersistentAgent requires parent persistent session"):
+        emacs.eval(f"(with-temp-buffer {call.format(quoted('explorer'))})")
+    emacs.eval(f'(progn (find-file "{branch}/session.md") t)')
+    with pytest.raises(EmacsError, match="nobody"):
+        emacs.eval(call.format(quoted("nobody")))
+    assert not (branch / "agents").exists()
+    assert emacs.eval("(boundp 'called)") is None
