@@ -19,13 +19,16 @@ a backend names the *variable* its key is in. A file looks like this::
     base_url = "http://127.0.0.1:11434"
     key_env = "LOCAL_KEY"
     model = "qwen3"
+
+    [profile.docs]                          # which actions an agent may take; presets name it: profile: docs
+    allow = ["tool:view:.*", "tool:(create_file|str_replace):docs/.*"]
+    ask = ["tool:bash:.*"]                  # what neither matches is denied
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,17 +36,22 @@ from typing import Any
 
 from platformdirs import user_config_path
 
+from pyagentd.configfile import ConfigFile
 from pyagentd.errors import ConfigError
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 BACKEND_KINDS = ("anthropic", "offline")
 
+BUILTIN_PROFILES = ("open", "standard", "locked")
+
+_PROFILE_KEYS = frozenset({"allow", "ask"})
 _BACKEND_KEYS = frozenset({"kind", "base_url", "key_env", "model"})
 _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "log": frozenset({"level"}),
     "presets": frozenset({"dir"}),
     "titles": frozenset({"enabled", "model"}),
     "backend": None,
+    "profile": None,
 }
 
 _SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
@@ -72,6 +80,14 @@ class BackendSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSettings:
+    """Which actions an agent may take: regular expressions, each valid."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The effective configuration of this process."""
 
@@ -84,6 +100,7 @@ class Config:
     titles_model: str | None  # which one, of the run's backend; None: the run's
     backend_override: str | None  # backend of every preset, whatever it names
     backends: Mapping[str, BackendSettings]
+    profiles: Mapping[str, ProfileSettings]
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
 
     def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
@@ -138,7 +155,7 @@ def load_config(env: Environment | None = None) -> Config:
         ConfigError: The file cannot be read or a value is not possible; names file and line, or the variable.
     """
     env = os.environ if env is None else env
-    file = _ConfigFile.read(config_file(env))
+    file = ConfigFile.read(config_file(env), _TABLES)
     presets = _pick(file, env, "presets.dir", "PYAGENTD_PRESETS_DIR", str(file.path.parent / "presets"))
     level = _pick(file, env, "log.level", "PYAGENTD_LOG_LEVEL", "info")
     if level.value not in LOG_LEVELS:
@@ -165,85 +182,12 @@ def load_config(env: Environment | None = None) -> Config:
         titles_model=titles_model.value or None,
         backend_override=override,
         backends=backends,
+        profiles=dict(_profiles(file, settings)),
         settings=settings,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ConfigFile:
-    """The parsed file, able to say on which line a key is."""
-
-    path: Path
-    text: str
-    data: Mapping[str, Any]
-
-    @classmethod
-    def read(cls, path: Path) -> _ConfigFile:
-        try:
-            text = path.read_text(encoding="utf-8")
-            data = tomllib.loads(text)
-        except FileNotFoundError:
-            return cls(path, "", {})
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot be read ({error})") from error
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(_syntax_error(path, error)) from error
-        file = cls(path, text, data)
-        file._check_names()
-        return file
-
-    def _check_names(self) -> None:
-        for name, table in self.data.items():
-            if name not in _TABLES:
-                raise ConfigError(f"{self.place(name)}: unknown entry {name!r}; known: {', '.join(sorted(_TABLES))}")
-            if not isinstance(table, dict):
-                raise ConfigError(f"{self.place(name)}: {name} is not a table")
-            keys = _TABLES[name]
-            for key in table:
-                if keys is not None and key not in keys:
-                    raise ConfigError(f"{self.place(f'{name}.{key}')}: unknown key {key!r} in [{name}]")
-
-    def place(self, dotted: str) -> str:
-        """Return ``FILE:LINE`` of a key written as ``table.key`` or of a table; ``FILE`` when it is written oddly."""
-        table, _, key = dotted.rpartition(".")
-        current = ""
-        for number, line in enumerate(self.text.splitlines(), start=1):
-            if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]", line):
-                current = header[1].replace('"', "").replace(" ", "")
-                if current == dotted:
-                    return f"{self.path}:{number}"
-            elif current == table and re.match(rf'\s*"?{re.escape(key)}"?\s*[=.]', line):
-                return f"{self.path}:{number}"
-        return str(self.path)
-
-    def string(self, dotted: str) -> str | None:
-        """Return the string at ``table.key``, or None when it is not there."""
-        value: Any = self.data
-        for name in dotted.split("."):
-            value = value.get(name, {})
-        if value == {}:
-            return None
-        if not isinstance(value, str):
-            raise ConfigError(f"{self.place(dotted)}: {dotted} is not a string")
-        return value
-
-    def flag(self, dotted: str) -> bool | None:
-        """Return the boolean at ``table.key``, or None when it is not there."""
-        table, _, key = dotted.rpartition(".")
-        value = self.data.get(table, {}).get(key)
-        if value is not None and not isinstance(value, bool):
-            raise ConfigError(f"{self.place(dotted)}: {dotted} is not true or false")
-        return value
-
-
-def _syntax_error(path: Path, error: tomllib.TOMLDecodeError) -> str:
-    message = str(error)
-    if found := re.search(r"\s*\(at line (\d+), column \d+\)", message):
-        return f"{path}:{found[1]}: {message[: found.start()]}"
-    return f"{path}: {message}"
-
-
-def _pick(file: _ConfigFile, env: Environment, dotted: str, variable: str, default: str) -> Setting:
+def _pick(file: ConfigFile, env: Environment, dotted: str, variable: str, default: str) -> Setting:
     if value := env.get(variable):
         return Setting(value, f"environment {variable}")
     if (value := file.string(dotted)) is not None:
@@ -251,7 +195,7 @@ def _pick(file: _ConfigFile, env: Environment, dotted: str, variable: str, defau
     return Setting(default, "default")
 
 
-def _titles(file: _ConfigFile, env: Environment) -> Setting:
+def _titles(file: ConfigFile, env: Environment) -> Setting:
     """Return whether titles are made, "on" or "off"."""
     if value := env.get("PYAGENTD_TITLES"):
         if value.lower() not in _SWITCH:
@@ -279,7 +223,7 @@ def _runtime_dir(env: Environment) -> Setting:
 
 
 def _backends(
-    file: _ConfigFile, env: Environment, settings: dict[str, Setting]
+    file: ConfigFile, env: Environment, settings: dict[str, Setting]
 ) -> Iterator[tuple[str, BackendSettings]]:
     """Yield the built-in backends and those of the file, noting every value's source in ``settings``."""
     builtin = {
@@ -306,7 +250,7 @@ def _made(name: str, values: dict[str, Any]) -> BackendSettings:
     return BackendSettings(name=name, **values)  # the values' names and the kind have been checked
 
 
-def _backend_table(file: _ConfigFile, name: str, table: object) -> dict[str, Setting]:
+def _backend_table(file: ConfigFile, name: str, table: object) -> dict[str, Setting]:
     prefix = f"backend.{name}"
     if not isinstance(table, dict):
         raise ConfigError(f"{file.place(prefix)}: {prefix} is not a table")
@@ -321,6 +265,44 @@ def _backend_table(file: _ConfigFile, name: str, table: object) -> dict[str, Set
             raise ConfigError(f"{place}: kind is {value!r}, not one of {', '.join(BACKEND_KINDS)}")
         values[key] = Setting(value, place)
     return values
+
+
+def _profiles(file: ConfigFile, settings: dict[str, Setting]) -> Iterator[tuple[str, ProfileSettings]]:
+    """Yield the user's profiles, noting their sources in ``settings``."""
+    for name, table in file.data.get("profile", {}).items():
+        prefix = f"profile.{name}"
+        if not re.fullmatch(r"[\w-]+", name):
+            raise ConfigError(
+                f"{file.place(prefix)}: {name!r} is no name of a profile", mend="Letters, digits, - and _"
+            )
+        if name in BUILTIN_PROFILES:
+            raise ConfigError(
+                f"{file.place(prefix)}: the profile {name} is built in", mend="Call yours something else"
+            )
+        if not isinstance(table, dict):
+            raise ConfigError(f"{file.place(prefix)}: {prefix} is not a table")
+        for key in table:
+            if key not in _PROFILE_KEYS:
+                raise ConfigError(
+                    f"{file.place(f'{prefix}.{key}')}: unknown key {key!r} in [{prefix}]",
+                    mend="A profile has allow and ask; what neither matches is denied",
+                )
+        lists = {key: tuple(_expressions(file, prefix, key)) for key in table}
+        for key, texts in lists.items():
+            settings[f"{prefix}.{key}"] = Setting(", ".join(texts), file.place(f"{prefix}.{key}"))
+        yield name, ProfileSettings(**lists)
+
+
+def _expressions(file: ConfigFile, table: str, key: str) -> Iterator[str]:
+    for text, place in file.texts(table, key):
+        try:
+            re.compile(text, re.DOTALL)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ConfigError(
+                f"{place}: {text!r} is no regular expression: {error}",
+                mend="Write one for the whole action, such as tool:Read:.*",
+            ) from error
+        yield text
 
 
 def _url_from_environment(backend: BackendSettings) -> bool:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.config import Config, load_config, runtime_dir, sessions_dir
+from pyagentd.config import BUILTIN_PROFILES, Config, ProfileSettings, load_config, runtime_dir, sessions_dir
 from pyagentd.errors import ConfigError
+from pyagentd.policy.profiles import BUILTIN
 
 
 def config_of(tmp_path: Path, text: str = "", **env: str) -> Config:
@@ -102,12 +103,22 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path
         ('[backend.x]\nkind = "gpt"\n', ":2: kind is 'gpt', not one of anthropic, offline"),
         ('[backend.x]\nkind = "offline"\nkey = "sk"\n', ":3: unknown key 'key'"),
         ("[backend]\nx = 1\n", ":2: backend.x is not a table"),
+        ('[profile.p]\nallow = ["tool:("]\n', ":2: 'tool:(' is no regular expression"),
+        ('[profile.p]\nask = []\nallow = [\n  "tool:x",\n  "tool:[",\n]\n', ":5: 'tool:[' is no"),
+        ('[profile.p]\nallow = ["tool:\\\\d:(",\n]\n', r":2: 'tool:\\d:(' is no"),
+        ('[profile.p]\nallow = "tool:x"\n', ":2: profile.p.allow is not a list"),
+        ("[profile.p]\nallow = [1]\n", ":2: profile.p.allow is not a list of texts"),
+        ('[profile.p]\ndeny = ["tool:x"]\n', ":2: unknown key 'deny' in [profile.p]"),
+        ('[profile.locked]\nallow = ["tool:x"]\n', ":1: the profile locked is built in"),
+        ("[profile]\np = 1\n", ":2: profile.p is not a table"),
+        ('[profile."a.b"]\nallow = []\n', "'a.b' is no name of a profile"),
     ],
 )
 def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config_of(tmp_path, text)
-    assert f"{tmp_path}/config.toml{message}" in str(caught.value)
+    assert str(tmp_path / "config.toml") in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_impossible_variable_is_reported_by_its_name(tmp_path: Path) -> None:
@@ -135,3 +146,17 @@ def test_titles_are_made_unless_file_or_environment_say_otherwise(tmp_path: Path
 def test_a_switch_that_is_neither_on_nor_off_is_an_error(tmp_path: Path, text: str, env: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"config.toml:2: titles.enabled|PYAGENTD_TITLES"):
         config_of(tmp_path, text, **env)
+
+
+def test_a_profile_of_the_file_is_known_by_its_name_and_says_where_it_is_from(tmp_path: Path) -> None:
+    text = "[profile.docs]\nallow = [\"tool:view:.*\", 'tool:create_file:docs/\\w+']\n\n[profile.none]\n"
+    config = config_of(tmp_path, text)
+    assert config.profiles["docs"] == ProfileSettings(allow=("tool:view:.*", r"tool:create_file:docs/\w+"))
+    assert config.profiles["none"] == ProfileSettings()
+    assert config.settings["profile.docs.allow"].source == f"{tmp_path}/config.toml:2"
+    (tmp_path / "config.toml").unlink()
+    assert config_of(tmp_path).profiles == {}
+
+
+def test_the_names_of_built_in_profiles_are_known_here_too() -> None:
+    assert set(BUILTIN_PROFILES) == set(BUILTIN)

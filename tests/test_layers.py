@@ -11,7 +11,19 @@ import pytest
 import pyagentd
 
 PACKAGE = Path(pyagentd.__file__).parent
-BASE_FILES = {"__init__", "clock", "config", "errors", "events", "ids", "log", "messages", "pulse", "sexp"}
+BASE_FILES = {
+    "__init__",
+    "clock",
+    "config",
+    "configfile",
+    "errors",
+    "events",
+    "ids",
+    "log",
+    "messages",
+    "pulse",
+    "sexp",
+}
 
 MAY_IMPORT: dict[str, Set[str]] = {
     "base": set(),
