@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pyagentd.policy.shell.lexer import Token, tokens
@@ -9,6 +10,7 @@ from pyagentd.policy.shell.values import Unreadable, Word, names
 
 KEYWORDS = names("if then else elif fi case esac for select while until do done in function { } ! [[ ]] coproc time")
 
+_PROGRAM = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./:+@%,-]*|\[")  # no look-alikes of other scripts
 _REDIRECTS = names("< > >> >| >& <& <> &> &>>")
 
 
@@ -86,7 +88,7 @@ class _Parser:
                 break
         if not words:
             raise Unreadable(self._nothing(bool(redirects)))
-        _check_command_word(words[0])
+        check_program(words[0])
         written = self._text[self._tokens[start].start : self._tokens[self._at - 1].end]
         return tuple(words), tuple(redirects), written
 
@@ -140,17 +142,20 @@ class _Parser:
         return f"there is no command before `{operator}`" if operator else "a command is missing at its end"
 
 
-def _check_command_word(word: Word) -> None:
+def check_program(word: Word) -> None:
+    """Refuse a program that is not named plainly.
+
+    Raises:
+        Unreadable: With the reason.
+    """
     if word.varies or word.home or not word.text:
         raise Unreadable(f"the program to run is `{word.text}`, which is no plain name")
     if word.text in KEYWORDS:
         raise Unreadable(f"`{word.text}` begins a construct of the shell")
     if "=" in word.text:
         raise Unreadable(f"`{word.text}` sets a variable")
-    if not word.text.isascii() or not word.text.isprintable() or " " in word.text:
-        raise Unreadable(f"the name of the program `{word.text}` has characters that look like others")
-    if word.text.startswith("-"):
-        raise Unreadable(f"the program to run is `{word.text}`, which looks like an option")
+    if not _PROGRAM.fullmatch(word.text):
+        raise Unreadable(f"the program to run is `{word.text}`, which is no plain name")
 
 
 def _is_descriptor(text: str) -> bool:

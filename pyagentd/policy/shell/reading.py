@@ -2,34 +2,185 @@
 
 from __future__ import annotations
 
-from pyagentd.policy.shell.grammar import Simple, parse
-from pyagentd.policy.shell.values import ShellReading, SimpleCommand, Unreadable
+import posixpath
+import re
+import shlex
 
-_NOWHERE = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+from pyagentd.policy.shell import builtins
+from pyagentd.policy.shell.archives import read_dd, read_tar
+from pyagentd.policy.shell.arguments import apply
+from pyagentd.policy.shell.find import read_find, read_xargs
+from pyagentd.policy.shell.found import Found, literal
+from pyagentd.policy.shell.git import read_git
+from pyagentd.policy.shell.grammar import Simple, check_program, parse
+from pyagentd.policy.shell.programs import ALIASES, PLAIN, PROGRAMS
+from pyagentd.policy.shell.scripts import read_awk, read_sed
+from pyagentd.policy.shell.values import ShellReading, SimpleCommand, Unreadable, Word
+from pyagentd.policy.shell.wrappers import unwrap
+
+_MAX_DEPTH = 6  # commands inside commands
+_MAX_PLACES = 8  # directories a line may be in
+_MAX_LENGTH = 100_000  # characters
+_VERSION = re.compile(r"[-.\d]+$")
+
+_READERS = {
+    "find": read_find, "gfind": read_find, "sed": read_sed, "gsed": read_sed, "awk": read_awk, "gawk": read_awk,
+    "mawk": read_awk, "nawk": read_awk, "original-awk": read_awk, "tar": read_tar, "gtar": read_tar,
+    "bsdtar": read_tar, "dd": read_dd,
+}  # fmt: skip
+
+Places = tuple[str, ...]  # directories a command may start in; "" is the workspace root
 
 
 def read(command: str) -> ShellReading:
     """Return what ``command`` runs, reads and writes when bash runs it."""
+    reader = _Reader()
     try:
-        parts = parse(command)
+        if len(command) > _MAX_LENGTH:
+            raise Unreadable("it is too long")
+        reader.line(command, ("",), 0)
     except Unreadable as reason:
-        return ShellReading(unreadable=str(reason))
+        reader.unreadable = str(reason)
     return ShellReading(
-        commands=tuple(map(_command, parts)),
-        reads=tuple(_redirected(parts, "<")),
-        writes=tuple(_redirected(parts, ">")),
+        commands=tuple(reader.commands),
+        reads=tuple(dict.fromkeys(reader.reads)),
+        writes=tuple(dict.fromkeys(reader.writes)),
+        unreadable=reader.unreadable,
     )
 
 
-def _command(part: Simple) -> SimpleCommand:
-    words = tuple(word.text for word in part.words)
-    return SimpleCommand(words=words, text=part.text, said=words)
+class _Reader:
+    def __init__(self) -> None:
+        self.commands: list[SimpleCommand] = []
+        self.reads: list[str] = []
+        self.writes: list[str] = []
+        self.unreadable: str | None = None
+
+    def line(self, text: str, places: Places, depth: int) -> None:
+        """Read ``text``, following where ``cd`` may lead: after ``cd X &&`` to X, after ``cd X;`` perhaps."""
+        if depth > _MAX_DEPTH:
+            raise Unreadable("commands are nested too deeply")
+        here = everywhere = places
+        for part in parse(text):
+            moved = self._part(part, here, depth)
+            everywhere = tuple(dict.fromkeys(everywhere + moved))
+            if len(everywhere) > _MAX_PLACES:
+                raise Unreadable("it changes the directory too often")
+            if part.then != "&&":
+                here = everywhere
+            elif moved:
+                here = moved
+
+    def _part(self, part: Simple, places: Places, depth: int) -> Places:
+        """Add one simple command; return where it moves the shell."""
+        writes = len(self.writes)
+        for redirect in part.redirects:
+            target = Found(words=(redirect.target,))
+            if "<" in redirect.operator:
+                target.read(redirect.target)
+            if ">" in redirect.operator:
+                target.write(redirect.target)
+            self._paths(target, places)
+        return self._command(part.words, part.text, places, depth, writes, in_shell=not part.piped)
+
+    def _command(
+        self, words: tuple[Word, ...], text: str, places: Places, depth: int, writes: int, *, in_shell: bool = False
+    ) -> Places:
+        """Add the command that ``words`` run in the end; ``writes`` is the count of paths before it."""
+        said = tuple(word.text for word in words)
+        by_shell = True  # words name a builtin before they name a program
+        while True:
+            check_program(words[0])
+            if by_shell:
+                builtins.check(words)
+            wrapped = unwrap(words)
+            if wrapped is None:
+                break
+            by_shell = by_shell and words[0].text in ("command", "builtin")
+            if wrapped.where is not None:
+                places = _moved(wrapped.where, places)
+            if wrapped.line is not None:
+                self.line(wrapped.line, places, depth + 1)
+                return ()
+            words = wrapped.words
+        if by_shell and words[0].text == "cd":
+            self.commands.append(_simple(words, text, said))
+            to = _moved(builtins.destination(words), places)
+            return to if in_shell else ()
+        self._program(words, text, said, places, depth, writes)
+        return ()
+
+    def _program(
+        self, words: tuple[Word, ...], text: str, said: tuple[str, ...], places: Places, depth: int, writes: int
+    ) -> None:
+        found = Found(words=words)
+        words = examine(found)
+        if found.where is not None:
+            places = _moved(found.where, places)
+        self._paths(found, places)
+        if not _is_wrapper(words[0].text):
+            self.commands.append(_simple(words, text, said, found, writes=len(self.writes) > writes))
+        for inner in found.inner:
+            inside = tuple(_join(place, where) for place in places for where in inner.where) or places
+            if depth >= _MAX_DEPTH:
+                raise Unreadable("commands are nested too deeply")
+            whole = text if _is_wrapper(words[0].text) else shlex.join(word.text for word in inner.words)
+            self._command(inner.words, whole, inside, depth + 1, len(self.writes))
+
+    def _paths(self, found: Found, places: Places) -> None:
+        self.reads += [_join(place, path) for path in found.reads for place in places]
+        self.writes += [_join(place, path) for path in found.writes for place in places]
 
 
-def _redirected(parts: list[Simple], direction: str) -> list[str]:
-    return [
-        redirect.target.path
-        for part in parts
-        for redirect in part.redirects
-        if direction in redirect.operator and redirect.target.text not in _NOWHERE
+def examine(found: Found) -> tuple[Word, ...]:
+    """Add what is known of the program to ``found``; return its words, without harmless options before a subcommand.
+
+    A program that is not known is read by nobody: whoever allows it by name decides that it may do whatever it does.
+    """
+    words = found.words
+    name = words[0].text.rpartition("/")[2]
+    name = name if name in PROGRAMS or name in PLAIN else _VERSION.sub("", name) or name
+    name = ALIASES.get(name, name)
+    if name in PLAIN:
+        _plain(found)
+        return words
+    literal(words, words[0].text)
+    if name == "git":
+        return read_git(found)
+    if name == "xargs":
+        read_xargs(found)
+    elif name in _READERS:
+        _READERS[name](found)
+    elif name in PROGRAMS:
+        apply(PROGRAMS[name], found)
+    return words
+
+
+def _plain(found: Found) -> None:
+    """Add the files that a plain program reads besides its operands."""
+
+
+def _is_wrapper(name: str) -> bool:
+    return name.rpartition("/")[2] == "xargs"
+
+
+def _simple(
+    words: tuple[Word, ...], text: str, said: tuple[str, ...], found: Found | None = None, *, writes: bool = False
+) -> SimpleCommand:
+    effects = tuple(found.effects) if found else ()
+    return SimpleCommand(
+        words=tuple(word.text for word in words), text=text, said=said, effects=effects, writes=writes
+    )
+
+
+def _moved(to: Word, places: Places) -> Places:
+    """Return where ``cd`` leads; ``..`` once as the shell takes it and once as the system does."""
+    reached = [_join(place, to.path) for place in places]
+    plain = [
+        posixpath.normpath(path) if ".." in path.split("/") and not path.startswith("~") else path for path in reached
     ]
+    return tuple("" if path == "." else path for path in dict.fromkeys(reached + plain))
+
+
+def _join(place: str, path: str) -> str:
+    return path if not place or path.startswith(("/", "~")) else f"{place.rstrip('/')}/{path.removeprefix('./')}"

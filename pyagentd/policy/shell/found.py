@@ -1,0 +1,85 @@
+"""What is found out about one command while its words are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyagentd.policy.shell.values import Effect, Unreadable, Word
+
+_SHELLS = ("sh", "bash")  # who may run these may run anything
+_NOWHERE = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """A command inside another."""
+
+    words: tuple[Word, ...]
+    where: tuple[str, ...] = ()  # directories it starts in, seen from where the outer one starts; none: the same
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """The effects, paths and inner commands of one command."""
+
+    words: tuple[Word, ...]
+    effects: list[Effect] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    inner: list[Inner] = field(default_factory=list)
+    where: Word | None = None  # the directory it goes to first
+
+    @property
+    def program(self) -> str:
+        """The program as written."""
+        return self.words[0].text
+
+    def runs(self, option: str, at: int = -1, what: str = "runs what its argument says") -> None:
+        """Note that it runs something that cannot be told."""
+        self._effect(option, what, at, _SHELLS)
+
+    def deletes(self, option: str, at: int = -1, what: str = "deletes files") -> None:
+        """Note that it deletes files."""
+        self._effect(option, what, at, ("rm",))
+
+    def read(self, word: Word | None) -> None:
+        """Note that it reads this file."""
+        if word is not None and word.path not in _NOWHERE:
+            inside = word.path.rpartition("/")[2] in ("", ".", "..")  # a directory: what is read is in it
+            self.reads.append(f"{word.path.rstrip('/')}/*" if inside else word.path)
+
+    def write(self, word: Word | None, *, links: bool = True) -> None:
+        """Note that it writes or removes this file; with ``links`` also where a link of that name leads."""
+        if word is None or word.path in _NOWHERE:
+            return
+        if not word.varies:
+            self.writes.append(word.path)
+        elif word.within and not links:
+            self.writes += [f"{directory.rstrip('/')}/*" for directory in word.within]
+        else:
+            raise Unreadable(
+                f"`{self.program}` writes to `{word.text}`, and which files that is cannot be told before"
+            )
+
+    def write_into(self, directory: Word, name: str = "*") -> None:
+        """Note that it writes a file in this directory."""
+        if directory.varies:
+            raise Unreadable(f"`{self.program}` writes into `{directory.text}`, which is a pattern")
+        self.writes.append(f"{directory.path.rstrip('/') or '/'}/{name}".replace("//", "/"))
+
+    def _effect(self, option: str, what: str, at: int, like: tuple[str, ...]) -> None:
+        name = f"{self.program} {option}".strip()
+        effect = Effect(what=f"`{name}` {what}", by=(*like, name), at=at)
+        if effect not in self.effects:
+            self.effects.append(effect)
+
+
+def literal(words: tuple[Word, ...], program: str) -> None:
+    """Refuse a word that could turn into an option when the command runs."""
+    for word in words[1:]:
+        if word.text == "--" and not word.varies:
+            return
+        if word.leads:
+            raise Unreadable(
+                f"what `{word.text}` becomes could be an option of `{program}`; quote it or begin it with ./"
+            )

@@ -1,0 +1,133 @@
+"""``git``: which subcommands only look, which change the repository, and what its options run."""
+
+from __future__ import annotations
+
+import re
+
+from pyagentd.policy.shell.found import Found
+from pyagentd.policy.shell.options import given
+from pyagentd.policy.shell.programs import Program, roles_of
+from pyagentd.policy.shell.values import Unreadable, Word, names
+
+_QUIET = names(
+    """
+    -p --paginate -P --no-pager --no-replace-objects --no-lazy-fetch --no-optional-locks --bare --literal-pathspecs
+    --glob-pathspecs --noglob-pathspecs --icase-pathspecs
+    """
+)
+
+_LOOKS = names(
+    """
+    annotate blame cat-file check-attr check-ignore check-mailmap check-ref-format cherry count-objects describe diff
+    diff-files diff-index diff-tree for-each-ref fsck get-tar-commit-id grep help log ls-files ls-remote ls-tree
+    merge-base merge-tree name-rev patch-id range-diff rev-list rev-parse shortlog show show-branch show-index
+    show-ref status stripspace var verify-commit verify-pack verify-tag version whatchanged --version --help -v -h
+    """
+)
+_CHANGES = names(
+    """
+    add am apply archive branch bundle checkout cherry-pick clean clone commit commit-tree fast-export fetch
+    format-patch gc hash-object init merge mktag mktree mv notes pack-refs prune pull push read-tree rebase reflog
+    remote repack replace rerere reset restore revert rm sparse-checkout stage stash switch symbolic-ref tag
+    unpack-objects update-index update-ref update-server-info worktree write-tree
+    """
+)
+
+_OPTIONS = Program(
+    takes="-m --message --author --date -n --max-count --since --until --format --pretty -L --grep -G -S --depth -b",
+    reads="--file --pathspec-from-file --contents",
+    writes="--output --export-marks",
+    into="--output-directory --separate-git-dir",
+    runs="--upload-pack --receive-pack --exec -x --template -c --config --strategy --open-files-in-pager -u -s -O",
+    does="--ext-diff --unsafe-paths",
+)
+# One letter means different things to different subcommands; here it runs something only in these.
+_LETTERS = {
+    "-x": names("rebase"),
+    "-c": names("clone"),
+    "-u": names("clone"),
+    "-s": names("merge pull rebase cherry-pick revert"),
+    "-O": names("grep"),
+}
+_PLACES = names("clone init worktree bundle")  # some of their operands are directories or files they make
+_CONFIG_READS = names("--get --get-all --get-regexp --get-urlmatch --list -l get list")
+_DELETES = {"clean": "deletes files that are not in the repository", "rm": "deletes files"}
+_HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
+
+
+def read_git(found: Found) -> tuple[Word, ...]:
+    """Add what a ``git`` runs, deletes and writes; return its words without harmless options before its subcommand.
+
+    What a repository's own settings and hooks run is their owner's: no tool writes those.
+    """
+    words = _subcommand(found)
+    if len(words) < 2:
+        return words
+    name, arguments = words[1].text, [word.text for word in words[2:]]
+    if words[1].varies:
+        raise Unreadable(f"the subcommand of git is the pattern `{name}`")
+    if name == "config":
+        if _CONFIG_READS.isdisjoint(arguments):
+            found.runs("config", 1, "changes settings, which can make git run programs")
+    elif name in _DELETES:
+        found.deletes(name, 1, _DELETES[name])
+    elif name == "reset" and any(argument.startswith("--h") for argument in arguments):
+        found.deletes("reset --hard", what="throws changes away")
+    elif name.startswith("-") and name not in _LOOKS:
+        found.runs(name.partition("=")[0], 1, "makes git run or read something else")
+    elif name not in _LOOKS | _CHANGES:
+        found.runs(name, 1, "runs an alias, another program, or a subcommand that runs others")
+    if not name.startswith("-"):
+        _options(found, name, words)
+    if name in _CHANGES:
+        found.write_into(Word(text="."))
+    return words
+
+
+def _subcommand(found: Found) -> tuple[Word, ...]:
+    """Return the words without the options before the subcommand that change nothing; note its directory."""
+    words, at = found.words, 1
+    while at < len(words):
+        text = words[at].text
+        if text == "-C" and at + 1 < len(words):
+            if found.where is not None or words[at + 1].varies:
+                raise Unreadable("`git -C` with several directories or a pattern")
+            found.where = words[at + 1]
+            at += 2
+        elif text in _QUIET:
+            at += 1
+        else:
+            break
+    return words[:1] + words[at:]
+
+
+def _options(found: Found, name: str, words: tuple[Word, ...]) -> None:
+    operands = 0
+    for item in given(words[1:], roles_of(_OPTIONS)):
+        at, value = item.at + 1, item.value
+        if item.role == "operand" and value is not None:
+            operands += 1
+            if _HELPER.match(value.text):
+                found.runs(value.text, at, "runs a program that fetches from there")
+            elif name in _PLACES and (name != "clone" or operands > 1) and _is_elsewhere(value.text):
+                found.write_into(value)
+        elif item.role == "runs" and name in _LETTERS.get(item.name, (name,)):
+            found.runs(f"{name} {item.name}", at, "makes git run something else")
+        elif item.role == "does":
+            found.runs(f"{name} {item.name}", at, "runs a program that the settings name, or reaches anywhere")
+        elif item.role == "writes":
+            found.write(value)
+        elif item.role == "into" and value is not None:
+            found.write_into(value)
+        elif item.role == "reads":
+            found.read(value)
+        elif item.name == "-o" and name in ("archive", "format-patch"):
+            found.write(value or _next(words, item.at + 1))
+
+
+def _is_elsewhere(text: str) -> bool:
+    return "/" in text and ":" not in text  # without a slash it is in the current directory; with a colon a URL
+
+
+def _next(words: tuple[Word, ...], at: int) -> Word | None:
+    return words[at + 1] if at + 1 < len(words) else None

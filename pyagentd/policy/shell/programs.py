@@ -1,0 +1,274 @@
+"""What is known of programs: which of their options and operands read, write, run or delete.
+
+To extend it, add a line. Names of options are as the program's manual has them, separated by blanks; an option with
+an argument that does no harm is in ``takes``, so that its argument is not mistaken for something else. An option that
+is not named is harmless. Options that are named and do something need an allowance of their own (see ``refusal``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, get_args
+
+from pyagentd.policy.shell.options import Role
+from pyagentd.policy.shell.values import names
+
+Operands = Literal[
+    "",  # read, or no files
+    "written",
+    "removed",
+    "copied",  # all but the last to the last
+    "moved",  # the same, and removed
+    "linked",  # the same; a hard link lets one write to what it links to
+    "first",  # the first is written
+    "second",  # what follows the first is written
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Options by what they do, and what its operands are."""
+
+    takes: str = ""
+    maybe: str = ""  # an argument only where it is attached
+    reads: str = ""
+    writes: str = ""
+    into: str = ""
+    runs: str = ""
+    does: str = ""  # no argument: makes it run something
+    deletes: str = ""  # no argument
+    drops: str = ""  # no argument: makes it write files in the current directory
+    operands: Operands = ""
+    here: bool = False  # it writes files in the current directory, or instead where an ``into`` says
+    prints: str = ""  # with one of these it writes nothing of all this
+    code: str = ""  # a regular expression: operands that it matches are run as code
+
+
+# Whatever arguments they get, these only read and print: a pattern may stand for any of their arguments.
+PLAIN = names(
+    """
+    : [ arch b2sum base32 base64 basename cal cat cksum cmp column comm cut df diff dir dirname du echo egrep expand
+    factor false fgrep fold free getconf grep groups head hexdump id join jq kill ls lsblk lscpu md5sum nl nproc
+    numfmt od paste printenv printf ps pwd readlink realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum
+    sleep stat strings sum tac tail test tr true tty type uname unexpand uptime users vdir wc whereis which who
+    whoami yes zcat
+    """
+)
+
+_COPY = "-S --suffix --backup --context --no-preserve --preserve --reflink --sparse"
+
+PROGRAMS: dict[str, Program] = {
+    # files
+    "cp": Program(takes=_COPY, into="-t --target-directory", operands="copied"),
+    "mv": Program(takes=_COPY, into="-t --target-directory", operands="moved"),
+    "ln": Program(takes="-S --suffix", into="-t --target-directory", operands="linked"),
+    "install": Program(
+        takes=f"{_COPY} -g --group -m --mode -o --owner",
+        into="-t --target-directory",
+        runs="--strip-program",
+        operands="copied",
+    ),
+    "rm": Program(operands="removed"),
+    "rmdir": Program(operands="removed"),
+    "unlink": Program(operands="removed"),
+    "shred": Program(takes="-n --iterations -s --size", reads="--random-source", operands="written"),
+    "mkdir": Program(takes="-m --mode --context", operands="written"),
+    "mkfifo": Program(takes="-m --mode", operands="written"),
+    "mktemp": Program(takes="--suffix", into="-p", operands="written"),
+    "touch": Program(takes="-d --date -t --time", reads="-r --reference", operands="written"),
+    "truncate": Program(takes="-s --size", reads="-r --reference", operands="written"),
+    "chmod": Program(reads="--reference", operands="second"),
+    "chown": Program(takes="--from", reads="--reference", operands="second"),
+    "chgrp": Program(reads="--reference", operands="second"),
+    "tee": Program(operands="written"),
+    "sponge": Program(operands="written"),
+    "patch": Program(
+        takes="-p --strip -F --fuzz -D --ifdef -V -B -Y -z --suffix -g",
+        reads="-i --input",
+        into="-d --directory",
+        writes="-o --output -r --reject-file",
+        does="-e --ed",
+        here=True,
+    ),
+    # texts
+    "sort": Program(
+        takes="-k --key -S --buffer-size -t --field-separator --batch-size --parallel --sort",
+        reads="--files0-from --random-source",
+        writes="-o --output",
+        into="-T --temporary-directory",
+        runs="--compress-program",
+    ),
+    "uniq": Program(takes="-f -s -w --skip-fields --skip-chars --check-chars", operands="second"),
+    "shuf": Program(takes="-n --head-count -i --input-range", reads="--random-source", writes="-o --output"),
+    "split": Program(
+        takes="-a --suffix-length -b --bytes -C --line-bytes -l --lines -n --number -t --separator",
+        runs="--filter",
+        operands="second",
+        here=True,
+    ),
+    "csplit": Program(takes="-n --digits -b --suffix-format", writes="-f --prefix", here=True),
+    "iconv": Program(takes="-f -t --from-code --to-code", writes="-o --output"),
+    "xxd": Program(takes="-c -g -l -o -s -n", operands="second"),
+    "tree": Program(takes="-L -P -I --filelimit --charset -H -T", writes="-o --output"),
+    "file": Program(takes="-F -P -e", reads="-f --files-from -m --magic-file", does="-C --compile"),
+    "rg": Program(
+        takes="-A -B -C -E -M -T -d -e -g -j -m -r -t",
+        reads="-f --file --ignore-file",
+        runs="--pre --hostname-bin --hyperlink-format",
+    ),
+    "ag": Program(runs="--pager"),
+    "ack": Program(runs="--pager", reads="--ackrc"),
+    "fd": Program(takes="-d -t -e -E -S -o -j -c --base-directory", runs="-x --exec -X --exec-batch"),
+    "bat": Program(runs="--pager"),
+    "less": Program(
+        takes="-b -h -j -p -P -t -T -x -y -z",
+        writes="-o -O --log-file --LOG-FILE",
+        runs="-k --lesskey-file --lesskey-src --lesskey-content",
+        code=r"\+",
+    ),
+    "more": Program(code=r"\+"),
+    "man": Program(
+        takes="-L -m -M -S -s -e -r -E -R",
+        runs="-P --pager -H --html -C --config-file -p --preprocessor -X --gxditview",
+    ),
+    "yq": Program(does="-i --inplace --in-place"),
+    "date": Program(takes="-d --date", reads="-f --file -r --reference", runs="-s --set"),
+    # archives
+    "zip": Program(
+        takes="-b -n -P -s -t -tt -x -i",
+        runs="-TT --unzip-command",
+        does="-T --test",
+        deletes="-m --move",
+        operands="first",
+    ),
+    "unzip": Program(takes="-P -x", into="-d", prints="-l -p -t -v -z", here=True),
+    "gzip": Program(takes="-S --suffix", operands="written", prints="-c --stdout --to-stdout -l --list -t --test"),
+    "cpio": Program(
+        takes="-C -H --format -R -M",
+        writes="-O",
+        reads="-E -F -I",
+        runs="--rsh-command --to-command",
+        here=True,
+    ),
+    "rsync": Program(
+        takes="-f --filter --exclude --include -B --block-size -M --remote-option --timeout --bwlimit --port --chmod",
+        reads="--exclude-from --include-from --files-from --password-file --read-batch",
+        writes="--log-file --write-batch --only-write-batch",
+        into="-T --temp-dir --partial-dir --backup-dir",
+        runs="-e --rsh --rsync-path --config",
+        deletes=(
+            "--del --delete --delete-before --delete-during --delete-delay --delete-after --delete-excluded "
+            "--delete-missing-args --remove-source-files"
+        ),
+        operands="copied",
+    ),
+    # network
+    "curl": Program(
+        takes="""
+        -A --user-agent -b --cookie -C --continue-at -e --referer -H --header -m --max-time -r --range -u --user -X
+        --request -x --proxy -y -Y -z -Q -P -t -U --url --retry --connect-timeout -w --write-out -d --data -F --form
+        """,
+        reads="--cacert --cert -E --key --netrc-file -T --upload-file",
+        into="--output-dir",
+        writes="""
+        -o --output -D --dump-header -c --cookie-jar --trace --trace-ascii --stderr --libcurl --hsts --alt-svc
+        --etag-save
+        """,
+        runs="-K --config --engine",
+        drops="-O --remote-name --remote-name-all -J --remote-header-name",
+    ),
+    "wget": Program(
+        takes="-t --tries -T --timeout -w --wait -U --user-agent --header -Q -l --level -A -R -D --user --password",
+        reads="-i --input-file --load-cookies --ca-certificate --certificate --post-file --body-file",
+        into="-P --directory-prefix",
+        writes="""
+        -O --output-document -o --output-file -a --append-output --save-cookies --warc-file --rejected-log --hsts-file
+        """,
+        runs="-e --execute --use-askpass --config",
+        deletes="--delete-after",
+        here=True,
+    ),
+    "ssh": Program(
+        takes="-b -B -c -D -e -l -L -m -O -p -Q -R -W -w",
+        reads="-i",
+        writes="-E",
+        runs="-o -F -I -S",
+    ),
+    "scp": Program(takes="-c -i -J -l -P", runs="-o -F -S -D", operands="copied"),
+    "sftp": Program(runs="-o -F -S -D -b"),
+    "nmap": Program(
+        writes="-oN -oX -oG -oS -oA --append-output",
+        reads="-iL --excludefile",
+        runs="--script --script-args --datadir --servicedb --versiondb",
+        does="--interactive",
+    ),
+    "nc": Program(runs="-e --exec -c --sh-exec --lua-exec"),
+    "socat": Program(code=r"."),
+    # builders, editors, interpreters: running what a file of theirs says is their plain purpose
+    "make": Program(
+        takes="-o -W",
+        maybe="-j --jobs -l --load-average",
+        into="-C --directory",
+        runs="-f --file --makefile --eval -I",
+        code=r"[^=]*=",
+    ),
+    "python": Program(takes="-W -X", runs="-c"),
+    "perl": Program(takes="-F", maybe="-0 -l -i", runs="-e -E -x -I -M -m", does="-d"),
+    "ruby": Program(takes="-E -C", runs="-e -r -I", does="-i"),
+    "node": Program(runs="-e --eval -p --print -r --require --import --loader --experimental-loader"),
+    "php": Program(runs="-r -B -R -E -d -c -z"),
+    "lua": Program(runs="-e -l"),
+    "vim": Program(runs="-c --cmd -S -s -u -U -i -t -q", writes="-w -W", code=r"\+"),
+    "emacs": Program(runs="--eval --execute -f --funcall -l --load --script"),
+    "ed": Program(code="!"),
+    "sqlite3": Program(
+        runs="-cmd -init", code=r"(?is)\s*\.|.*(\n\s*\.|load_extension|writefile|edit\s*\(|attach|vacuum\s+into)"
+    ),
+    "gdb": Program(runs="-ex -x -ix -iex --command --eval-command"),
+    "gcc": Program(
+        takes="-x -D -U -l -L -I -include -isystem -MF -MT", writes="-o", runs="-wrapper -specs -fplugin -B"
+    ),
+    "go": Program(runs="-exec -toolexec"),
+    "hg": Program(runs="--config"),
+    "tcpdump": Program(writes="-w", runs="-z"),
+    "openssl": Program(writes="-out", reads="-in -inkey", runs="-engine"),
+    "zsh": Program(runs="-c"),
+    "fish": Program(runs="-c --command -C --init-command"),
+    "ksh": Program(runs="-c"),
+    "csh": Program(runs="-c"),
+    "sh": Program(runs="-c", takes="-o -O --rcfile --init-file"),
+}
+
+# Other names of the same programs.
+_ALSO = {
+    "cp": "gcp",
+    "mv": "gmv",
+    "rm": "grm",
+    "gzip": "gunzip bzip2 bunzip2 xz unxz lzma unlzma zstd unzstd lz4 compress",
+    "vim": "vi view nvim ex rvim vimdiff gvim",
+    "node": "nodejs",
+    "python": "pypy",
+    "emacs": "emacsclient",
+    "ed": "red",
+    "nc": "ncat netcat",
+    "gcc": "cc g++ c++ clang clang++",
+    "rg": "ripgrep",
+    "fd": "fdfind",
+    "bat": "batcat",
+    "csh": "tcsh",
+    "ksh": "mksh",
+    "sh": "bash dash ash rbash",
+    "lua": "luajit",
+    "make": "gmake",
+    "less": "zless",
+    "more": "most pg",
+    "man": "apropos whatis",
+}
+ALIASES = {also: name for name, others in _ALSO.items() for also in others.split()}
+
+
+@cache
+def roles_of(program: Program) -> dict[str, Role]:
+    """Return what each option that is known of a program does."""
+    return {option: role for role in get_args(Role) for option in getattr(program, role, "").split()}
