@@ -3,89 +3,169 @@
 ;; Copyright (C) 2026 The pyagentd authors
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 
+;;; Commentary:
+
+;; Which asks are open, where each is shown, and what the notice says.
+
 ;;; Code:
 
-(require 'test-helper)
+(require 'asks)
 
-(defconst ask-test--ask
-  '(:id "q1" :tool "Bash" :detail "rm -rf\nbuild" :reason "not in scope"
-    :action "tool:Bash:rm" :preview "-old\n+new")
-  "An ask.")
-
-(defmacro ask-test--with-ask (&rest body)
-  "Evaluate BODY in a session in which `ask-test--ask' is open."
-  (declare (indent 0) (debug t))
-  `(pyagentd-test-with-daemon
-     (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
-       (pyagentd-test-tell 'fake-answer "(:seq 0 :editor t)" 'attach)
-       (pyagentd-test-tell 'fake-answer "(:accepted t)" 'answer)
-       (pyagentd-attach-now)
-       (unwind-protect
-           (progn (pyagentd-test-events (list 'ask 1 ask-test--ask))
-                  ,@body)
-         (pyagentd-ask-clear)))))
-
-(defun ask-test--overlay ()
-  "Return the overlay of the notice in this buffer, or nil."
-  pyagentd-ask-notice--overlay)
-
-(defun ask-test--text ()
-  "Return what the notice in this buffer says."
-  (substring-no-properties (overlay-get (ask-test--overlay) 'before-string)))
+(defun ask-test--plist (id &rest more)
+  "Return an ask with ID for a command, with MORE keys first."
+  (append more (list :id id :tool "Bash" :kind 'tool :detail "ls" :reason "confirm"
+                     :choices '(allow session always deny)
+                     :remember '("tool:Bash:ls") :commands '("ls")
+                     :input "{\"command\":\"ls\"}")))
 
 (ert-deftest pyagentd-ask-shows-what-is-asked-and-the-keys ()
-  (ask-test--with-ask
-    (let ((text (overlay-get (ask-test--overlay) 'before-string)))
+  (pyagentd-test-with-ask
+    (let ((text (pyagentd-test-notice)))
       (dolist (part '("Bash rm -rf build" "not in scope" "-old" "+new"
                       "C-c C-y" "C-c C-n" "C-c C-k"))
         (should (string-match-p (regexp-quote part) text))))
-    (should (= (overlay-start (ask-test--overlay)) (point-max)))
+    (should (= (overlay-start pyagentd-ask-notice--overlay) (point-max)))
     (should-not (buffer-modified-p))))
 
-(ert-deftest pyagentd-ask-keys-answer ()
-  (pcase-dolist (`(,keys ,decision) '(("C-c C-y" allow) ("C-c C-n" deny)
-                                      ("C-c C-k" abort)))
-    (ask-test--with-ask
-      (let ((command (lookup-key pyagentd-mode-map (kbd keys))))
-        (call-interactively command)
-        (pyagentd-test-await (null pyagentd-ask--pending))
-        (should (equal (pyagentd-test-calls 'answer)
-                       `((:ask "q1" :decision ,decision :reason ""))))
-        (should-not (ask-test--overlay))))))
-
-(ert-deftest pyagentd-ask-deny-with-prefix-reads-a-reason ()
-  (ask-test--with-ask
-    (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "use make clean")))
-      (let ((current-prefix-arg '(4)))
-        (call-interactively #'pyagentd-deny)))
-    (pyagentd-test-await (null pyagentd-ask--pending))
-    (should (equal (plist-get (car (pyagentd-test-calls 'answer)) :reason)
-                   "use make clean"))))
-
 (ert-deftest pyagentd-ask-answered-elsewhere-disappears ()
-  (ask-test--with-ask
+  (pyagentd-test-with-ask
     (pyagentd-test-events '(answered 2 (:id "q1" :decision "allow")))
-    (should-not (ask-test--overlay))
+    (should-not pyagentd-ask-notice--overlay)
+    (should-not pyagentd-ask-mode)
     (should-error (pyagentd-allow-once) :type 'user-error)))
 
 (ert-deftest pyagentd-ask-of-an-agent-shows-in-the-uppermost-open-buffer ()
-  (ask-test--with-ask
+  (pyagentd-test-with-ask
     (let ((branch (expand-file-name "agents/x/agents/y" pyagentd--branch-dir)))
       (should (equal (pyagentd-ask-buffers (list :branch branch))
                      (list (current-buffer))))
       (should (equal (pyagentd-ask-root branch) pyagentd--branch-dir)))
     (should-not (pyagentd-ask-buffers '(:branch "/elsewhere/branches/main")))))
 
+(ert-deftest pyagentd-ask-of-an-agent-shows-in-its-own-buffer-too ()
+  (pyagentd-test-with-ask
+    (let* ((agent "explorer-20260205143052-look-around")
+           (dir (expand-file-name (concat "agents/" agent) pyagentd--branch-dir))
+           (root (current-buffer))
+           (own (find-file-noselect
+                 (pyagentd-test-file
+                  root "### Look" (expand-file-name "session.md" dir)))))
+      (pyagentd-test-events
+       (list 'ask 2 (ask-test--plist "q2" :branch dir :agent agent)))
+      (should (string-search "1 of 2" (pyagentd-test-notice)))
+      (should (string-search "also  explorer (look-around): Bash ls"
+                             (pyagentd-test-notice)))
+      (with-current-buffer own
+        (should (string-search "explorer (look-around) › Bash ls"
+                               (pyagentd-test-notice)))
+        (should-not (string-search "rm -rf" (pyagentd-test-notice)))
+        (should (string-search "C-c C-k abort this agent"
+                               (pyagentd-test-notice))))
+      (should (string-search "2 asks: Bash, explorer" pyagentd-status--line)))))
+
 (ert-deftest pyagentd-ask-twice-is-shown-once ()
-  (ask-test--with-ask
-    (pyagentd-test-events (list 'ask 1 ask-test--ask))
-    (should (= 1 (length pyagentd-ask--pending)))
+  (pyagentd-test-with-ask
+    (pyagentd-test-events (list 'ask 1 pyagentd-test-ask))
+    (should (= 1 (length (pyagentd-ask-open))))
     (should (= 1 (length (overlays-in 1 (1+ (buffer-size))))))))
 
 (ert-deftest pyagentd-ask-preview-is-bounded ()
-  (let ((text (pyagentd-ask-text-preview (mapconcat #'number-to-string
-                                                (number-sequence 1 1000) "\n"))))
+  (let ((text (pyagentd-ask-text-preview
+               (mapconcat #'number-to-string (number-sequence 1 1000) "\n"))))
     (should (< (length (split-string text "\n")) 30))
     (should (string-match-p "976 more lines" text))))
+
+(ert-deftest pyagentd-ask-attach-tells-which-are-open ()
+  (pyagentd-test-with-ask
+    (pyagentd-ask-receive (list (ask-test--plist "q2")) pyagentd--branch-dir)
+    (should (equal '("q2") (mapcar #'pyagentd-ask-id (pyagentd-ask-open))))
+    (pyagentd-ask-receive nil "/elsewhere/branches/main")
+    (should (equal '("q2") (mapcar #'pyagentd-ask-id (pyagentd-ask-open))))
+    (pyagentd-ask-receive nil pyagentd--branch-dir)
+    (should-not (pyagentd-ask-open))
+    (should-not pyagentd-ask-notice--overlay)))
+
+(ert-deftest pyagentd-ask-open-before-its-buffer-is-shown-when-it-attaches ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-ask-add (ask-test--plist "q9") pyagentd--branch-dir)
+    (unwind-protect
+        (progn (pyagentd-test-attach :asks (list (ask-test--plist "q9")))
+               (should (string-search "Bash ls" (pyagentd-test-notice))))
+      (pyagentd-ask-clear))))
+
+(ert-deftest pyagentd-ask-names-every-command-of-a-shell-command ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-events
+     (list 'ask 2 (ask-test--plist "q2" :detail "git log | head"
+                                   :commands '("git log" "head"))))
+    (pyagentd-ask-next)
+    (should (string-search "  runs  git log\n        head\n"
+                           (pyagentd-test-notice)))))
+
+(ert-deftest pyagentd-ask-says-exactly-what-would-be-remembered ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-events
+     (list 'ask 2 (ask-test--plist "q2" :remember '("tool:Bash:git log(?: .*)?"
+                                                    "tool:Bash:a\nb"))))
+    (pyagentd-ask-next)
+    (should (string-search "\n    tool:Bash:git log(?: .*)?\n    tool:Bash:a\\nb\n"
+                           (pyagentd-test-notice)))))
+
+(ert-deftest pyagentd-ask-about-more-scope-shows-patterns-and-why ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-events
+     (list 'ask 2 (list :id "q2" :kind "scope" :tool "request_scope_expansion"
+                        :patterns '("/a/**" "/b/*.log")
+                        :choices '("allow" "always" "deny")
+                        :input "{\"tool_name\":\"Read\",\"justification\":\"the log says why\"}")))
+    (pyagentd-ask-next)
+    (let ((text (pyagentd-test-notice)))
+      (should (string-search "  Read  /a/**\n        /b/*.log\n" text))
+      (should (string-search "why  the log says why" text))
+      (should (string-search "C-c C-p add to the scope" text))
+      (should-not (string-search "C-c C-s" text))
+      (should-not (string-search "C-c C-e" text)))))
+
+(ert-deftest pyagentd-ask-diff-has-the-faces-of-a-diff ()
+  (let ((text (pyagentd-ask-text-preview
+               "--- /dev/null\n+++ /x\n@@ -0,0 +1 @@\n+new\n-old\n same")))
+    (pcase-dolist (`(,line ,face) '(("--- /dev/null" diff-file-header)
+                                    ("+++ /x" diff-file-header)
+                                    ("@@" diff-hunk-header)
+                                    ("+new" diff-added)
+                                    ("-old" diff-removed)
+                                    (" same" diff-context)))
+      (should (eq face (get-text-property (string-search line text)
+                                          'face text))))))
+
+(ert-deftest pyagentd-ask-notice-stays-at-the-marker ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-stream "More text.")
+    (should (= (overlay-start pyagentd-ask-notice--overlay)
+               (pyagentd-insert-position)))
+    (goto-char (point-max))
+    (insert "a draft")
+    (should (< (overlay-start pyagentd-ask-notice--overlay) (point-max)))))
+
+(ert-deftest pyagentd-ask-leaves-nothing-when-the-connection-ends ()
+  (pyagentd-test-with-ask
+    (pyagentd-connect--disconnected)
+    (should-not (pyagentd-ask-open))
+    (should-not pyagentd-ask-notice--overlay)
+    (should-not (overlays-in 1 (1+ (buffer-size))))))
+
+(ert-deftest pyagentd-ask-leaves-nothing-when-the-mode-goes ()
+  (pyagentd-test-with-ask
+    (pyagentd-mode -1)
+    (should-not (overlays-in 1 (1+ (buffer-size))))
+    (should-not pyagentd-ask-mode)))
+
+(ert-deftest pyagentd-ask-agents-have-names-for-people ()
+  (pcase-dolist (`(,id ,words)
+                 '(("explorer-20260205143052-look-around" "explorer (look-around)")
+                   ("general-purpose-20260205143052-x-2" "general-purpose (x-2)")
+                   ("explorer-20260205143052" "explorer")
+                   ("odd" "odd")))
+    (should (equal words (pyagentd-ask-agent-words id)))))
 
 ;;; ask-test.el ends here

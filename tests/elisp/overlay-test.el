@@ -109,4 +109,26 @@
       (should (functionp ui))
       (should (functionp core)))))
 
+(ert-deftest pyagentd-overlay-background-agents-are-in-the-header ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach)
+    (pyagentd-test-events (overlay-test--agent "wait" :count 0 :background t)
+                          (overlay-test--agent "tool" :count 3 :background t))
+    (should-not (overlays-in 1 (point-max)))
+    (should (string-search "background: explorer (+3)" pyagentd-status--line))
+    (pyagentd-test-events '(run 3 (:id "r" :phase "finished" :reason "done")))
+    (should (string-search "background: explorer" pyagentd-status--line))
+    (pyagentd-test-events (overlay-test--agent "finished" :background t))
+    (should-not (string-search "background" pyagentd-status--line))))
+
+(ert-deftest pyagentd-overlay-background-agents-come-and-go-with-the-daemon ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach
+     :agents '((:id "a1" :preset "executor" :state "wait" :count 0 :background t)
+               (:id "a2" :preset "planner" :state "wait" :count 0)))
+    (should (string-search "background: executor" pyagentd-status--line))
+    (should (= 1 (length pyagentd-overlay--table)))
+    (pyagentd-connect--disconnected)
+    (should-not (string-search "background" pyagentd-status--line))))
+
 ;;; overlay-test.el ends here

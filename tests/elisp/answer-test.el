@@ -1,0 +1,240 @@
+;;; answer-test.el --- Tests of answers -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'asks)
+(require 'pyagentd-asks)
+(require 'pyagentd-ask-edit)
+(require 'pyagentd-ask-diff)
+
+(defun answer-test--open (&rest more)
+  "Open an ask with MORE keys and let the keys answer it."
+  (pyagentd-test-events
+   (list 'ask 2 (append more
+                        '(:id "q2" :tool "Bash" :kind tool :detail "ls -l"
+                          :choices (allow session always deny)
+                          :remember ("tool:Bash:ls(?: .*)?")
+                          :input "{\"command\":\"ls -l\",\"timeout\":5}"))))
+  (pyagentd-ask-notice-select (pyagentd-ask-find "q2")))
+
+(defun answer-test--sent ()
+  "Wait until one ask was answered and return what was sent."
+  (pyagentd-test-await (pyagentd-test-calls 'answer))
+  (car (last (pyagentd-test-calls 'answer))))
+
+(ert-deftest pyagentd-answer-keys-answer ()
+  (pcase-dolist (`(,keys ,decision) '(("C-c C-y" allow) ("C-c C-n" deny)
+                                      ("C-c C-k" abort) ("C-c C-s" session)
+                                      ("C-c C-p" always)))
+    (pyagentd-test-with-ask
+      (answer-test--open)
+      (call-interactively (key-binding (kbd keys)))
+      (pyagentd-test-await (null (pyagentd-ask-find "q2")))
+      (let ((sent (answer-test--sent)))
+        (should (equal (plist-get sent :ask) "q2"))
+        (should (eq (plist-get sent :decision) decision)))
+      (should (equal (pyagentd-ask-id (pyagentd-ask-here)) "q1")))))
+
+(ert-deftest pyagentd-answer-reads-a-reason-for-the-model ()
+  (dolist (keys '("C-u C-c C-n make SPC clean RET" "C-c C-r make SPC clean RET"))
+    (pyagentd-test-with-ask
+      (pyagentd-test-type keys)
+      (pyagentd-test-await (null (pyagentd-ask-open)))
+      (should (equal (plist-get (answer-test--sent) :reason) "make clean")))))
+
+(ert-deftest pyagentd-answer-in-any-order ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (answer-test--open :id "q3" :detail "third")
+    (pyagentd-test-type "C-c .")        ; q2 → q3
+    (should (equal "q3" (pyagentd-ask-id (pyagentd-ask-here))))
+    (pyagentd-test-type "C-c .")
+    (should (equal "q1" (pyagentd-ask-id (pyagentd-ask-here))))
+    (pyagentd-test-type "C-c , C-c C-y")
+    (pyagentd-test-await (null (pyagentd-ask-find "q3")))
+    (should (equal '("q1" "q2") (mapcar #'pyagentd-ask-id (pyagentd-ask-open))))))
+
+(ert-deftest pyagentd-answer-twice-in-a-row-answers-once ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (pyagentd-test-tell 'fake-silent "" 'answer)
+    (pyagentd-allow-once)
+    (should (string-search "Answered" (pyagentd-test-notice)))
+    (should-error (pyagentd-allow-once) :type 'user-error)))
+
+(ert-deftest pyagentd-answer-refused-leaves-the-ask-open ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (pyagentd-test-refuse 'answer "deny has it" "Ask for less")
+    (pyagentd-allow-once)
+    (pyagentd-test-await (not (pyagentd-ask-answered-p (pyagentd-ask-find "q2"))))
+    (should (string-search "C-c C-y once" (pyagentd-test-notice)))))
+
+(ert-deftest pyagentd-answer-to-what-is-settled-removes-it ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-tell 'fake-error "(not-found \"No question q1 is open\")" 'answer)
+    (pyagentd-allow-once)
+    (pyagentd-test-await (null (pyagentd-ask-open)))))
+
+(ert-deftest pyagentd-answer-not-offered-is-not-sent ()
+  (pyagentd-test-with-ask                 ; q1 offers only allow and deny
+    (should-error (pyagentd-allow-session) :type 'user-error)
+    (should-error (pyagentd-allow-always) :type 'user-error)
+    (should-not (pyagentd-test-calls 'answer))))
+
+(ert-deftest pyagentd-answer-more-scope-for-good ()
+  (pyagentd-test-with-ask
+    (answer-test--open :kind 'scope :patterns '("/a/**")
+                       :choices '(allow always deny) :remember nil)
+    (pyagentd-test-type "C-c C-p")
+    (should (eq 'always (plist-get (answer-test--sent) :decision)))))
+
+(ert-deftest pyagentd-answer-where-nothing-shows-it-says-what-is-remembered ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (let (question)
+      (cl-letf (((symbol-function 'yes-or-no-p)
+                 (lambda (prompt) (setq question prompt) nil)))
+        (with-temp-buffer
+          (setq pyagentd-ask-function (lambda () (pyagentd-ask-find "q2")))
+          (pyagentd-allow-session)))
+      (should (string-search "\n  tool:Bash:ls(?: .*)?\n" question))
+      (should-not (pyagentd-test-calls 'answer)))))
+
+;;;; Editing
+
+(ert-deftest pyagentd-answer-edits-a-command-as-text ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (pyagentd-ask-edit)
+    (with-current-buffer (window-buffer)
+      (should (equal (buffer-string) "ls -l"))
+      (should (derived-mode-p 'sh-mode))
+      (should (string-search "C-c C-c" (string-join header-line-format)))
+      (insert "cd / && ")
+      (call-interactively (key-binding (kbd "C-c C-c"))))
+    (let ((sent (answer-test--sent)))
+      (should (eq 'allow (plist-get sent :decision)))
+      (should (equal '(("command" . "cd / && ls -l") ("timeout" . 5))
+                     (let ((json-key-type 'string))
+                       (json-read-from-string (plist-get sent :input))))))
+    (pyagentd-test-await (not (get-buffer "*edit: Bash ls -l*")))))
+
+(ert-deftest pyagentd-answer-edits-all-arguments-as-json ()
+  (pyagentd-test-with-ask
+    (answer-test--open :tool "Grep" :input "{\"pattern\":\"é\",\"globs\":[\"*.py\",\"*.el\"],\"deep\":{},\"all\":false,\"max\":null}")
+    (pyagentd-ask-edit)
+    (with-current-buffer (window-buffer)
+      (should (equal (buffer-string)
+                     (concat "{\n  \"pattern\": \"é\",\n  \"globs\": [\n    \"*.py\",\n"
+                             "    \"*.el\"\n  ],\n  \"deep\": {},\n  \"all\": false,\n"
+                             "  \"max\": null\n}\n")))
+      (goto-char (point-max))
+      (insert "]")
+      (should-error (pyagentd-ask-edit-finish) :type 'user-error)
+      (delete-char -1)
+      (pyagentd-ask-edit-finish))
+    (should (string-search "\"é\"" (plist-get (answer-test--sent) :input)))))
+
+(ert-deftest pyagentd-answer-cancelled-edit-answers-nothing ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (pyagentd-ask-edit)
+    (with-current-buffer (window-buffer)
+      (call-interactively (key-binding (kbd "C-c C-k"))))
+    (should (pyagentd-ask-find "q2"))
+    (should-not (pyagentd-test-calls 'answer))))
+
+(ert-deftest pyagentd-answer-refused-edit-stays ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (pyagentd-test-refuse 'answer "not even so")
+    (pyagentd-ask-edit)
+    (let ((buffer (window-buffer)))
+      (with-current-buffer buffer (pyagentd-ask-edit-finish))
+      (pyagentd-test-await (not (pyagentd-ask-answered-p
+                                 (pyagentd-ask-find "q2"))))
+      (should (buffer-live-p buffer))
+      (with-current-buffer buffer (pyagentd-ask-edit-cancel)))))
+
+;;;; Diffs
+
+(ert-deftest pyagentd-answer-shows-a-diff-whole ()
+  (pyagentd-test-with-ask
+    (let ((diff (concat "--- /x\n+++ /x\n@@ -1,100 +1 @@\n"
+                        (mapconcat (lambda (n) (format "-%d" n))
+                                   (number-sequence 1 100) "\n"))))
+      (answer-test--open :tool "Edit" :path "/x" :preview diff)
+      (should (string-search "more lines" (pyagentd-test-notice)))
+      (pyagentd-ask-diff)
+      (with-current-buffer "*pyagentd diff*"
+        (should (derived-mode-p 'diff-mode))
+        (should (string-search "-100" (buffer-string)))
+        (should (equal "q2" (pyagentd-ask-id (pyagentd-ask-here))))
+        (call-interactively (lookup-key pyagentd-ask-diff-mode-map "Y")))
+      (should (eq 'allow (plist-get (answer-test--sent) :decision))))))
+
+(ert-deftest pyagentd-answer-knows-the-text-after-a-change ()
+  (pcase-dolist (`(,input ,before ,after)
+                 '(("{\"content\":\"new\"}" "old" "new")
+                   ("{\"content\":\"new\"}" nil "new")
+                   ("{\"old_string\":\"a\",\"new_string\":\"b\"}" "aa" "ba")
+                   ("{\"old_string\":\"a\",\"new_string\":\"b\",\"replace_all\":true}"
+                    "aa" "bb")
+                   ("{\"old_string\":\"x\",\"new_string\":\"b\"}" "aa" nil)))
+    (should (equal after (pyagentd-ask-diff--after (list :input input) before)))))
+
+;;;; All asks
+
+(ert-deftest pyagentd-answer-any-chooses-and-answers ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (cl-letf (((symbol-function 'completing-read)
+               (lambda (_ table &rest _) (caadr table)))
+              ((symbol-function 'read-multiple-choice)
+               (lambda (_ choices)
+                 (should (equal '(?y ?s ?p ?n ?d ?k) (mapcar #'car choices)))
+                 (assq ?y choices))))
+      (call-interactively #'pyagentd-answer))
+    (should (equal "q2" (plist-get (answer-test--sent) :ask)))))
+
+(ert-deftest pyagentd-answer-lists-what-the-daemon-asks ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-answer
+     'asks `(:asks ((:id "q7" :branch ,(concat pyagentd--branch-dir "/agents/planner-20260205143052-plan")
+                     :agent "planner-20260205143052-plan" :tool "Read" :kind "tool"
+                     :detail "/etc/hosts" :choices ("allow" "deny")))))
+    (pyagentd-asks)
+    (pyagentd-test-await (pyagentd-ask-find "q7"))
+    (with-current-buffer "*pyagentd asks*"
+      (goto-char (point-min))
+      (should (string-match-p "planner (plan) +Read /etc/hosts +demo-20260205143052"
+                              (buffer-string)))
+      (should (string-search "y once" (buffer-string)))
+      (call-interactively (key-binding "d"))
+      (should (equal "q7" (plist-get (answer-test--sent) :ask)))
+      (pyagentd-test-await (null (pyagentd-ask-find "q7")))
+      (should (string-search "Nothing is asked" (buffer-string))))
+    (kill-buffer "*pyagentd asks*")))
+
+(ert-deftest pyagentd-answer-shows-all-of-one-ask ()
+  (pyagentd-test-with-ask
+    (answer-test--open :remember (mapcar (lambda (n) (format "tool:Bash:%d" n))
+                                         (number-sequence 1 30)))
+    (pyagentd-ask-show)
+    (with-current-buffer "*pyagentd ask*"
+      (should (string-search "tool:Bash:30" (buffer-string)))
+      (should (string-search "\"timeout\": 5" (buffer-string)))
+      (should (equal "q2" (pyagentd-ask-id (pyagentd-ask-here)))))))
+
+(ert-deftest pyagentd-answer-whole-run-can-be-stopped-while-something-is-asked ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-answer 'abort '(:aborted t))
+    (pyagentd-test-type "C-u C-c C-k")
+    (pyagentd-test-await (pyagentd-test-calls 'abort))
+    (should-not (pyagentd-test-calls 'answer))))
+
+;;; answer-test.el ends here
