@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from pyagentd.agent.trust import Trust, preset_hash
+from pyagentd.config import Config
 from pyagentd.errors import PresetError, PyagentdError, StoreError
 from pyagentd.policy.presets import Preset, parse_preset
-from pyagentd.policy.profiles import Profile
+from pyagentd.policy.profiles import Profile, make_profile
 from pyagentd.store import paths, presetfile, templates
 from pyagentd.store.paths import BranchRef
 
@@ -26,6 +27,11 @@ _REMEMBERED = 256  # presets
 _MAX_BYTES = 1_000_000  # of a project's preset, which is somebody else's file
 
 _log = logging.getLogger(__name__)
+
+
+def configured_profiles(config: Config) -> dict[str, Profile]:
+    """Return the user's own profiles by name."""
+    return {name: make_profile(name, allow=each.allow, ask=each.ask) for name, each in config.profiles.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,7 @@ class Presets:
         self._directories = directories
         self._profiles = profiles or {}
         self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
+        self._contents: dict[bytes, Preset] = {}
 
     def of_branch(self, ref: BranchRef) -> Preset:
         """Return the configuration of a branch, the only source of it (SPEC 000 Configuration isolation).
@@ -111,11 +118,21 @@ class Presets:
         signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         cached = self._cache.get(file)
         if cached is None or cached[0] != signature:
-            cached = (signature, self.parsed(presetfile.read(file), name))
+            cached = (signature, self.of_content(presetfile.content(file), file, name))
             while len(self._cache) >= _REMEMBERED:  # every agent has a preset of its own
                 del self._cache[next(iter(self._cache))]
             self._cache[file] = cached
         return cached[1]
+
+    def of_content(self, data: bytes, file: Path, name: str) -> Preset:
+        """Return what a file with this content says; two hundred agents of one kind have the same."""
+        known = self._contents.get(data)
+        if known is None:
+            known = self.parsed(presetfile.decoded(data, file), name)
+            while len(self._contents) >= _REMEMBERED:
+                del self._contents[next(iter(self._contents))]
+            self._contents[data] = known
+        return replace(known, name=name)
 
     def parsed(self, file: presetfile.PresetFile, name: str) -> Preset:
         """Return what a file says; raises ``PresetError``."""
@@ -207,7 +224,5 @@ class ProjectPresets:
             PresetError: It is malformed; names file and line.
             StoreError: It cannot be read.
         """
-        if template.data is None:
-            return self._presets.read(template.file, template.name), presetfile.read(template.file).text
-        file = presetfile.decoded(template.data, template.file)
-        return self._presets.parsed(file, template.name), file.text
+        data = presetfile.content(template.file) if template.data is None else template.data
+        return self._presets.of_content(data, template.file, template.name), data.decode("utf-8-sig")

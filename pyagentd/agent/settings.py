@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
@@ -18,6 +18,7 @@ from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings, make_backend
 from pyagentd.log import conceal
 from pyagentd.policy.guard import Context
+from pyagentd.policy.offering import offered
 from pyagentd.policy.patterns import exactly, under
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import resolved
@@ -84,6 +85,14 @@ def policy_context(
         )
 
     return context
+
+
+def permitted_tools(
+    presets: Presets, ref: BranchRef, ancestors: tuple[BranchRef, ...], tools: Iterable[str]
+) -> list[str]:
+    """Return those of ``tools`` that the model is told about: no profile, own or above, denies all they could do."""
+    profiles = [resolved(presets.of_branch(each).profile) for each in (ref, *ancestors)]
+    return [tool for tool in tools if all(offered(profile, tool) for profile in profiles)]
 
 
 def protected_paths(config: Config) -> tuple[str, ...]:

@@ -18,10 +18,11 @@ from pyagentd.cli.logs import logs
 from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
 from pyagentd.cli.outcome import ExitCode, exit_code, report
+from pyagentd.cli.presets import presets
 from pyagentd.cli.search import reindex, search
 from pyagentd.cli.send import send
 from pyagentd.cli.sessions import abort, new, sessions, show
-from pyagentd.cli.settings import completion, config, presets
+from pyagentd.cli.settings import completion, config
 from pyagentd.errors import PyagentdError
 
 PROGRAM = "pyagentd"

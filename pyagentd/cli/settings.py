@@ -1,12 +1,9 @@
-"""``pyagentd config``, ``presets`` and ``completion``: how this installation is set up."""
+"""``pyagentd config`` and ``completion``: how this installation is set up."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from pyagentd.cli.link import daemon
 from pyagentd.cli.output import json_option, print_json, print_table
 
 
@@ -32,27 +29,6 @@ def show(as_json: bool) -> None:
     click.echo(f"# {loaded.file}" + ("" if loaded.file.exists() else " (does not exist)"))
     print_table(
         ("setting", "value", "source"), ((name, item.value, item.source) for name, item in loaded.settings.items())
-    )
-
-
-@click.command()
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    help="Include the presets of the project here (default: the current directory).",
-)
-@json_option
-def presets(root: Path, as_json: bool) -> None:
-    """List the presets that sessions and agents can be made from."""
-    with daemon() as link:
-        found = link.call("presets", root=str(root.resolve()))["presets"] or []
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ("preset", "mode", "description", "source"),
-        ((p["name"], p.get("mode") or "", p.get("error") or p.get("description") or "", p["source"]) for p in found),
     )
 
 

@@ -15,12 +15,15 @@ from pyagentd.service.daemon import Daemon
 from pyagentd.service.exchange import Exchange
 from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.pieces import Pieces
+from pyagentd.service.presets import PresetTemplates
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 from pyagentd.service.spawning import Spawning
 
 
-class Service(Conversations, Branches, Sessions, Lifecycle, Pieces, Spawning, Search, Exchange, Daemon):
+class Service(
+    Conversations, Branches, Sessions, Lifecycle, Pieces, PresetTemplates, Spawning, Search, Exchange, Daemon
+):
     """All operations, on one host."""
 
     def operations(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:

@@ -67,13 +67,13 @@ class Exchange(Group):
         """Make a session of a saved gptel chat; ``notes`` says what could not be taken over."""
         path = expanded(file)
         chat = await asyncio.to_thread(importing.read_chat, path)
-        template, text = self._host.presets.template(preset)
+        workspace = directory(root) if root else None
+        template, text = self._host.presets.for_project(workspace).template(preset)
         settings, notes = self._usable(chat.document.settings, template)
         text = importing.preset_text(text, template.name, settings, chat.system)
         configured = _parsed(text, template.name)
         settings = replace(settings_of(configured), other=settings.other)
         notes += _unknown_tools(configured)
-        workspace = directory(root) if root else None
         inside = None if workspace is None else [under(str(workspace))]
         ref = sessions.create_session(
             self._host.config.sessions_dir,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.errors import BadRequest, PyagentdError
+from pyagentd.errors import BadRequest
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.service.group import Client, Group, described, directory, expanded
@@ -39,8 +39,8 @@ class Sessions(Group):
 
         Activities give its directory and id, the directories of ``projects`` that it may read, and their document.
         """
-        parsed, text = self._host.presets.template(preset)
         workspace = directory(root) if root else None
+        parsed, text = self._host.presets.for_project(workspace).template(preset)
         inside = [] if workspace is None else [under(str(workspace))]
         readable = [under(str(directory(project))) for project in projects]
         ref = sessions.create_session(
@@ -85,20 +85,9 @@ class Sessions(Group):
         await asyncio.to_thread(_write, path, found, form)
         return {"path": str(path)}
 
-    async def presets(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
-        """Return the preset templates, the broken ones with their error; ``root`` is the project they are for."""
-        return {"presets": [self._template(name, file) for name, file in self._host.presets.templates().items()]}
-
     def _found(self, archived: bool) -> list[dict[str, Any]]:
         facts = {} if self._indexer is None else self._indexer.facts()
         return [_told(each) for each in listed(self._registry.scan(), facts, archived=archived)]
-
-    def _template(self, name: str, file: Path) -> dict[str, Any]:
-        try:
-            preset = self._host.presets.read(file, name)
-        except PyagentdError as error:
-            return {"name": name, "source": str(file), "error": str(error)}
-        return {"name": name, "description": preset.description, "mode": preset.mode, "source": str(file)}
 
 
 def _first(projects: Sequence[str]) -> Path | None:

@@ -1,0 +1,67 @@
+"""Operations on the presets that sessions and agents are made from."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.presets import ProjectPresets, Template
+from pyagentd.errors import BadRequest, PyagentdError
+from pyagentd.service.group import Client, Group, expanded
+
+_log = logging.getLogger(__name__)
+
+
+class PresetTemplates(Group):
+    """Presets of the package, the user and the project."""
+
+    async def presets(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
+        """Return the presets for sessions in the project ``root``; a broken one with its ``error``.
+
+        The answer is ``{presets: (P…), untrusted: (P…)}``. P is ``{name, source, origin, description, mode}`` or, of
+        a broken one, ``{name, source, origin, error}``; ``origin`` is shipped, user or project. ``untrusted`` are
+        presets of the project that wait for the user's word; they have a ``hash``, for ``trust-presets``.
+        """
+        found = await asyncio.to_thread(self._for_project, root)
+        untrusted = [template for template in found.found if not template.trusted]
+        return {
+            "presets": [_told(found, template) for template in found.usable.values()],
+            "untrusted": [_told(found, template) for template in untrusted],
+        }
+
+    async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> dict[str, Any]:
+        """Trust presets of the project ``root`` by their ``hash``; the answer names those ``trusted`` now.
+
+        What has changed since the hash was told, or is broken, is not trusted.
+        """
+        found = await asyncio.to_thread(self._for_project, root)
+        wanted = [template for template in found.found if template.hash in hashes and not template.trusted]
+        unknown = set(hashes) - {template.hash for template in found.found}
+        if unknown:
+            raise BadRequest(
+                f"{expanded(root)} has no preset with the hash {min(unknown)}",
+                mend="It has changed since: look at it again (pyagentd presets)",
+            )
+        for template in wanted:
+            found.read(template)
+        self._host.presets.trust.add(template.hash for template in wanted if template.hash)
+        for template in wanted:
+            _log.info("%s trusts the preset %s (%s)", client.name, template.file, template.hash)
+        return {"trusted": [template.name for template in wanted]}
+
+    def _for_project(self, root: str | None) -> ProjectPresets:
+        return self._host.presets.for_project(Path(expanded(root)) if root else None)
+
+
+def _told(found: ProjectPresets, template: Template) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": template.name, "source": str(template.file), "origin": template.origin}
+    if template.hash is not None:
+        row["hash"] = template.hash
+    try:
+        preset, _ = found.read(template)
+    except PyagentdError as error:
+        return {**row, "error": str(error)}
+    return {**row, "description": preset.description, "mode": preset.mode}
