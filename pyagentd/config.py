@@ -14,6 +14,9 @@ a backend names the *variable* its key is in. A file looks like this::
     enabled = true                          # ask the model for a title after a session's first turn
     model = "claude-haiku-4-5"              # of the run's backend; without it, the run's model
 
+    [shell]
+    confinement = "auto"                    # of commands: auto, bubblewrap, landlock, off
+
     [backend.local]
     kind = "anthropic"                      # anthropic or offline
     base_url = "http://127.0.0.1:11434"
@@ -32,13 +35,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from platformdirs import user_config_path
 
 from pyagentd.configfile import ConfigFile
 from pyagentd.errors import ConfigError
 
+Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
+
+CONFINEMENTS: tuple[Confinement, ...] = ("auto", "bubblewrap", "landlock", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 BACKEND_KINDS = ("anthropic", "offline")
 
@@ -50,6 +56,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "log": frozenset({"level"}),
     "presets": frozenset({"dir"}),
     "titles": frozenset({"enabled", "model"}),
+    "shell": frozenset({"confinement"}),
     "backend": None,
     "profile": None,
 }
@@ -98,6 +105,7 @@ class Config:
     log_level: str
     titles: bool  # whether a model is asked for the title of a session
     titles_model: str | None  # which one, of the run's backend; None: the run's
+    confinement: Confinement  # of commands, on this machine
     backend_override: str | None  # backend of every preset, whatever it names
     backends: Mapping[str, BackendSettings]
     profiles: Mapping[str, ProfileSettings]
@@ -160,6 +168,11 @@ def load_config(env: Environment | None = None) -> Config:
     level = _pick(file, env, "log.level", "PYAGENTD_LOG_LEVEL", "info")
     if level.value not in LOG_LEVELS:
         raise ConfigError(f"{level.source}: log level is {level.value!r}, not one of {', '.join(LOG_LEVELS)}")
+    confinement = _pick(file, env, "shell.confinement", "PYAGENTD_CONFINEMENT", "auto")
+    confined = next((known for known in CONFINEMENTS if known == confinement.value), None)
+    if confined is None:
+        known = ", ".join(CONFINEMENTS)
+        raise ConfigError(f"{confinement.source}: confinement is {confinement.value!r}, not one of {known}")
     override = env.get("PYAGENTD_BACKEND") or None
     titles, titles_model = _titles(file, env), _pick(file, env, "titles.model", "PYAGENTD_TITLES_MODEL", "")
     settings = {
@@ -169,6 +182,7 @@ def load_config(env: Environment | None = None) -> Config:
         "log.level": level,
         "titles.enabled": titles,
         "titles.model": titles_model,
+        "shell.confinement": confinement,
         "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
     }
     backends = dict(_backends(file, env, settings))
@@ -180,6 +194,7 @@ def load_config(env: Environment | None = None) -> Config:
         log_level=level.value,
         titles=_SWITCH[titles.value],
         titles_model=titles_model.value or None,
+        confinement=confined,
         backend_override=override,
         backends=backends,
         profiles=dict(_profiles(file, settings)),

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
-_GRACE_S = 2.0  # between asking a group to end and ending it
+Leader = Literal["command", "monitor", "launcher"]
+"""What the process we start is: the command itself; bubblewrap, with which everything inside ends; or our launcher,
+which passes SIGTERM on to nobody and ends all it started, also what left the group, on SIGUSR1."""
+
+_GRACE_S = 0.5  # between asking a group to end and ending it
 _POLL_S = 0.02
+_LAUNCHER_S = 2.0  # for killing what is left; then the launcher is killed itself
 
 _DEVNULL = asyncio.subprocess.DEVNULL
 
@@ -18,11 +24,12 @@ _DEVNULL = asyncio.subprocess.DEVNULL
 class Group:
     """A process in a session of its own: no terminal, and its process group is its pid.
 
-    What leaves the group on purpose (``setsid``) is not followed.
+    What leaves the group on purpose (``setsid``) is followed by a monitor or a launcher, not otherwise.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, leader: Leader = "command") -> None:
         self.process = process
+        self._leader = leader
 
     @classmethod
     async def start(
@@ -33,12 +40,21 @@ class Group:
         stdin: int = _DEVNULL,
         stdout: int = _DEVNULL,
         stderr: int = _DEVNULL,
+        leader: Leader = "command",
+        files: tuple[int, ...] = (),
     ) -> Group:
-        """Start ``argv``; the streams are what ``subprocess`` takes."""
+        """Start ``argv``; the streams are what ``subprocess`` takes, ``files`` are inherited as they are numbered."""
         process = await asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=dict(env), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+            *argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            pass_fds=files,
         )
-        return cls(process)
+        return cls(process, leader)
 
     async def stop(self, grace_s: float = _GRACE_S) -> None:
         """Ask the whole group to end, wait ``grace_s`` at most, then kill what is left of it.
@@ -46,19 +62,45 @@ class Group:
         A second cancellation while waiting skips the rest of the grace.
         """
         try:
-            if self._signal(signal.SIGTERM):
+            if self._ask():
                 async with asyncio.timeout(grace_s):
-                    while self._signal(0):  # noqa: ASYNC110 - nothing tells when a group is empty
+                    while self._is_there():  # noqa: ASYNC110 - nothing tells when a group is empty
                         await asyncio.sleep(_POLL_S)
         except TimeoutError:
             pass
         finally:
             self.kill()
-        await self.process.wait()
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait until the process has ended; one that should end all others gets its time for that."""
+        try:
+            async with asyncio.timeout(_LAUNCHER_S if self._leader == "launcher" else None):
+                await self.process.wait()
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+            await self.process.wait()
 
     def kill(self) -> None:
         """Kill the group at once."""
-        self._signal(signal.SIGKILL)
+        if self._leader == "launcher" and self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGUSR1)
+        else:
+            self._signal(signal.SIGKILL)
+
+    def _ask(self) -> bool:
+        """Ask everybody to end, but not who would end the others before they could tidy up."""
+        if self._leader != "monitor":
+            return self._signal(signal.SIGTERM)
+        for pid in _members(self.process.pid):
+            if pid != self.process.pid:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGTERM)
+        return self._is_there()
+
+    def _is_there(self) -> bool:
+        return self._signal(0) if self._leader == "command" else self.process.returncode is None
 
     def _signal(self, number: int) -> bool:
         """Send a signal to the group; 0 only looks. Return whether anything of it is there."""
@@ -66,3 +108,12 @@ class Group:
             os.killpg(self.process.pid, number)
             return True
         return False
+
+
+def _members(group: int) -> Iterator[int]:
+    """Yield the processes of a group. The first process of a namespace is deaf to what it does not expect."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError, ValueError):
+                if os.getpgid(int(entry.name)) == group:
+                    yield int(entry.name)

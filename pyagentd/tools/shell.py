@@ -1,22 +1,30 @@
-"""The Bash tool: one command in its own session, stopped as a whole group.
+"""The Bash tool: one command in its own session, confined to the scope of its agent, ended with all it started.
 
 The command gets no terminal and no input. What it prints goes through a pipe of ours, so the call ends with the
-command even when something it left in the background still holds the pipe.
+command even when something still holds the pipe.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import ToolError
+from pyagentd.policy import shell
 from pyagentd.tools import spool
+from pyagentd.tools.confine import caution, enclosure
+from pyagentd.tools.confine.scope import ShellScope
+from pyagentd.tools.confine.watch import Watch
 from pyagentd.tools.environment import child_environment
 from pyagentd.tools.process import Group
+from pyagentd.tools.resolve import resolve
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+log = logging.getLogger(__name__)
 
 _DEFAULT_MS = 120_000
 _MAX_MS = 600_000
@@ -28,8 +36,9 @@ _SHOWN_BYTES = spool.SHOWN_BYTES - 1_000  # leaves room for how the command ende
 _DESCRIPTION = """\
 Run a command with bash in the workspace root and return its output (stdout and stderr together).
 Each call is a new shell: `cd` and variables do not last. There is no terminal and no input. A command that ends with
-a code other than 0 is reported as an error together with its output. To leave something running, redirect its output:
-`server >/tmp/server.log 2>&1 &`. For files prefer Read, Edit, Glob and Grep."""
+a code other than 0 is reported as an error together with its output. What a command leaves in the background ends
+with it: start a server and what uses it in one call. A command sees and changes only what you may: other files look
+absent or read-only, and there may be no network. For files prefer Read, Edit, Glob and Grep."""
 
 _SCHEMA = {
     "type": "object",
@@ -142,24 +151,63 @@ class _Pipe:
 
 async def _run(args: Args, ctx: ToolContext) -> Output:
     seconds = args.get("timeout_ms", _DEFAULT_MS) / 1000
-    printed = _Printed(ctx.spool_dir)
-    pipe = _Pipe(printed)
+    scope = ctx.scope()
+    started = await asyncio.to_thread(_prepare, args["command"], scope, ctx)
     try:
-        status = await _finish(args["command"], ctx, pipe, seconds)
-        text = printed.shown()
+        watch = await asyncio.to_thread(Watch, scope.records) if caution.is_watched(started, scope) else None
+        printed = _Printed(ctx.spool_dir)
+        pipe = _Pipe(printed)
+        try:
+            status = await _finish(started, ctx, pipe, seconds)
+            text = printed.shown()
+        finally:
+            pipe.close()
+            changed = await _changed(watch, ctx)
     finally:
-        pipe.close()
+        started.close()
     if status:
         text = f"{text}\n[{status}]" if text and not text.endswith("\n") else f"{text}[{status}]"
+    ok = not status and not changed
     return Output(
-        text=text or "[no output]", ok=not status, truncated=printed.path is not None, output_path=printed.path
+        text="\n".join(filter(None, (text, changed))) or "[no output]",
+        ok=ok,
+        truncated=printed.path is not None,
+        output_path=printed.path,
     )
 
 
-async def _finish(command: str, ctx: ToolContext, pipe: _Pipe, seconds: float) -> str:
-    """Run ``command`` to its end, or stop it; return what went wrong, or ""."""
-    env = child_environment(ctx.env)
-    group = await Group.start("/bin/bash", "-c", command, cwd=ctx.root, env=env, stdout=pipe.write, stderr=pipe.write)
+def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
+    return enclosure.enclose(command, scope, root=ctx.root, spool_dir=ctx.spool_dir, env=child_environment(ctx.env))
+
+
+async def _changed(watch: Watch | None, ctx: ToolContext) -> str:
+    """Tell user and log of records that changed while the command ran, and return what the model is told."""
+    changed = await asyncio.shield(asyncio.to_thread(watch.changed)) if watch is not None else []
+    if not changed:
+        return ""
+    names = ", ".join(changed)
+    log.warning("records of a session changed while a command ran: %s", names)
+    ctx.notify(f"While a command of {ctx.branch_dir.name} ran, records changed that no tool may write: {names}")
+    return (
+        f"[While this command ran, {names} changed. These are records and settings of pyagentd, which no tool and no "
+        f"command may write; the user has been told. Do not change them.]"
+    )
+
+
+async def _finish(started: enclosure.Enclosure, ctx: ToolContext, pipe: _Pipe, seconds: float) -> str:
+    """Run the command to its end, or stop it; return what went wrong, or ""."""
+    try:
+        group = await Group.start(
+            *started.argv,
+            cwd=ctx.root,
+            env=started.env,
+            stdout=pipe.write,
+            stderr=pipe.write,
+            leader=started.leader,
+            files=started.files,
+        )
+    finally:
+        started.opened()
     pipe.close_write()
     exited = asyncio.ensure_future(group.process.wait())
     try:
@@ -185,7 +233,14 @@ def _describe(args: Args, ctx: ToolContext) -> Target:
     command: str = args["command"]
     if "\0" in command:
         raise ToolError("a command must not contain a NUL character")
-    return Target(detail=command, command=command)
+    reading = shell.read(command)
+    return Target(
+        detail=command,
+        command=command,
+        shell=reading,
+        paths=tuple(resolve(path, ctx.root) for path in reading.reads),
+        writes=tuple(resolve(path, ctx.root) for path in reading.writes),
+    )
 
 
 BASH = ToolSpec(
@@ -195,6 +250,7 @@ BASH = ToolSpec(
     kind="command",
     run=_run,
     describe=_describe,
+    caution=lambda ctx: caution.unconfined(ctx.scope()),
     confirm=True,
     timeout_s=_MAX_MS / 1000 + 30,  # the command's own limit comes first
 )

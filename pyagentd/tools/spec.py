@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyagentd.policy.guard import Action, ResolvedPath
+from pyagentd.policy.shell import ShellReading
+from pyagentd.tools.confine.scope import UNCONFINED, ShellScope
 
 Args = Mapping[str, Any]
 Kind = Literal["read", "write", "command", "pattern", "meta"]
@@ -28,6 +30,8 @@ class ToolContext:
     env: Mapping[str, str] = field(default_factory=dict)  # the client's environment; secrets are never passed on
     paths: tuple[ResolvedPath, ...] = ()  # the paths that were authorised, in the order ``describe`` gave them
     call_id: str = ""  # the model's id of this call
+    scope: Callable[[], ShellScope] = lambda: UNCONFINED  # what a command may touch, read anew for each
+    notify: Callable[[str], None] = lambda text: None  # shows the user one line
 
     def bound_to(self, action: Action) -> ToolContext:
         """Return this context with the paths of ``action``: the tool opens these and resolves nothing anew."""
@@ -39,8 +43,10 @@ class Target:
     """What a call is about, as policy sees it."""
 
     detail: str  # the last part of the action string: an absolute path, a command, a name
-    paths: tuple[ResolvedPath, ...] = ()
+    paths: tuple[ResolvedPath, ...] = ()  # of a command: what it is known to read
+    writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
     command: str | None = None
+    shell: ShellReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +71,7 @@ class ToolSpec:
     run: Callable[[Args, ToolContext], Awaitable[str | Output]]
     describe: Callable[[Args, ToolContext], Target]
     preview: Callable[[Args, ToolContext], str] | None = None  # what a human sees before approving; blocks
+    caution: Callable[[ToolContext], str] | None = None  # what a human should know before approving, or ""; blocks
     confirm: bool = False  # ask a human unless a profile or a grant allows it
     parallel_safe: bool = False  # may run beside other calls of the same answer
     timeout_s: float = 60.0
@@ -73,7 +80,14 @@ class ToolSpec:
         """Return the call as policy sees it; raises ``ToolError`` when it names something impossible."""
         target = self.describe(args, ctx)
         return Action(
-            tool=self.name, detail=target.detail, kind=self.kind, paths=target.paths, command=target.command
+            tool=self.name,
+            detail=target.detail,
+            kind=self.kind,
+            paths=target.paths,
+            writes=target.writes,
+            command=target.command,
+            shell=target.shell,
+            root=str(ctx.root),
         )
 
 

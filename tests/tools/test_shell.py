@@ -1,6 +1,5 @@
 import asyncio
 import os
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -116,14 +115,33 @@ async def test_a_second_cancellation_does_not_wait_for_the_grace(root: Path, cal
     await until(lambda: not running(pid))
 
 
-async def test_something_left_in_the_background_does_not_hold_the_call(root: Path, call: Call) -> None:
-    started = time.monotonic()
-    envelope = await call(BASH, command="sleep 100 & echo $! >pids; echo done")
-    assert time.monotonic() - started < 5
+@pytest.mark.parametrize("how", ["", "setsid ", "setsid nohup env -i /bin/"])
+async def test_what_is_left_in_the_background_ends_with_the_command(root: Path, call: Call, how: str) -> None:
+    envelope = await call(BASH, command=f"({how}sleep 100 & echo $! >pids); echo done")
     assert (envelope.ok, envelope.text) == (True, "done\n")
     (pid,) = await pids_in(root / "pids", 1)
-    assert running(pid)
-    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not running(pid))
+
+
+@pytest.mark.parametrize("how", ["timeout_ms", "cancelled"])
+async def test_what_left_its_session_is_stopped_too(root: Path, call: Call, how: str) -> None:
+    command = "setsid bash -c 'trap \"\" TERM; setsid sleep 100 & echo $! $$ >>pids; wait' & wait"
+    limit = 500 if how == "timeout_ms" else 60_000
+    running_call = asyncio.ensure_future(call(BASH, command=command, timeout_ms=limit))
+    pids = await pids_in(root / "pids", 2)
+    if how == "cancelled":
+        running_call.cancel()
+    await asyncio.wait([running_call])
+    await until(lambda: not any(running(pid) for pid in pids))
+
+
+async def test_a_command_runs_under_limits(call: Call) -> None:
+    envelope = await call(BASH, command="ulimit -c; ulimit -n; ulimit -v; ulimit -Hv; ulimit -f; ulimit -t")
+    core, files, address, lifted, size, seconds = envelope.text.split()
+    assert (core, lifted) == ("0", "unlimited")
+    assert 0 < int(files) <= 16_384
+    assert (int(address), int(size)) == (256 * 1024 * 1024, 16 * 1024 * 1024)
+    assert int(seconds) >= 600
 
 
 async def test_commands_run_side_by_side_and_leave_nothing_behind(root: Path, call: Call) -> None:
@@ -149,11 +167,19 @@ async def test_secrets_do_not_reach_the_command(
         "GH_TOKEN": "t",
         "my_secret": "s",
         "ANTHROPIC_BASE_URL": "u",
+        "BASH_ENV": "/dev/null",
     }
     envelope = await call(BASH, within=replace(ctx, env=env), command="env")
     names = {line.partition("=")[0] for line in envelope.text.splitlines()}
     assert {"PATH", "HOME", "LC_TIME", "PROJECT", "TERM"} <= names
-    assert not names & {"ANTHROPIC_API_KEY", "SOMETHING_ELSE", "GH_TOKEN", "my_secret", "ANTHROPIC_BASE_URL"}
+    assert not names & {
+        "ANTHROPIC_API_KEY",
+        "SOMETHING_ELSE",
+        "GH_TOKEN",
+        "my_secret",
+        "ANTHROPIC_BASE_URL",
+        "BASH_ENV",
+    }
 
 
 async def test_a_root_that_is_gone_is_an_error(call: Call, ctx: ToolContext, root: Path) -> None:
