@@ -27,29 +27,42 @@
 
 ;;; Code:
 
+(require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 
 (declare-function pyagentd--project-root "pyagentd")
 
 (defun pyagentd-trust--untrusted (root)
-  "Return the presets of the project ROOT that await trust, plists."
-  (seq-filter (lambda (preset)
-                (and (plist-get preset :hash)
-                     (not (plist-get preset :trusted))))
-              (plist-get (pyagentd-rpc-call 'presets (list :root root))
-                         :presets)))
+  "Return the presets of the project ROOT that await trust, plists with :text.
+Their other keys are :name, :source, :hash and, of a broken one, :error."
+  (mapcar #'pyagentd-trust--read
+          (plist-get (pyagentd-rpc-call 'presets (list :root root)) :untrusted)))
+
+(defun pyagentd-trust--read (preset)
+  "Return PRESET, a plist, with its :text.
+Signal an error unless it is the text that its :hash is of."
+  (let ((name (plist-get preset :name))
+        (file (plist-get preset :source)))
+    (with-temp-buffer
+      (set-buffer-multibyte nil)
+      (insert-file-contents-literally file)
+      (unless (equal (plist-get preset :hash)
+                     (secure-hash 'sha256 (concat (encode-coding-string name 'utf-8)
+                                                  "\0" (buffer-string))))
+        (user-error "%s has changed just now; look again" file))
+      (append preset (list :text (decode-coding-string (buffer-string)
+                                                       'utf-8 t))))))
 
 (defun pyagentd-trust--insert (preset)
   "Insert the text of PRESET, a plist, under its name."
-  (insert (propertize (format "%s" (plist-get preset :name))
-                      'face 'pyagentd-heading)
+  (insert (propertize (plist-get preset :name) 'face 'pyagentd-heading)
           (propertize (format "  %s\n" (abbreviate-file-name
-                                        (or (plist-get preset :path) "")))
+                                        (plist-get preset :source)))
                       'face 'shadow))
   (when-let ((error (plist-get preset :error)))
-    (insert (propertize (format "%s\n" error) 'face 'error)))
-  (insert (or (plist-get preset :text) "") "\n" pyagentd-rule "\n"))
+    (insert (propertize (format "Cannot be used: %s\n" error) 'face 'error)))
+  (insert (plist-get preset :text) "\n" pyagentd-rule "\n"))
 
 (defun pyagentd-trust--buffer (root presets)
   "Return a buffer with the texts of PRESETS of the project ROOT."
@@ -73,18 +86,20 @@ Only the texts that were shown are trusted."
          (presets (or (pyagentd-trust--untrusted root)
                       (user-error "No preset of %s awaits your trust"
                                   (abbreviate-file-name root))))
+         (usable (seq-remove (lambda (preset) (plist-get preset :error)) presets))
          (names (mapconcat (lambda (preset) (plist-get preset :name))
-                           presets ", ")))
+                           usable ", ")))
     (save-window-excursion
       (pop-to-buffer (pyagentd-trust--buffer root presets))
-      (when (yes-or-no-p (format "You have read them; may agents be made \
+      (cond ((null usable) (read-char "None of them can be used; any key goes back"))
+            ((yes-or-no-p (format "You have read them; may agents be made \
 from %s? " names))
-        (pyagentd-rpc-call 'trust-presets
-                           (list :root root
-                                 :hashes (mapcar (lambda (preset)
-                                                   (plist-get preset :hash))
-                                                 presets)))
-        (message "Trusted: %s" names)))))
+             (pyagentd-rpc-call 'trust-presets
+                                (list :root root
+                                      :hashes (mapcar (lambda (preset)
+                                                        (plist-get preset :hash))
+                                                      usable)))
+             (message "Trusted: %s" names))))))
 
 (provide 'pyagentd-trust)
 ;;; pyagentd-trust.el ends here

@@ -134,29 +134,48 @@ The variable `branch' is that of the session it is about."
 
 ;;;; Trust
 
+(defun lists-test--preset (root name text)
+  "Make the preset NAME with TEXT under ROOT; return what the daemon tells of it."
+  (let ((file (expand-file-name (concat name ".md") root)))
+    (write-region text nil file nil 'quiet)
+    (list :name name :source file :origin "project"
+          :hash (secure-hash 'sha256 (concat name "\0" text)))))
+
 (ert-deftest pyagentd-trust-shows-the-texts-before-it-asks ()
   (pyagentd-test-with-ask
-    (pyagentd-test-answer
-     'presets '(:presets ((:name "ours" :trusted t)
-                          (:name "theirs" :hash "h1" :path "/p/.pyagentd/presets/theirs.md"
-                           :text "---\ntools: [Bash]\n---\nRun it."))))
-    (let (shown)
+    (let ((good (lists-test--preset root "theirs" "---\ntools: [Bash]\n---\nRun it."))
+          (bad (lists-test--preset root "broken" "---\n"))
+          shown)
+      (pyagentd-test-answer 'presets `(:presets ((:name "ours"))
+                                       :untrusted (,good (,@bad :error "line 1"))))
       (cl-letf (((symbol-function 'yes-or-no-p)
-                 (lambda (_) (setq shown (with-current-buffer (window-buffer) (buffer-string)))
+                 (lambda (_) (setq shown (with-current-buffer (window-buffer)
+                                           (buffer-string)))
                    t)))
         (pyagentd-trust-presets))
-      (should (string-search "theirs.md" shown))
-      (should (string-search "tools: [Bash]" shown))
-      (should-not (string-search "ours" shown)))
-    (should (equal '("h1") (plist-get (car (pyagentd-test-calls 'trust-presets)) :hashes)))))
+      (dolist (part '("theirs.md" "tools: [Bash]" "Cannot be used: line 1"))
+        (should (string-search part shown)))
+      (should-not (string-search "ours" shown))
+      (should (equal (list (plist-get good :hash))
+                     (plist-get (car (pyagentd-test-calls 'trust-presets))
+                                :hashes))))))
+
+(ert-deftest pyagentd-trust-is-not-asked-for-another-text ()
+  (pyagentd-test-with-ask
+    (let ((preset (lists-test--preset root "theirs" "harmless")))
+      (lists-test--preset root "theirs" "harmful")
+      (pyagentd-test-answer 'presets `(:untrusted (,preset)))
+      (should-error (pyagentd-trust-presets) :type 'user-error)
+      (should-not (pyagentd-test-calls 'trust-presets)))))
 
 (ert-deftest pyagentd-trust-refused-trusts-nothing ()
   (pyagentd-test-with-ask
-    (pyagentd-test-answer 'presets '(:presets ((:name "theirs" :hash "h1" :text "x"))))
+    (pyagentd-test-answer 'presets
+                          `(:untrusted (,(lists-test--preset root "theirs" "x"))))
     (cl-letf (((symbol-function 'yes-or-no-p) #'ignore))
       (pyagentd-trust-presets))
     (should-not (pyagentd-test-calls 'trust-presets))
-    (pyagentd-test-answer 'presets '(:presets ((:name "ours" :trusted t))))
+    (pyagentd-test-answer 'presets '(:presets ((:name "ours"))))
     (should-error (pyagentd-trust-presets) :type 'user-error)))
 
 ;;; lists-test.el ends here
