@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pyagentd.service.approvals import Approvals
 from pyagentd.service.branches import Branches
 from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
@@ -22,7 +23,17 @@ from pyagentd.service.spawning import Spawning
 
 
 class Service(
-    Conversations, Branches, Sessions, Lifecycle, Pieces, PresetTemplates, Spawning, Search, Exchange, Daemon
+    Conversations,
+    Approvals,
+    Branches,
+    Sessions,
+    Lifecycle,
+    Pieces,
+    PresetTemplates,
+    Spawning,
+    Search,
+    Exchange,
+    Daemon,
 ):
     """All operations, on one host."""
 

@@ -1,14 +1,13 @@
-"""Operations on one conversation: watching and editing it, sending, stopping, answering what it asks."""
+"""Operations on one conversation: watching and editing it, sending, stopping."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from pyagentd.agent import attaching
-from pyagentd.agent.asks import Answer, Decision
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.persist import Version
@@ -154,19 +153,6 @@ class Conversations(Group):
         if len(text) < INLINE_LIMIT:
             return {"json": text}
         return {"path": str(spill(self._host.config.runtime_dir, live.ref, text))}
-
-    async def answer(self, client: Client, *, ask: str, decision: str, reason: str = "") -> dict[str, Any]:
-        """Answer a question; ``accepted`` says whether this answer was the first."""
-        for known in get_args(Decision):
-            if decision == known:
-                return {
-                    "accepted": self._host.asks.answer(ask, Answer(decision=known, reason=reason, by=client.name))
-                }
-        raise BadRequest(f"{decision!r} is no decision", mend="allow, deny or abort")
-
-    async def asks(self, client: Client) -> dict[str, Any]:
-        """Return all open questions."""
-        return {"asks": self._host.asks.all()}
 
     def _described_live(self, live: LiveBranch, preset: Preset) -> dict[str, Any]:
         override = live.override(preset)

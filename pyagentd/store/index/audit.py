@@ -44,19 +44,26 @@ def append(state: State, entries: Iterable[Entry]) -> None:
         db.executemany(_INSERT, [dataclasses.astuple(entry) for entry in entries])
 
 
-def latest(state: State, *, within: str = "", limit: int, before: int | None = None) -> list[tuple[int, Entry]]:
+def latest(
+    state: State, *, within: str = "", session: str = "", limit: int, before: int | None = None
+) -> list[tuple[int, Entry]]:
     """Return the last entries with their numbers, the newest first; raises as ``State.reading``.
 
     Args:
         state: The database.
         within: Only of the branch with this ``branch_dir`` and of what is below it; "" is everything.
+        session: Only of the tree of the session with this id; "" is everything.
         limit: At most so many.
         before: Only those with a smaller number.
     """
-    conditions, values = [], []
+    conditions: list[str] = []
+    values: list[str | int] = []
     if within:
         conditions.append("(branch_dir = ? OR substr(branch_dir, 1, ?) = ?)")
         values += [within, len(within) + 1, f"{within}/"]
+    if session:
+        conditions.append("session = ?")
+        values.append(session)
     if before is not None:
         conditions.append("id < ?")
         values.append(before)

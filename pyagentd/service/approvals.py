@@ -1,0 +1,251 @@
+"""Operations on what needs approval: questions and their answers, grants, the audit, what the guard says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pyagentd.agent.asks import Answer, Ask, Decision
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.grants import Kind as GrantKind
+from pyagentd.agent.settings import SendOptions, policy_context
+from pyagentd.errors import BadRequest, NotFound, ToolError
+from pyagentd.policy.guard import Allow, Deny, decide
+from pyagentd.service.group import INLINE_LIMIT, Client, Group
+from pyagentd.service.options import send_options
+from pyagentd.store import paths
+from pyagentd.store.index import audit
+from pyagentd.store.index.projection import Projection
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.read import READ
+from pyagentd.tools.shell import BASH
+from pyagentd.tools.spec import ToolContext, ToolSpec
+from pyagentd.tools.write import WRITE
+
+MOST_DECISIONS = 1000  # in one answer
+
+_REMEMBERED_AS: Mapping[str, GrantKind] = {"session": "session", "always": "project"}
+
+# What stands for each right when somebody asks what the guard would say, and the argument that names the resource.
+_CHECKED: Mapping[str, tuple[ToolSpec, str, Mapping[str, Any]]] = {
+    "read": (READ, "file_path", {}),
+    "write": (WRITE, "file_path", {"content": ""}),
+    "command": (BASH, "command", {}),
+}
+
+
+class Approvals(Group):
+    """What humans decide, have decided and may take back."""
+
+    async def asks(self, client: Client, *, session: str | None = None) -> dict[str, Any]:
+        """Return the open questions, oldest first; those of a session with all its branches and agents if named."""
+        await self._host.trees.awake()
+        found = self._host.asks.all()
+        if session:
+            inside = self._directory(session)
+            found = [row for row in found if Path(row["branch"]).is_relative_to(inside)]
+        return {"asks": found}
+
+    async def answer(
+        self,
+        client: Client,
+        *,
+        ask: str,
+        decision: str,
+        reason: str = "",
+        input: str | None = None,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Answer a question; ``accepted`` says whether this answer was the first.
+
+        ``session`` and ``always`` allow it and remember what the question said it would remember; other questions
+        that are covered by that are allowed too. ``input`` is JSON text: arguments in place of the model's, allowed
+        once. ``env`` and ``key`` are for a run whose client was gone with an earlier daemon.
+        """
+        options = send_options(client, env, key, ())
+        await self._host.trees.awake()
+        decided = _decision(decision)
+        with contextlib.suppress(NotFound):  # said by ``answer``, which knows what became of it
+            asked = self._host.asks.get(ask)
+            self._check(asked, decided, input)
+            await self._remember(asked, decided, client)
+        answer = Answer(decision=decided, reason=reason, input=input, by=client.name)
+        accepted = await self._host.answer(ask, answer, options)
+        if decided in _REMEMBERED_AS:
+            await self._answer_covered(client, options)
+        return {"accepted": accepted}
+
+    async def grants(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return what humans granted for the session of a branch and for its project, and the project's ``root``."""
+        async with self._host.using(self._ref(branch)) as live:
+            root, workspace = paths.root_of(live.ref), _workspace(live)
+            await self._host.grants.load(root, workspace)
+            found = self._host.grants.listed(root, workspace)
+        told = [{**grant.facts(), "kind": grant.kind} for grant in found]
+        return {"grants": told, "root": str(workspace), "session": root.session_id}
+
+    async def revoke(self, client: Client, *, branch: str, action: str, kind: str | None = None) -> dict[str, Any]:
+        """Take back the grants whose expression is ``action``, of kind "session", "project" or both."""
+        for known in get_args(GrantKind):
+            if kind == known:
+                return await self._revoke(branch, action, known)
+        if kind:
+            raise BadRequest(f"{kind!r} is no kind of grant", mend=f"One of {', '.join(get_args(GrantKind))}")
+        return await self._revoke(branch, action, None)
+
+    async def audit(
+        self, client: Client, *, session: str | None = None, limit: int = 200, before: int | None = None
+    ) -> dict[str, Any]:
+        """Return the last decisions, the newest first; of a session with all its branches and agents if named.
+
+        ``before`` is the ``id`` of the oldest one that is known; ``more`` says whether there are older ones.
+        """
+        problem = await asyncio.to_thread(self._host.ledger.flush)
+        wanted = max(1, min(limit, MOST_DECISIONS))
+        where = self._audited(session) if session else {}
+        found = await asyncio.to_thread(audit.latest, self._host.state, limit=wanted + 1, before=before, **where)
+        told: list[dict[str, Any]] = []
+        size = 0
+        for number, entry in found[:wanted]:
+            facts = dataclasses.asdict(entry)
+            told.append({"id": number, "at": facts.pop("at_ms"), **facts})
+            size += sum(len(str(value)) + 16 for value in facts.values())
+            if size > INLINE_LIMIT:
+                break
+        return {"decisions": told, "more": len(told) < len(found), "problem": problem or None}
+
+    async def scope_check(self, client: Client, *, branch: str, kind: str, resource: str) -> dict[str, Any]:
+        """Return what the guard would say in a run with a human: ``decision`` allow, ask or deny, and ``reason``.
+
+        ``kind`` is read, write or command; ``resource`` a path, relative to the workspace root, or a command.
+        """
+        if kind not in _CHECKED:
+            raise BadRequest(f"{kind!r} is no kind of access", mend=f"One of {', '.join(_CHECKED)}")
+        async with self._host.using(self._ref(branch)) as live:
+            await self._host.grants.load(paths.root_of(live.ref), _workspace(live))
+            decision, reason = await asyncio.to_thread(self._checked, live.ref, _workspace(live), kind, resource)
+        return {"decision": decision, "reason": reason}
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _check(self, asked: Ask, decision: Decision, edited: str | None) -> None:
+        """Raise ``BadRequest`` for an answer that the question does not have; it stays open."""
+        choices = asked.row.get("choices") or ["allow", "deny"]
+        if decision not in (*choices, "abort"):
+            raise BadRequest(
+                f"{decision!r} is no answer to this question", mend=f"One of {', '.join(choices)}, abort"
+            )
+        if edited is None:
+            return
+        if decision != "allow" or asked.row.get("kind") == "scope":
+            raise BadRequest("Edited arguments can only be allowed once", mend="Answer allow")
+        live = self._host.opened(str(asked.row["branch"]))
+        if live is None or live.run is None:
+            raise BadRequest("The run that asked does not wait any more")
+        live.run.authority.check_edit(str(asked.row["tool_call_id"]), edited)
+
+    async def _remember(self, asked: Ask, decision: Decision, client: Client) -> None:
+        """Make the grants that a human agrees to, before anything follows from the answer."""
+        kind, live = _REMEMBERED_AS.get(decision), self._host.opened(str(asked.row["branch"]))
+        if kind is None or live is None or asked.row.get("kind") == "scope":
+            return
+        await self._host.grants.remember(
+            kind,
+            paths.root_of(live.ref),
+            _workspace(live),
+            asked.row.get("remember") or (),
+            ask=asked.id,
+            by=client.name,
+        )
+
+    async def _answer_covered(self, client: Client, options: SendOptions) -> None:
+        """Allow what waits for a human and needs none any more."""
+        for row in list(self._host.asks.all()):
+            live = self._host.opened(str(row["branch"]))
+            run = live.run if live is not None else None
+            if run is not None and run.authority.is_allowed_now(str(row.get("tool_call_id"))):
+                with contextlib.suppress(NotFound):
+                    await self._host.answer(str(row["id"]), Answer(decision="allow", by=client.name), options)
+
+    async def _revoke(self, branch: str, action: str, kind: GrantKind | None) -> dict[str, Any]:
+        async with self._host.using(self._ref(branch)) as live:
+            revoked = await self._host.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
+        if not revoked:
+            raise NotFound(
+                f"There is no grant {action!r}", mend="`pyagentd grants SESSION` lists them; name one exactly"
+            )
+        return {"revoked": revoked}
+
+    def _checked(
+        self, ref: BranchRef, workspace: Path, kind: str, resource: str
+    ) -> tuple[Literal["allow", "ask", "deny"], str]:
+        spec, argument, others = _CHECKED[kind]
+        root, ancestors = paths.root_of(ref), paths.ancestors_of(ref)
+        rules = policy_context(
+            self._host.presets,
+            ref,
+            ancestors,
+            SendOptions(interactive=True),
+            self._host.config,
+            remembered=lambda: self._host.grants.patterns(root, workspace),
+        )
+        place = ToolContext(
+            root=workspace,
+            branch_dir=ref.branch_dir,
+            spool_dir=paths.files_dir(ref.branch_dir),
+            readable=lambda path: False,
+        )
+        try:
+            action = spec.action({argument: resource, **others}, place)
+        except ToolError as error:
+            raise BadRequest(f"{resource!r}: {error}") from error
+        match decide(action, rules(), spec.confirm):
+            case Allow(by):
+                return "allow", _why_allowed(by)
+            case Deny(reason):
+                return "deny", reason
+            case question:
+                return "ask", f"{question.reason}."
+
+    def _audited(self, session: str) -> dict[str, str]:
+        """Return which entries are meant; those of a session that is gone are found by its id."""
+        try:
+            directory = self._directory(session)
+        except NotFound:
+            return {"session": session}
+        return {"within": Projection(self._host.state, self._host.config.sessions_dir).key(directory)}
+
+    def _directory(self, session: str) -> Path:
+        """Return what a name means: of ID/BRANCH the branch, else the whole session."""
+        ref = self._registry.resolve(session)
+        named = "/" in session and not session.startswith(("/", "~", "."))
+        return ref.branch_dir if named or ref.is_agent else ref.session_dir
+
+
+def _decision(text: str) -> Decision:
+    for known in get_args(Decision):
+        if text == known:
+            return known  # type: ignore[no-any-return]  # get_args forgets the type
+    raise BadRequest(f"{text!r} is no decision", mend=f"One of {', '.join(get_args(Decision))}")
+
+
+def _workspace(live: LiveBranch) -> Path:
+    return Path(live.conversation.session.get("workspace_root") or Path.home())
+
+
+def _why_allowed(by: str) -> str:
+    how, _, what = by.partition(" ")
+    match how:
+        case "scope":
+            return "It is inside the scope, and nothing asks to be confirmed."
+        case "grant":
+            return f"A grant covers it: {what}"
+        case "profile":
+            return f"The profile {what} allows it."
+        case _:
+            return f"Allowed: {by}."
