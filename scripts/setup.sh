@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prepare a checkout: Emacs with its packages, and .venv with pyagentd and its development tools.
-# Installs Debian packages when it may (root, apt-get), else prints the one line to run. Safe to run again; when
-# nothing changed since the last time it only looks.
+# Installs Debian packages when it may (apt-get, and root or sudo without a password), else prints the one line to run.
+# Safe to run again; when nothing changed since the last time it only looks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,8 @@ emacs_has() {  # LIBRARY
 
 # What the stamp stands for: same declarations, same interpreter, same place, tools still there.
 fingerprint() {
-    { cat pyproject.toml scripts/setup.sh; pwd; have emacs && command -v emacs; have tmux && command -v tmux; } \
+    { cat pyproject.toml scripts/setup.sh; pwd; have emacs && command -v emacs; have tmux && command -v tmux; \
+        have bwrap && command -v bwrap; true; } \
         | cksum
 }
 
@@ -46,6 +47,19 @@ needed_packages() {
 wanted_packages() {
     have emacs && emacs_has markdown-mode || echo elpa-markdown-mode
     have tmux || echo tmux
+    have bwrap || [ "$(uname)" != Linux ] || echo bubblewrap  # confines the commands of agents
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+may_install() {
+    have apt-get && as_root true 2>/dev/null
+}
+
+apt_install() {  # PACKAGE...
+    as_root apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 install_packages() {
@@ -53,12 +67,15 @@ install_packages() {
     needed=$(needed_packages | xargs)
     wanted=$(wanted_packages | xargs)
     [ -n "$needed$wanted" ] || return 0
-    if [ "$(id -u)" = 0 ] && have apt-get; then
+    if may_install; then
         say "installing $needed $wanted (Debian packages)"
         export DEBIAN_FRONTEND=noninteractive
-        apt-get update -qq
         # shellcheck disable=SC2086  # lists of package names
-        apt-get install -y -qq --no-install-recommends $needed $wanted >/dev/null
+        if as_root apt-get update -qq && apt_install $needed $wanted; then return 0; fi
+        # shellcheck disable=SC2086
+        [ -z "$needed" ] || apt_install $needed || die "could not be installed: $needed"
+        # shellcheck disable=SC2086
+        [ -z "$wanted" ] || apt_install $wanted || say "could not be installed: $wanted; it goes without"
     elif [ -n "$needed" ]; then
         die "missing: $needed. Run: sudo apt-get update && sudo apt-get install -y $needed $wanted"
     else

@@ -26,6 +26,7 @@ Level = Literal["ok", "warning", "missing"]
 _EMACS_MINIMUM = (28, 1)
 _EMACS_S = 20.0
 _NETWORK_S = 2.0
+_INSTALL_BUBBLEWRAP = "sudo apt-get install -y bubblewrap"
 _PROBE = """(progn (require 'package) (package-initialize)
   (princ (format "%s\\t%s\\t%s" emacs-version (locate-library "epc") (locate-library "markdown-mode"))))"""
 
@@ -52,6 +53,7 @@ def all_checks() -> Iterator[Finding]:
     yield Finding("configuration", "ok", str(config.file) + ("" if config.file.exists() else " (absent, defaults)"))
     yield check_directory("runtime directory", config.runtime_dir, private=True)
     yield check_directory("sessions directory", config.sessions_dir, private=False)
+    yield check_confinement(config)
     yield check_daemon(config)
     yield from check_backend(config)
     yield from check_presets(config)
@@ -137,6 +139,25 @@ def check_directory(name: str, path: Path, *, private: bool) -> Finding:
     if not os.access(path, os.W_OK | os.X_OK):
         return Finding(name, "missing", f"{path} is not writable", f"chmod u+rwx {path}")
     return Finding(name, "ok", str(path))
+
+
+def check_confinement(config: Config) -> Finding:
+    """Try what keeps the commands of agents inside their scope."""
+    from pyagentd.tools.confine.available import confinement, told
+
+    found = confinement(config.confinement)
+    setting = config.settings["shell.confinement"]
+    if config.confinement == "off":
+        return Finding("confinement", "warning", f"{told(None)} Off by {setting.source}")
+    if found is None and config.confinement != "auto":
+        detail = f"{config.confinement} ({setting.source}) does not work here; no command will run"
+        return Finding("confinement", "missing", detail, _INSTALL_BUBBLEWRAP)
+    return Finding(
+        "confinement",
+        "ok" if found == "bubblewrap" else "warning",
+        told(found),
+        "" if found == "bubblewrap" else _INSTALL_BUBBLEWRAP,
+    )
 
 
 def check_daemon(config: Config) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import time
@@ -14,6 +15,7 @@ from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
 from pyagentd.service.group import Client, Group
 from pyagentd.store.registry import Registry
+from pyagentd.tools.confine.available import confinement
 
 
 class Daemon(Group):
@@ -43,6 +45,7 @@ class Daemon(Group):
             "runs": len(self._host.runs),
             "memory": _memory(),
             "sessions_dir": str(self._host.config.sessions_dir),
+            "confinement": await asyncio.to_thread(confinement, self._host.config.confinement),
         }
 
     async def stop(self, client: Client) -> None:
