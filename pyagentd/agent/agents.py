@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.agent.background import Background
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.kin import child_of_call
+from pyagentd.agent.presets import ProjectPresets
 from pyagentd.agent.results import outcome_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions, backend_for
@@ -80,13 +81,15 @@ class AgentSpawner:
                 return
         self._host.publish(child.event())
 
-    def begin(self, parent: LiveBranch, branch: LiveBranch, *, preset: str, description: str) -> None:
-        """Start showing an agent to its parent's clients."""
+    def begin(self, parent: LiveBranch, branch: LiveBranch) -> None:
+        """Start showing an agent, whose session row is recorded, to its parent's clients."""
+        session = branch.conversation.session
         facts = {
             "id": branch.ref.session_id,
             "branch_dir": str(branch.ref.branch_dir),
-            "preset": preset,
-            "description": description,
+            "preset": str(session.get("agent") or ""),
+            "description": str(session.get("description") or ""),
+            "background": bool(session.get("background")),
             "state": "wait",
             "count": 0,
         }
@@ -113,7 +116,10 @@ class ParentSpawner:
 
     def templates(self) -> Mapping[str, Preset]:
         """Return the presets an agent may have."""
-        return self._host.presets.for_agents()
+        return self._templates().for_agents()
+
+    def _templates(self) -> ProjectPresets:
+        return self._host.presets.for_project(self.parent.conversation.session.get("workspace_root"))
 
     def reads(self) -> tuple[str, ...]:
         """Return what the parent may read."""
@@ -135,11 +141,13 @@ class ParentSpawner:
             return None
         stack = contextlib.AsyncExitStack()
         branch = await stack.enter_async_context(self._host.using(ref))
-        run, session = branch.conversation.last_run, branch.conversation.session
+        run = branch.conversation.last_run
         if branch.task is None:
             async with stack:
-                return outcome_of(branch.conversation, run, self._host.presets.of_branch(ref).result)
-        self._show(stack, branch, str(session.get("agent") or ""), str(session.get("description") or ""))
+                outcome = outcome_of(branch.conversation, run, self._host.presets.of_branch(ref).result)
+            # Whom a human stopped, its parent was told of at once: this one the daemon's end stopped.
+            return None if outcome is not None and outcome.reason == "aborted" else outcome
+        self._show(stack, branch)
         return await self._result(ref, self._host.own(self._finish(stack, branch, branch.task)))
 
     async def launch(self, wanted: Assignment) -> tuple[BranchRef, asyncio.Task[Outcome]]:
@@ -148,13 +156,13 @@ class ParentSpawner:
         Raises:
             PyagentdError: It could not be made or started; no run was begun.
         """
-        ref = self._create(wanted)
+        ref = await self._create(wanted)
         stack = contextlib.AsyncExitStack()
         try:
             await stack.enter_async_context(self._host.using(self.parent.ref))
             branch = await stack.enter_async_context(self._host.using(ref))
             self._record(branch, wanted)
-            self._show(stack, branch, wanted.preset, wanted.description)
+            self._show(stack, branch)
             if wanted.background:
                 self._agents.background.begin(self.parent, ref, wanted, self.run_id, self.options)
             await self._host.prompt(branch, text=wanted.prompt, options=self.options)
@@ -166,8 +174,8 @@ class ParentSpawner:
         assert branch.task is not None, "nothing was awaited since the run began"
         return ref, self._host.own(self._finish(stack, branch, branch.task))
 
-    def _show(self, stack: contextlib.AsyncExitStack, branch: LiveBranch, preset: str, description: str) -> None:
-        self._agents.begin(self.parent, branch, preset=preset, description=description)
+    def _show(self, stack: contextlib.AsyncExitStack, branch: LiveBranch) -> None:
+        self._agents.begin(self.parent, branch)
         stack.callback(self._agents.end, branch)
 
     async def _finish(
@@ -186,13 +194,15 @@ class ParentSpawner:
             await asyncio.wait([task])
             raise
 
-    def _create(self, wanted: Assignment) -> BranchRef:
+    async def _create(self, wanted: Assignment) -> BranchRef:
+        """Make the agent's directory, once all is known to be good."""
         if wanted.read is not None and not wanted.read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
-        template, text = self._host.presets.template(wanted.preset)
+        template, text = self._templates().template(wanted.preset)
         backend_for(template, self._host.config, self.options)  # raises before anything is made
         own = self.reads()
-        return sessions.create_agent(
+        return await asyncio.to_thread(
+            sessions.create_agent,
             self.parent.ref,
             preset_name=wanted.preset,
             preset_text=text,

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.opening import RESTARTED
@@ -49,10 +49,25 @@ class Completion:
         return f"Background agent {self.id} ({self.description}) {state}:\n\n{result_of(self.outcome).text}"
 
 
+class Hints(Protocol):
+    """Remembers, beside the logs, which branches to open when the daemon starts."""
+
+    def note(self, branch: BranchRef, kind: str, id: str) -> None:
+        """Remember that ``branch`` waits for something."""
+
+    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
+        """Forget it again."""
+
+
 class Background:
-    """The background agents of all branches; a listener of the host."""
+    """The background agents of all branches; a listener of the host.
+
+    Attributes:
+        hints: Told of every result that is owed, if anybody remembers that.
+    """
 
     def __init__(self, host: Host) -> None:
+        self.hints: Hints | None = None
         self._host = host
         self._alive: dict[str, set[str]] = {}  # by the parent's key: ids of agents whose end is awaited
         self._dropped: set[str] = set()  # keys of agents that are stopped with their parent
@@ -73,12 +88,14 @@ class Background:
         parent.recorder.record("agent", {"id": child.session_id, "state": "running", **facts})
         self._alive.setdefault(parent.key, set()).add(child.session_id)
         self._options[parent.key] = options
+        if self.hints is not None:
+            self.hints.note(parent.ref, "background", child.session_id)
 
     def cancel(self, parent: LiveBranch, child: BranchRef) -> None:
         """Take back ``begin``: the agent could not be started, which its call tells."""
         self._forget(parent.key, child.session_id)
         with contextlib.suppress(StoreError):
-            _note(parent, child.session_id, "dropped")
+            self._note(parent, child.session_id, "dropped")
 
     def has(self, key: str) -> bool:
         """Return whether results are owed to a branch that may still come."""
@@ -111,7 +128,7 @@ class Background:
             if key not in self._dropped:
                 self._dropped.add(key)
                 with contextlib.suppress(StoreError):
-                    _note(parent, agent, "dropped")
+                    self._note(parent, agent, "dropped")
         branches = [branch for branch in map(self._host.opened, children) if branch is not None]
         await asyncio.gather(*map(self._host.abort, branches))  # one that is being stopped already is waited for
         for agent, key in zip(alive, children, strict=True):
@@ -128,7 +145,7 @@ class Background:
             if row["state"] != "running" or agent in self._alive.get(parent.key, ()):
                 continue
             if agent in known:  # the message was recorded, that it was not
-                _note(parent, agent, "delivered")
+                self._note(parent, agent, "delivered")
                 continue
             self._alive.setdefault(parent.key, set()).add(agent)
             self._host.own(self._recover(parent.ref, agent, str(row.get("description") or "")))
@@ -176,6 +193,9 @@ class Background:
         ref = _child(parent, agent)
         try:
             async with self._host.using(ref) as child:
+                if child.task is not None:
+                    await self._watch(parent, child, child.task)
+                    return
                 run = next(iter(child.conversation.runs.values()), None)
                 if run is not None:
                     outcome = outcome_of(child.conversation, run, self._host.presets.of_branch(ref).result)
@@ -185,6 +205,15 @@ class Background:
             outcome = replace(outcome, reason="error", code="restart", message=RESTARTED)
         if outcome is not None:
             await self._owe(parent, Completion(id=agent, description=description, outcome=outcome))
+
+    async def _watch(self, parent: BranchRef, child: LiveBranch, run: asyncio.Task[Outcome]) -> None:
+        """Show an agent that goes on where the daemon's end had stopped it; its end is told as any other."""
+        async with self._host.using(parent) as shown:
+            self._host.agents.begin(shown, child)
+            try:
+                await asyncio.wait([run])
+            finally:
+                self._host.agents.end(child)
 
     async def _owe(self, parent: BranchRef, completion: Completion) -> None:
         if completion.id not in self._alive.get(parent.key, ()) or _child(parent, completion.id).key in self._dropped:
@@ -224,10 +253,16 @@ class Background:
         # No await since the run began: what is told is told once.
         del self._ready[parent.key][: len(completions)]
         for agent in agents:
-            _note(parent, agent, "delivered")
+            self._note(parent, agent, "delivered")
         if parent.key in self._woken and parent.task is not None:
             self._woken[parent.key].append(parent.task)
         self._moved(parent.key)
+
+    def _note(self, parent: LiveBranch, agent: str, state: Debt) -> None:
+        known = parent.conversation.agents.get(agent, {"id": agent})
+        parent.recorder.record("agent", {**known, "state": state})
+        if self.hints is not None and state != "running":
+            self.hints.forget(parent.ref, "background", agent)
 
     def _forget(self, parent: str, agent: str) -> None:
         if (alive := self._alive.get(parent)) is not None:
@@ -239,11 +274,6 @@ class Background:
     def _moved(self, key: str) -> None:
         if (waiter := self._waiters.get(key)) is not None:
             waiter.set()
-
-
-def _note(parent: LiveBranch, agent: str, state: Debt) -> None:
-    known = parent.conversation.agents.get(agent, {"id": agent})
-    parent.recorder.record("agent", {**known, "state": state})
 
 
 def _child(parent: BranchRef, agent: str) -> BranchRef:

@@ -87,15 +87,19 @@ def read(path: Path) -> PresetFile:
         PresetError: It is missing, has no front matter, or its front matter is malformed; names file and line.
         StoreError: The disk refused.
     """
+    return decoded(content(path), path)
+
+
+def content(path: Path) -> bytes:
+    """Return what is in the file of a preset; raises as ``read`` where that cannot be read."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise PresetError(
             f"Failed to load preset from {path}: there is no such file", mend="Copy a preset there"
         ) from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
-    return decoded(data, path)
 
 
 def decoded(data: bytes, path: Path) -> PresetFile:

@@ -7,6 +7,7 @@ it is no branch: whatever dies half-way leaves nothing that a scan would find. W
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import re
@@ -106,8 +107,7 @@ def create_agent(
         StoreError: The disk refused; nothing is left behind.
     """
     now = clock.now()
-    template = presetfile.parse(preset_text, Path(f"{preset_name}.md"))
-    text = presetfile.with_paths(template, read=read, write_default=write_default, deny=deny)
+    text = _agent_preset(preset_text, preset_name, tuple(read), tuple(write_default), tuple(deny))
     place = claim(paths.agents_dir(parent.branch_dir), ids.agent_id(preset_name, stamp(now), description))
     with complete_or_absent(place):
         atomic.write_text(paths.preset_file(place), text)
@@ -121,6 +121,14 @@ def create_agent(
         atomic.write_text(paths.session_file(place), "")
     _log.info("Created agent directory: %s", place, extra=of_session(place))
     return paths.agent_ref(place)
+
+
+@functools.lru_cache(maxsize=64)
+def _agent_preset(
+    text: str, name: str, read: tuple[str, ...], write_default: tuple[str, ...], deny: tuple[str, ...]
+) -> str:
+    template = presetfile.parse(text, Path(f"{name}.md"))
+    return presetfile.with_paths(template, read=read, write_default=write_default, deny=deny)
 
 
 def _session_preset(text: str, name: str, read: Sequence[str] | None, write: Sequence[str] | None) -> str:

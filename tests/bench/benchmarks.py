@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from tests.bench.burst import burst, paced
 from tests.bench.crowd import crowd
+from tests.bench.crowd_agents import agents
 from tests.bench.figure import Result
 from tests.bench.frozen import frozen
 from tests.bench.library import library, record
@@ -28,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
     "paced": paced,
     "crowd": crowd,
     "turns": turns,
+    "agents": agents,
     "frozen": frozen,
     "library": library,
     "record": record,
