@@ -1,0 +1,257 @@
+"""What a person is asked and how they answer: a real Emacs on a terminal, its screen read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import System
+from tests.e2e.emacs import Emacs, wait_for
+from tests.e2e.test_sessions_screen import command, visit
+from tests.e2e.test_terminal import rules_around, shows, type_text
+from tests.server import ModelServer, answer, tool_use
+from tests.server.answers import Block, Scripted
+from tests.server.http import Request
+
+SIZE = (130, 48)
+
+
+def plays(server: ModelServer, scripts: Mapping[str, Sequence[Scripted]]) -> None:
+    """Have every conversation answered from the script whose key is in its first message."""
+
+    def reply(request: Request) -> Scripted:
+        first = json.dumps(request.messages[0]["content"], ensure_ascii=False)
+        script = next(script for key, script in scripts.items() if key in first)
+        turn: int = sum(message["role"] == "assistant" for message in request.messages)
+        return script[min(turn, len(script) - 1)]
+
+    server.rule = reply
+
+
+def delegate(name: str, task: str, *, preset: str = "executor") -> Block:
+    return tool_use("PersistentAgent", id=f"toolu_{name}", preset=preset, description=name, prompt=task)
+
+
+@pytest.fixture
+def branch(system: System, model_server: ModelServer) -> Path:
+    """Return the branch directory of a session in a project whose model is the server."""
+    system.use_server(model_server.url)
+    (system.project / "greet.py").write_text('print("hello")\n')
+    return system.new("tea time")[1]
+
+
+def opened(system: System, branch: Path) -> Emacs:
+    emacs = system.emacs(terminal=True, size=SIZE)
+    visit(emacs, branch / "session.md")
+    return emacs
+
+
+def send(emacs: Emacs, prompt: str) -> None:
+    emacs.keys("M->")
+    type_text(emacs, prompt)
+    shows(emacs, prompt)
+    emacs.keys("C-c", "Enter")
+
+
+def gone(emacs: Emacs, *parts: str) -> str:
+    """Wait until the screen shows none of ``parts``, and return it."""
+
+    def screen() -> str:
+        seen = emacs.screen()
+        return "" if any(part in seen for part in parts) else seen
+
+    return str(wait_for(screen, f"{parts} to be gone"))
+
+
+def test_two_asks_are_shown_and_answered_in_any_order(
+    system: System, model_server: ModelServer, branch: Path
+) -> None:
+    plays(
+        model_server,
+        {
+            "Do both": [
+                answer("I delegate.", delegate("first", "Task one"), delegate("second", "Task two")),
+                answer("Done."),
+            ],
+            "Task one": [answer("One is done.")],
+            "Task two": [answer("Two is done.")],
+        },
+    )
+    emacs = opened(system, branch)
+    send(emacs, "Do both.")
+    shows(emacs, "May it? PersistentAgent", "1 of 2", "also", "2 asks: PersistentAgent", "C-c . next")
+    assert rules_around(emacs, "May it?")
+    emacs.keys("C-c", ".")
+    shows(emacs, "2 of 2", "Task two")
+    emacs.keys("C-c", "C-r")
+    shows(emacs, "Deny because")
+    type_text(emacs, "one is enough")
+    emacs.keys("Enter")
+    shows(emacs, "1 ask: PersistentAgent", "Task one")
+    emacs.keys("C-c", "C-y")
+    shows(emacs, "Ready", "Done.")
+    gone(emacs, "May it?", "Task:")
+    assert "one is enough" in json.dumps(model_server.last.messages)
+    assert len(list((branch / "agents").iterdir())) == 1
+
+
+def test_an_agents_ask_is_shown_at_the_root_and_in_its_own_buffer(
+    system: System, model_server: ModelServer, branch: Path
+) -> None:
+    plays(
+        model_server,
+        {
+            "Have it run": [answer("I delegate.", delegate("run it", "Run something")), answer("Fine.")],
+            "Run something": [answer(tool_use("Bash", command="echo one && echo two")), answer("It ran.")],
+        },
+    )
+    emacs = opened(system, branch)
+    send(emacs, "Have it run.")
+    shows(emacs, "May it? PersistentAgent")
+    emacs.keys("C-c", "C-y")
+    seen = shows(emacs, "May it? executor (run-it)", "Bash echo one && echo two", "1 ask: executor")
+    assert "Executor Task: run it" in seen
+    assert "C-c C-k abort this agent" in seen
+    (agent,) = (branch / "agents").iterdir()
+    emacs.keys("C-x", "C-f")
+    shows(emacs, "Find file:")
+    emacs.keys("C-a", "C-k")
+    type_text(emacs, f"{agent}/session.md")
+    emacs.keys("Enter")
+    shows(emacs, "May it?", "Bash echo one && echo two", "Run something")
+    emacs.keys("C-c", "C-y")
+    shows(emacs, "It ran.")
+    gone(emacs, "May it?")
+    emacs.wait(
+        f'(with-current-buffer (pyagentd-place-buffer "{branch}") (eq (plist-get pyagentd-status :state) \'idle))'
+    )
+    assert emacs.eval(f'(with-current-buffer (pyagentd-place-buffer "{branch}") (overlays-in 1 (point-max)))') is None
+
+
+def test_an_ask_outlives_emacs(system: System, model_server: ModelServer, branch: Path) -> None:
+    plays(model_server, {"Run": [answer(tool_use("Bash", command="echo tea > /dev/null")), answer("It ran.")]})
+    first = opened(system, branch)
+    send(first, "Run it.")
+    shows(first, "May it? Bash echo tea")
+    first.kill()
+    second = opened(system, branch)
+    shows(second, "May it? Bash echo tea", "1 ask: Bash")
+    second.keys("C-c", "C-n")
+    shows(second, "It ran.", "Ready")
+    gone(second, "May it?")
+
+
+def test_a_change_is_shown_as_a_diff_and_edited(system: System, model_server: ModelServer, branch: Path) -> None:
+    change = tool_use("Edit", file_path="greet.py", old_string='print("hello")', new_string='print("Hello, world")')
+    plays(
+        model_server, {"Greet": [answer(tool_use("Read", file_path="greet.py")), answer(change), answer("Changed.")]}
+    )
+    emacs = opened(system, branch)
+    send(emacs, "Greet better.")
+    shows(emacs, "May it? Edit", '-print("hello")', '+print("Hello, world")', "C-c C-d diff")
+    emacs.keys("C-c", "C-d")
+    shows(emacs, "*pyagentd diff*", "Y allow once")
+    emacs.keys("C-x", "1")
+    emacs.keys("C-c", "C-e")
+    shows(emacs, "*edit:", "Edit: new_string", "C-c C-c")
+    emacs.keys("M-<", "M-d")
+    type_text(emacs, "log")
+    shows(emacs, 'log("Hello, world")')
+    emacs.keys("C-c", "C-c")
+    shows(emacs, "Changed.", "Ready")
+    gone(emacs, "May it?", "*edit:")
+    assert (system.project / "greet.py").read_text() == 'log("Hello, world")\n'
+
+
+def test_what_is_allowed_for_the_session_is_listed_and_revoked(
+    system: System, model_server: ModelServer, branch: Path
+) -> None:
+    ls = tool_use("Bash", command="git status")
+    plays(
+        model_server,
+        {"Look": [answer(ls), answer("First."), answer(tool_use("Bash", command="git status")), answer("Second.")]},
+    )
+    emacs = opened(system, branch)
+    send(emacs, "Look.")
+    seen = shows(emacs, "May it? Bash git status", "exactly this would be remembered", "C-c C-s for this session")
+    (remembered,) = [line.strip() for line in seen.splitlines() if line.strip().startswith("tool:Bash:")]
+    emacs.keys("C-c", "C-s")
+    shows(emacs, "First.", "Ready")
+    send(emacs, "Again.")
+    seen = shows(emacs, "Second.", "Ready")
+    assert "May it?" not in seen
+    command(emacs, "pyagentd-grants")
+    seen = shows(emacs, "*pyagentd grants*", "session", "r revoke")
+    assert remembered in seen
+    emacs.keys("r")
+    shows(emacs, "Ask again before", "(y or n)")
+    emacs.keys("y")
+    shows(emacs, "Nothing is allowed for longer than once.")
+
+
+def test_decisions_are_listed(system: System, model_server: ModelServer, branch: Path) -> None:
+    plays(
+        model_server,
+        {
+            "Read": [
+                answer(tool_use("Read", file_path="greet.py"), tool_use("Read", file_path="/etc/shadow")),
+                answer("Ok."),
+            ]
+        },
+    )
+    emacs = opened(system, branch)
+    send(emacs, "Read them.")
+    shows(emacs, "Ok.", "Ready")
+    command(emacs, "pyagentd-audit")
+    seen = shows(emacs, "*pyagentd audit*", "/etc/shadow", "allowed", "denied")
+    assert "greet.py" in seen
+    emacs.keys("C-s")
+    type_text(emacs, "shadow")
+    emacs.keys("Enter", "Enter")
+    shows(emacs, "*pyagentd decision*", "Reason", "Rule")
+
+
+def test_agents_are_listed_and_one_is_stopped(system: System, model_server: ModelServer, branch: Path) -> None:
+    plays(
+        model_server,
+        {
+            "Have it run": [answer("I delegate.", delegate("run it", "Run something")), answer("Then not.")],
+            "Run something": [answer(tool_use("Bash", command="echo one")), answer("It ran.")],
+        },
+    )
+    emacs = opened(system, branch)
+    send(emacs, "Have it run.")
+    shows(emacs, "May it? PersistentAgent")
+    emacs.keys("C-c", "C-y")
+    shows(emacs, "May it? executor (run-it)")
+    command(emacs, "pyagentd-agents")
+    shows(emacs, "*pyagentd agents*", "executor  run it", "waiting", "k stop one")
+    emacs.keys("M-<", "k")
+    shows(emacs, "aborted")
+    gone(emacs, "May it?", "Executor Task")
+    shows(emacs, "Then not.", "Ready")
+
+
+def test_more_scope_is_asked_for_and_added(system: System, model_server: ModelServer, branch: Path) -> None:
+    other = system.home / "other"
+    other.mkdir()
+    (other / "notes.txt").write_text("a note\n")
+    ask = tool_use(
+        "request_scope_expansion",
+        tool_name="Read",
+        patterns=[f"{other}/**", f"{other}/x/*.log"],
+        justification="The notes say why.",
+    )
+    plays(
+        model_server,
+        {"Read": [answer(ask), answer(tool_use("Read", file_path=f"{other}/notes.txt")), answer("A note it is.")]},
+    )
+    emacs = opened(system, branch)
+    send(emacs, "Read the notes.")
+    shows(emacs, "More scope:", f"Read  {other}/**", f"{other}/x/*.log", "The notes say why.", "add to the scope")
+    emacs.keys("C-c", "C-p")
+    shows(emacs, "A note it is.", "Ready")
+    assert f"{other}/**" in (branch / "preset.md").read_text()
