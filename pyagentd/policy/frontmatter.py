@@ -162,6 +162,10 @@ class Keys:
         """Return a list of path patterns."""
         return tuple(self._each(key, _pattern))
 
+    def directories(self, key: str) -> tuple[str, ...]:
+        """Return a list of relative directory patterns."""
+        return tuple(self._each(key, _relative))
+
     def tools(self, key: str) -> tuple[str, ...]:
         """Return tools given as a list, as words of one line, or as a table of ``NAME: {allowed: true}``."""
         _, value = self._get(key)
@@ -197,6 +201,15 @@ class Keys:
     def _line_of_item(self, key: str, index: int) -> int:
         lines = getattr(self._get(key)[1], "lc", None)
         return self._line_of(key) if lines is None else int(lines.item(index)[0]) + _FRONT_STARTS_ON_LINE
+
+
+def _relative(text: str) -> str:
+    if text.startswith(("/", "~")):
+        raise BadRequest(
+            f"The pattern {text!r} is not relative", mend="It is about directories below that of the notes"
+        )
+    validate_pattern(f"/{text}", shown=text)
+    return text
 
 
 def _pattern(text: str) -> str:

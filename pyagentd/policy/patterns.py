@@ -74,23 +74,24 @@ def normalised(pattern: str) -> str:
     return pattern + "**" if pattern.endswith("/") else pattern
 
 
-def validate_pattern(pattern: str) -> None:
-    """Check that ``pattern`` can match an absolute path at all.
+def validate_pattern(pattern: str, *, shown: str | None = None) -> None:
+    """Check that ``pattern`` can match an absolute path at all; errors show ``shown`` in its place.
 
     Raises:
         BadRequest: It cannot: a rule that never matches must not look like one that does.
     """
+    named = pattern if shown is None else shown
     if not pattern.startswith(("/", "**/", "~/")):
         raise BadRequest(
-            f"The pattern {pattern!r} is not absolute",
+            f"The pattern {named!r} is not absolute",
             mend="Begin it with /, with ~/ or with **/ for any depth; all below a directory is /DIR/**",
         )
     if any(segment in (".", "..") for segment in pattern.split("/")):
         raise BadRequest(
-            f"The pattern {pattern!r} has a . or .. segment, which no path has", mend="Write the directory it means"
+            f"The pattern {named!r} has a . or .. segment, which no path has", mend="Write the directory it means"
         )
     if "\0" in pattern or "\n" in pattern:
-        raise BadRequest(f"The pattern {pattern!r} has a control character", mend="Write one pattern a line")
+        raise BadRequest(f"The pattern {named!r} has a control character", mend="Write one pattern a line")
 
 
 def _folded(text: str) -> str:

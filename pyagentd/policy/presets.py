@@ -109,7 +109,9 @@ def parse_preset(
         body=body.strip(),
         result=keys.choice("result", "all", get_args(Result)),
         profile=keys.profile("profile", "permissions", profiles),
-        roam=Roam(subdirectory=roam.texts("subdirectory"), tags=roam.texts("tags"), node_ids=roam.texts("node_ids")),
+        roam=Roam(
+            subdirectory=roam.directories("subdirectory"), tags=roam.texts("tags"), node_ids=roam.texts("node_ids")
+        ),
         max_turns=keys.count("max-turns"),
         time_budget_s=keys.duration("time-budget"),
         token_budget=keys.count("token-budget"),

@@ -7,6 +7,8 @@ import pytest
 from pyagentd.errors import PresetError
 from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.presets import Commands, Paths, parse_preset
+from pyagentd.policy.profiles import BUILTIN, make_profile
+from pyagentd.policy.roam import Roam
 from pyagentd.store import presetfile
 
 LEAST = "backend: Claude\nmodel: m\n"
@@ -40,8 +42,58 @@ def test_every_key_is_read():
     assert found.body == "You are it."
 
 
+def test_the_keys_of_agents_are_read():
+    found = preset(
+        LEAST + "max-turns: 20\ntime-budget: 10m\ntoken-budget: 50000\nprofile: locked\n"
+        "org_roam_patterns:\n  subdirectory: ['gptel/**']\n  tags: [gptel]\n  node_ids: ['*']\n"
+        "shell_commands:\n  allow: [ls]\n  network: true\n  confine: false\n"
+    )
+    assert (found.max_turns, found.time_budget_s, found.token_budget) == (20, 600.0, 50_000)
+    assert found.roam == Roam(subdirectory=("gptel/**",), tags=("gptel",), node_ids=("*",))
+    assert found.shell == Commands(allow=("ls",), network=True, confine=False)
+    assert found.profile == "locked", "who has no profiles to look in leaves the name"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("0.5", 0.5),
+        ("90s", 90),
+        ("'90'", 90),
+        ("10m", 600),
+        ("1h", 3600),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+    ],
+)
+def test_a_time_budget_is_seconds_or_says_its_unit(text, seconds):
+    assert preset(LEAST + f"time-budget: {text}\n").time_budget_s == seconds
+
+
+def test_a_profile_is_named_or_written_out_and_may_be_called_permissions():
+    mine = {"docs": make_profile("docs", allow=["tool:view:.*"])}
+
+    def profile(front):
+        file = presetfile.parse(f"---\n{LEAST}{front}---\n", Path("p.md"))
+        return parse_preset("p", file.front, file.body, "p.md", profiles=mine).profile
+
+    assert profile("") is None and profile("profile:\n") is None
+    assert profile("profile: standard\n") is BUILTIN["standard"]
+    assert profile("permissions: docs\n") is mine["docs"]
+    written = profile("permissions:\n  allow: ['tool:view:.*']\n  ask:\n    - tool:bash:.*\n")
+    assert written == make_profile("custom", allow=["tool:view:.*"], ask=["tool:bash:.*"])
+    assert profile("profile: {}\n") == make_profile("custom"), "which denies everything"
+    with pytest.raises(PresetError) as caught:
+        profile("profile: lockd\n")
+    assert caught.value.message.startswith("p.md:4: `profile` is 'lockd'")
+    assert caught.value.mend.startswith("It should be one of docs, locked, open, standard")
+
+
 def test_what_is_not_said_grants_nothing():
     found = preset(LEAST)
+    assert (found.profile, found.max_turns, found.time_budget_s, found.token_budget) == (None, None, None, None)
+    assert found.roam == Roam()
     assert found.paths == Paths()
     assert found.shell == Commands()
     assert found.tools == ()
@@ -115,6 +167,21 @@ def test_locked_ids_and_our_names_are_the_same_tools(theirs, ours):
         (LEAST + "paths:\n  read:\n    - /x/**\n    - src/**\n", 7, "'src/**' is not absolute"),
         (LEAST + "paths: {deny: [/x/../y]}\n", 4, "`paths.deny`"),
         (LEAST + "shell_commands:\n  allow: ls\n", 5, "`shell_commands.allow` is 'ls'"),
+        (LEAST + "shell_commands:\n  allow: [ls]\n  network: 1\n", 6, "`shell_commands.network` is 1"),
+        (LEAST + "org_roam_patterns:\n  tags: x\n", 5, "`org_roam_patterns.tags` is 'x'"),
+        (LEAST + "org_roam_patterns:\n  subdirectory:\n  - a/**\n  - /b\n", 7, "'/b' is not relative"),
+        (LEAST + "org_roam_patterns:\n  subdirectory: [a/../b]\n", 5, "'a/../b' has a . or .. segment"),
+        (LEAST + "max-turns: 0\n", 4, "`max-turns` is 0"),
+        (LEAST + "token_budget: many\n", 4, "`token_budget` is 'many'"),
+        (LEAST + "time-budget: 10 minutes\n", 4, "`time-budget` is '10 minutes'"),
+        (LEAST + "time-budget: 0\n", 4, "`time-budget` is 0"),
+        (LEAST + "time-budget: .inf\n", 4, "`time-budget` is inf"),
+        (LEAST + "time-budget: ''\n", 4, "`time-budget` is ''"),
+        (LEAST + "time-budget: true\n", 4, "`time-budget` is True"),
+        (LEAST + "profile: [a]\n", 4, "`profile` is a CommentedSeq"),
+        (LEAST + "profile:\n  allow: ['tool:.*']\n  ask:\n  - tool:x\n  - 'tool:('\n", 8, "`profile.ask`: 'tool:('"),
+        (LEAST + "permissions:\n  deny: ['tool:.*']\n", 5, "`permissions.deny` is no list of a profile"),
+        (LEAST + "profile:\n  allow: tool:x\n", 5, "`profile.allow` is 'tool:x'"),
     ],
 )
 def test_a_value_of_the_wrong_kind_names_file_line_and_mend(front, line, said):
