@@ -114,6 +114,9 @@ class _Parser:
         word = target.word
         if word.varies:
             raise Unreadable(f"a redirect to the pattern `{word.text}`")
+        if token.operator in (">&", "<&") and (not word.bare or (word.text.startswith("-") and word.text != "-")):
+            # Bash takes quotes away twice here, and ends the word after `-`.
+            raise Unreadable(f"`{token.operator}` with more than a plain name")
         if token.operator in (">&", "<&") and _is_descriptor(word.text):
             return []
         if token.operator == "<&" or (token.operator == ">&" and token.descriptor):

@@ -111,6 +111,7 @@ class _WordReader:
 
     def __init__(self, text: str, start: int) -> None:
         self._text = text
+        self._start = start
         self.end = start
         self._chars: list[tuple[str, bool]] = []  # character, quoted
         self._bare = True
@@ -125,7 +126,7 @@ class _WordReader:
         value, unquoted = self.value, "".join("\0" if quoted else char for char, quoted in self._chars)
         self._refuse_braces(value, unquoted)
         self._refuse_history(unquoted)
-        home = self._home(unquoted)
+        home = self._home(unquoted, self._text[self._start : self.end])
         varies = value != "[" and any(char in unquoted for char in "*?[")
         leads = varies and (unquoted[0] in "*?[" or value[0] == "-")
         return Word(text=value, bare=self._bare, varies=varies, leads=leads, home=home)
@@ -200,12 +201,12 @@ class _WordReader:
             raise Unreadable("it has an unquoted `!` in a word")
 
     @staticmethod
-    def _home(unquoted: str) -> bool:
+    def _home(unquoted: str, written: str) -> bool:
         """Return whether the word begins with the user's own home directory."""
         if re.search(r"[=:]~", unquoted) and "=" in unquoted:
             raise Unreadable("it has an unquoted `~` after `=`")
         if not unquoted.startswith("~"):
             return False
-        if unquoted != "~" and not unquoted.startswith("~/"):
-            raise Unreadable("it has `~` with a name: another user's home or another directory")
+        if written != "~" and not written.startswith("~/"):
+            raise Unreadable("it has `~` with a name or a quote: perhaps another directory")
         return True
