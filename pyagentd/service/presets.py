@@ -12,6 +12,8 @@ from pyagentd.agent.presets import ProjectPresets, Template
 from pyagentd.errors import BadRequest, PyagentdError
 from pyagentd.service.group import Client, Group, expanded
 
+_SHOWN_BYTES = 20_000  # of one preset, so that an answer has room for all of them
+
 _log = logging.getLogger(__name__)
 
 
@@ -23,7 +25,8 @@ class PresetTemplates(Group):
 
         The answer is ``{presets: (P…), untrusted: (P…)}``. P is ``{name, source, origin, description, mode}`` or, of
         a broken one, ``{name, source, origin, error}``; ``origin`` is shipped, user or project. ``untrusted`` are
-        presets of the project that wait for the user's word; they have a ``hash``, for ``trust-presets``.
+        presets of the project that wait for the user's word; they have a ``hash``, for ``trust-presets``, and their
+        ``text``, unless it is very long.
         """
         found = await asyncio.to_thread(self._for_project, root)
         untrusted = [template for template in found.found if not template.trusted]
@@ -60,6 +63,8 @@ def _told(found: ProjectPresets, template: Template) -> dict[str, Any]:
     row: dict[str, Any] = {"name": template.name, "source": str(template.file), "origin": template.origin}
     if template.hash is not None:
         row["hash"] = template.hash
+        if not template.trusted and template.data is not None and len(template.data) <= _SHOWN_BYTES:
+            row["text"] = template.data.decode(errors="replace")
     try:
         preset, _ = found.read(template)
     except PyagentdError as error:
