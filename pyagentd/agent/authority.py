@@ -232,13 +232,16 @@ async def _fields(call: ToolCall, waiting: _Waiting, ask: Ask) -> dict[str, Any]
     if spec.preview is not None:
         bound = waiting.tool_context.bound_to(action)
         preview = await asyncio.to_thread(spec.preview, dict(call.input), bound)
+    reason = ask.reason
+    if spec.caution is not None and (caution := await asyncio.to_thread(spec.caution, waiting.tool_context)):
+        reason = f"{reason}. {caution}"
     reading = action.shell
     return {
         "tool_call_id": call.id,
         "tool": spec.name,
         "action": str(action),
         "detail": action.detail,
-        "reason": ask.reason,
+        "reason": reason,
         "preview": preview,
         "kind": "tool",
         "choices": list(_ONCE_MORE),

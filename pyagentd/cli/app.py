@@ -10,10 +10,13 @@ from itertools import takewhile
 import click
 
 from pyagentd import __version__
+from pyagentd.cli.asks import answer, asks
+from pyagentd.cli.audit import audit
 from pyagentd.cli.branches import branch, branches, switch
 from pyagentd.cli.daemon import serve, status, stop
 from pyagentd.cli.doctor import doctor
 from pyagentd.cli.exchange import export, import_
+from pyagentd.cli.grants import grants, scope
 from pyagentd.cli.logs import logs
 from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
@@ -46,6 +49,7 @@ def cli() -> None:
 
 for _command in (
     new, send, sessions, search, show, abort, export, import_, presets,
+    asks, answer, grants, scope, audit,
     branch, branches, switch, rename, archive, duplicate, delete,
     serve, stop, status, logs, reindex, doctor, config, messages, completion,
 ):  # fmt: skip

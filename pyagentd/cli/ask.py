@@ -1,4 +1,4 @@
-"""A question of the run, asked on the terminal: allow once, deny, or abort.
+"""A question of the run, asked on the terminal, with every answer that it has.
 
 The first answer wins wherever it is given, so the line is read without blocking and a question that was settled
 elsewhere is withdrawn. Questions go to stderr: stdout holds the answer only.
@@ -6,25 +6,37 @@ elsewhere is withdrawn. Questions go to stderr: stdout holds the answer only.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-Decision = Literal["allow", "deny", "abort"]
+Decision = Literal["allow", "session", "always", "deny", "edit", "abort"]
 
-_CHOICES = "[a]llow once, [d]eny (with a reason if you like), a[b]ort the run: "
 _WORDS: Mapping[str, Decision] = {
-    "a": "allow", "allow": "allow", "y": "allow", "yes": "allow",
+    "a": "allow", "allow": "allow", "y": "allow", "yes": "allow", "once": "allow",
+    "s": "session", "session": "session",
+    "w": "always", "always": "always",
     "d": "deny", "deny": "deny", "n": "deny", "no": "deny",
+    "e": "edit", "edit": "edit",
     "b": "abort", "abort": "abort",
 }  # fmt: skip
+_TOLD: Mapping[str, str] = {
+    "allow": "[a]llow once",
+    "session": "for this [s]ession",
+    "always": "al[w]ays in this project",
+    "deny": "[d]eny (with a reason if you like)",
+    "edit": "[e]dit the arguments",
+    "abort": "a[b]ort the run",
+}
+_SCOPE_TOLD: Mapping[str, str] = {**_TOLD, "always": "al[w]ays: add it to the scope"}
 _PREVIEW_LINES = 30
 
 
 class Reply(NamedTuple):
-    """What the user decided."""
+    """What the user decided; ``edit``: to give other arguments."""
 
     decision: Decision
     reason: str = ""
@@ -37,11 +49,47 @@ def question(ask: Mapping[str, Any], branch: str) -> str:
     lines = [f"{who} to use {tool}: {ask.get('detail') or ask.get('action') or ''}".rstrip(": ")]
     if reason := ask.get("reason"):
         lines.append(f"  {reason}")
+    commands = ask.get("commands") or ()
+    if len(commands) > 1:
+        lines += ["  It runs:", *(f"    {number}. {command}" for number, command in enumerate(commands, 1))]
     preview = str(ask.get("preview") or "").splitlines()
     lines += [f"  | {line}" for line in preview[:_PREVIEW_LINES]]
     if len(preview) > _PREVIEW_LINES:
         lines.append(f"  | … {len(preview) - _PREVIEW_LINES} more lines")
+    lines += [f"  {line}" for line in remembered(ask)]
     return "\n".join(map(printable, lines))
+
+
+def remembered(ask: Mapping[str, Any]) -> list[str]:
+    """Return the lines that say exactly what "session" and "always" would remember."""
+    patterns = ask.get("remember") or ()
+    if not patterns:
+        return []
+    from pyagentd.policy.remember import told
+
+    width = max(map(len, patterns))
+    return ["Session and always would remember:", *(f"  {each:{width}}  {told(each)}" for each in patterns)]
+
+
+def choices(ask: Mapping[str, Any]) -> list[Decision]:
+    """Return the answers that ``ask`` has, the ones every question has included."""
+    offered = list(ask.get("choices") or ("allow", "deny"))
+    if ask.get("kind") != "scope" and ask.get("input"):
+        offered.append("edit")
+    return [*offered, "abort"]
+
+
+def edited(ask: Mapping[str, Any]) -> str | None:
+    """Have the arguments of ``ask`` edited in the user's editor; None when they stay as they are.
+
+    Raises:
+        click.ClickException: There is no editor.
+    """
+    import click
+
+    before = json.dumps(json.loads(str(ask.get("input") or "{}")), ensure_ascii=False, indent=2) + "\n"
+    after = click.edit(before, extension=".json")
+    return None if after is None or after.strip() == before.strip() else after
 
 
 def printable(text: str) -> str:
@@ -49,11 +97,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in text)
 
 
-def parse_reply(line: str) -> Reply | None:
-    """Return what ``line`` decides, or None when it is none of the choices."""
+def parse_reply(line: str, offered: Sequence[str] = ("allow", "deny", "abort")) -> Reply | None:
+    """Return what ``line`` decides, or None when it is none of the choices ``offered``."""
     word, _, rest = line.strip().partition(" ")
     decision = _WORDS.get(word.lower())
-    return Reply(decision, rest.strip()) if decision else None
+    return Reply(decision, rest.strip()) if decision in offered and decision else None
 
 
 class AskPrompt:
@@ -61,11 +109,16 @@ class AskPrompt:
 
     def __init__(self) -> None:
         self._typed = b""
+        self._offered: Sequence[str] = ()
+        self._choices = ""
 
     def put(self, ask: Mapping[str, Any], branch: str) -> None:
         """Print ``ask`` and the choices."""
         self._typed = b""
-        print(f"\a{question(ask, branch)}\n{_CHOICES}", end="", file=sys.stderr, flush=True)
+        self._offered = choices(ask)
+        told = _SCOPE_TOLD if ask.get("kind") == "scope" else _TOLD
+        self._choices = f"{', '.join(told[each] for each in self._offered)}: "
+        print(f"\a{question(ask, branch)}\n{self._choices}", end="", file=sys.stderr, flush=True)
 
     def poll(self, timeout_s: float) -> Reply | None:
         """Return the reply once a whole line was typed; end of input denies."""
@@ -79,7 +132,7 @@ class AskPrompt:
         if not self._typed.endswith(b"\n"):
             return None
         line, self._typed = self._typed.decode(errors="replace"), b""
-        reply = parse_reply(line)
+        reply = parse_reply(line, self._offered)
         if reply is None:
-            print(_CHOICES, end="", file=sys.stderr, flush=True)
+            print(self._choices, end="", file=sys.stderr, flush=True)
         return reply

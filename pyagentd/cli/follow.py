@@ -10,10 +10,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from pyagentd.cli.ask import AskPrompt
+from click import ClickException
+
+from pyagentd.cli.ask import AskPrompt, Reply, edited
 from pyagentd.cli.interrupt import Interrupts
 from pyagentd.cli.output import note
 from pyagentd.cli.views import View
+from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event
 
 if TYPE_CHECKING:
@@ -123,9 +126,22 @@ class Follower:
 
     def _poll_reply(self) -> None:
         if reply := self._prompt.poll(_TICK_S):
-            ask_id = self._asks[0]["id"]
+            try:
+                self._answer(self._asks[0], reply)
+            except NotFound as error:  # by somebody else, just now
+                note(str(error))
+            except (BadRequest, StoreError, ClickException) as error:
+                note(str(error))
+                self._prompt.put(self._asks[0], self._branch)
+                return
             self._next_ask()
-            self._link.call("answer", ask=ask_id, decision=reply.decision, reason=reply.reason)
+
+    def _answer(self, ask: Mapping[str, Any], reply: Reply) -> None:
+        arguments = edited(ask) if reply.decision == "edit" else None
+        if reply.decision == "edit" and arguments is None:
+            raise BadRequest("Nothing was edited")
+        decision = "allow" if reply.decision == "edit" else reply.decision
+        self._link.call("answer", ask=ask["id"], decision=decision, reason=reply.reason, input=arguments)
 
     # Leaving
 
