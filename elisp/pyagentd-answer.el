@@ -64,10 +64,14 @@ M-x pyagentd-asks lists what is asked"))))
 ;;;; Sending
 
 (defun pyagentd-answer--plist (ask decision reason input)
-  "Return what to send to answer ASK with DECISION, REASON and INPUT."
+  "Return what to send to answer ASK with DECISION, REASON and INPUT.
+Who answers also says with which environment and key the run may go on: a
+daemon that was started anew has none."
   (append (list :ask (pyagentd-ask-id ask) :decision decision
                 :reason (or reason ""))
-          (and input (list :input input))))
+          (and input (list :input input))
+          (unless (eq decision 'abort)
+            (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))))
 
 (cl-defun pyagentd-answer-with (ask decision &key reason input then)
   "Answer ASK with DECISION, a symbol, and return at once.

@@ -46,14 +46,15 @@
                (concat (propertize key 'face 'pyagentd-key) " " word))
              keys "  "))
 
-(defun pyagentd-table-print (entries)
-  "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys."
+(defun pyagentd-table-print (entries &optional note)
+  "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys.
+Where there are none say NOTE, by default that there is nothing."
   (setq tabulated-list-entries entries)
   (tabulated-list-print t)
   (save-excursion
     (goto-char (point-max))
     (let ((inhibit-read-only t))
-      (insert (if entries "\n" (concat pyagentd-table-empty "\n\n"))
+      (insert (if entries "\n" (concat (or note pyagentd-table-empty) "\n\n"))
               (pyagentd-table-keys pyagentd-table-help) "\n"))))
 
 (defun pyagentd-table-say (note)
@@ -76,8 +77,14 @@ SHOW is a function; it is called here with the answer."
                  (lambda () (pyagentd-table-say nil) (funcall show answer))))
      :error (lambda (err)
               (pyagentd-table--with-latest
-               buffer number (lambda () (pyagentd-table-say "failed")))
-              (message "%s" (pyagentd-error-text err))))))
+               buffer number (lambda () (pyagentd-table--failed err)))))))
+
+(defun pyagentd-table--failed (err)
+  "Say that ERR kept the rows from this buffer; those there are stay."
+  (pyagentd-table-say "failed")
+  (unless pyagentd-table-rows
+    (pyagentd-table-print nil (pyagentd-error-text err)))
+  (message "%s" (pyagentd-error-text err)))
 
 (defun pyagentd-table--with-latest (buffer number function)
   "Call FUNCTION in BUFFER if it waits for the answer to question NUMBER."
