@@ -19,13 +19,17 @@ _ROOT_KEEPS = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP
 _TREE, _PIN, _READONLY, _HIDDEN = range(4)  # in this order where they meet
 
 
-def arguments(plan: Plan, extra: tuple[str, ...] = ()) -> list[str]:
-    """Return the options of ``bwrap`` for ``plan``; ``extra`` is what this machine needs besides."""
+GIT_CONFIGURATION = "/run/gitconfig"
+
+
+def arguments(plan: Plan, git_configuration: int | None = None) -> list[str]:
+    """Return the options of ``bwrap`` for ``plan``; ``git_configuration`` is a descriptor of that file's content."""
     return [
-        *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", *extra),
+        *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if plan.network else ("--unshare-net",)),
         *_capabilities(),
         *_base(plan),
+        *(("--ro-bind-data", str(git_configuration), GIT_CONFIGURATION) if git_configuration is not None else ()),
         *_home(plan),
         *(word for _, _, words in sorted(_mounts(plan)) for word in words),
         *("--dir", plan.root),

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.confine import bubblewrap, landlock
+from pyagentd.tools.confine import bubblewrap, git, landlock
 from pyagentd.tools.confine.available import bubblewrap as bwrap
 from pyagentd.tools.confine.available import confinement
 from pyagentd.tools.confine.limits import limited
-from pyagentd.tools.confine.places import inside
-from pyagentd.tools.confine.plan import Plan, plan
+from pyagentd.tools.confine.plan import Plan, Trees, plan
 from pyagentd.tools.confine.scope import Mechanism, ShellScope
 from pyagentd.tools.process import Leader
 
@@ -84,25 +83,28 @@ def chosen(scope: ShellScope) -> Mechanism | None:
 def _with_bubblewrap(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> Enclosure:
     program = bwrap()
     assert program is not None, "it answered before"
-    options = "\0".join([*program[1:], *bubblewrap.arguments(view)[:-1], ""])
-    descriptor = _file(options.encode())
+    settings = _file(git.configuration(env).encode())
+    options = "\0".join([*program[1:], *bubblewrap.arguments(view, settings), ""])
+    descriptor = _file(os.fsencode(options))
     return Enclosure(
         argv=(program[0], "--args", str(descriptor), "--", *argv),
-        env=_adapted(env, view, "/tmp"),
+        env=_adapted(env, view, "/tmp", bubblewrap.GIT_CONFIGURATION),
         leader="monitor",
         mechanism="bubblewrap",
-        files=(descriptor,),
+        files=(descriptor, settings),
     )
 
 
 def _with_landlock(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> Enclosure:
-    temporary = tempfile.mkdtemp(prefix="pyagentd-") if view.temporary else None
+    temporary = tempfile.mkdtemp(prefix="pyagentd-")
     try:
+        settings = Path(temporary, "gitconfig")
+        settings.write_text(git.configuration(env), "utf-8")
         spec = {"abi": landlock.abi(), "rules": landlock.rules(view, temporary), "network": view.network}
-        return _launched(argv, spec, _adapted(env, view, temporary or "/tmp"), "landlock", temporary)
+        adapted = _adapted(env, view, temporary if view.temporary else "/tmp", str(settings))
+        return _launched(argv, spec, adapted, "landlock", temporary)
     except BaseException:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
@@ -141,8 +143,11 @@ def _file(content: bytes) -> int:
     return descriptor
 
 
-def _adapted(env: Mapping[str, str], view: Plan, temporary: str) -> dict[str, str]:
-    """Return ``env`` with a directory for temporary files that the command can write."""
+def _adapted(env: Mapping[str, str], view: Plan, temporary: str, git_settings: str) -> dict[str, str]:
+    """Return ``env`` with a directory for temporary files that the command can write, and settings git can read."""
+    seen = Trees(dict(view.trees))
     named = env.get("TMPDIR", "")
-    writable = any(write and inside(named, tree) for tree, write in view.trees)
-    return dict(env) if named and writable else {**env, "TMPDIR": temporary}
+    changes = {} if named and seen.writable(named) else {"TMPDIR": temporary}
+    if seen.of(f"{view.home}/.gitconfig") is None:
+        changes["GIT_CONFIG_GLOBAL"] = git_settings
+    return {**env, **changes}

@@ -1,14 +1,20 @@
-"""What of a git directory a command may not change: that decides what git runs, later and outside.
+"""What git needs inside, and what of a git directory a command may not change.
 
-Git runs programs that ``config`` and ``hooks`` name, for whoever uses the repository next.
+Git runs programs that ``config`` and ``hooks`` name, for whoever uses the repository next. Of the user's own
+configuration a command gets who commits, not the rest, which may hold keys.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
+_PASSED_ON = r"^(user\.(name|email)|init\.defaultbranch|safe\.directory)$"
+_ASKING_S = 5.0
 _PARTS = ("config", "config.worktree")
 _HOOKS = "hooks"
 _MOST_MODULES = 200
@@ -47,3 +53,38 @@ def of_worktree(root: Path) -> str | None:
     common = entry.parent.parent
     said = entry.parent.name == "worktrees" and os.path.realpath(back) == os.path.realpath(root / ".git")
     return str(common) if said and common.name == ".git" and (common / "HEAD").is_file() else None
+
+
+def configuration(env: Mapping[str, str]) -> str:
+    """Return the text of a configuration with who the user is, as git reads it."""
+    home = env.get("HOME", "")
+    files = (f"{home}/.gitconfig", f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config")
+    return _configuration(home, env.get("PATH", ""), tuple(map(_stamp, files)))
+
+
+def _stamp(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=8)
+def _configuration(home: str, path: str, stamps: tuple[int | None, ...]) -> str:
+    if stamps == (None, None):
+        return ""
+    asking = ["git", "config", "--global", "--includes", "-z", "--get-regexp", _PASSED_ON]
+    try:
+        said = subprocess.run(
+            asking, cwd="/", env={"HOME": home, "PATH": path}, capture_output=True, timeout=_ASKING_S, check=True
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    pairs = (entry.split("\n", 1) for entry in said.split("\0") if "\n" in entry)
+    return "".join(_line(key, value) for key, value in pairs)
+
+
+def _line(key: str, value: str) -> str:
+    section, _, name = key.partition(".")
+    escaped = re.sub(r'(["\\])', r"\\\1", value).replace("\n", "\\n")
+    return f'[{section}]\n\t{name} = "{escaped}"\n'

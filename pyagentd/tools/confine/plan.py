@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,6 +117,7 @@ def _made(
         ToolError: There is too much of it.
     """
     near = Trees(trees)
+    _make_missing(path for path in scope.protected if near.writable(path))
     gone = list(_outermost((p, d) for p, d in hidden.items() if near.of(p) is not None or places.is_system(p)))
     shut = [path for path, is_directory in gone if is_directory]
     kept = [path for path in scope.protected if near.of(path) is not None]
@@ -139,6 +141,16 @@ def _made(
         temporary=not any(trees.get(path, False) for path in ("/tmp", "/")),
         network=scope.network,
     )
+
+
+def _make_missing(protected: Iterable[str]) -> None:
+    """Make what is protected and not there yet, empty: a command must not be the one who makes it."""
+    for path in map(Path, protected):
+        with suppress(OSError):  # where we may not, a command of ours may not either
+            is_file = path.suffix != "" and not path.is_dir()
+            (path.parent if is_file else path).mkdir(mode=0o700, parents=True, exist_ok=True)
+            if is_file:
+                path.touch(mode=0o600)
 
 
 def _rules(scope: ShellScope) -> Rules:
