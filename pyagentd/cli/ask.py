@@ -109,15 +109,14 @@ class AskPrompt:
 
     def __init__(self) -> None:
         self._typed = b""
-        self._offered: Sequence[str] = ()
-        self._choices = ""
+        self._offered: Sequence[Decision] = ("allow", "deny", "abort")
+        self._choices = _line_of(self._offered, _TOLD)
 
     def put(self, ask: Mapping[str, Any], branch: str) -> None:
         """Print ``ask`` and the choices."""
         self._typed = b""
         self._offered = choices(ask)
-        told = _SCOPE_TOLD if ask.get("kind") == "scope" else _TOLD
-        self._choices = f"{', '.join(told[each] for each in self._offered)}: "
+        self._choices = _line_of(self._offered, _SCOPE_TOLD if ask.get("kind") == "scope" else _TOLD)
         print(f"\a{question(ask, branch)}\n{self._choices}", end="", file=sys.stderr, flush=True)
 
     def poll(self, timeout_s: float) -> Reply | None:
@@ -136,3 +135,7 @@ class AskPrompt:
         if reply is None:
             print(self._choices, end="", file=sys.stderr, flush=True)
         return reply
+
+
+def _line_of(offered: Sequence[Decision], told: Mapping[str, str]) -> str:
+    return f"{', '.join(told[each] for each in offered)}: "

@@ -53,7 +53,7 @@ _KNOWN_BY_TWO = {
 }
 _SCRIPTS = ("npm", "pnpm", "yarn")  # `npm run NAME` is known by three
 _KNOWN_BY_ONE = ("eslint", "jest", "mypy", "pytest", "ruff", "tsc", "vitest")  # what tests and checks the project
-_FILTERS = ("cat", "cut", "date", "head", "ls", "nl", "pwd", "tac", "tail", "tr", "uniq", "wc")  # with options alone
+_FILTERS = ("cat", "cut", "head", "ls", "nl", "pwd", "tac", "tail", "tr", "uniq", "wc")  # with options alone
 
 _A_FILE = r"[^/]+"
 _CHANGING = "(?:Edit|Write)"
@@ -101,7 +101,9 @@ def told(pattern: str) -> str:
         if rest.endswith(ending):
             return f"{tool} `{_plain(rest.removesuffix(ending))}` {said}"
     detail = _plain(rest)
-    return f"{tool} {f'`{detail}`' if tool == 'Bash' else detail}, exactly" if literal(detail) == rest else pattern
+    if not rest or literal(detail) != rest:
+        return pattern
+    return f"{tool} {f'`{detail}`' if tool == 'Bash' else detail}, exactly"
 
 
 def _remembered_command(action: Action) -> tuple[str, ...]:
@@ -146,7 +148,7 @@ def _for_command(tool: str, command: SimpleCommand) -> str:
 
 def _is_plain(command: SimpleCommand) -> bool:
     """Return whether a command is its words and nothing more: no wrapper, no variable, no option that does more."""
-    if not command.words or not getattr(command, "plain", False):
+    if not command.words or not command.plain:
         return False
     try:
         return shlex.split(command.text) == list(command.words)
