@@ -8,6 +8,7 @@ file, line and cause, and is in nobody's way.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -152,7 +153,8 @@ class Presets:
 
     def _of_project(self, name: str, file: Path) -> list[Template]:
         try:
-            with file.open("rb") as opened:
+            # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
+            with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
                 data = opened.read(_MAX_BYTES + 1)
         except OSError as error:
             _log.warning("%s: %s", file, error.strerror)
