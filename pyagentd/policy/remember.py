@@ -65,25 +65,20 @@ def remember(action: Action) -> tuple[str, ...]:
     A change of a file is remembered for the files of its directory, a command as described above, anything else as
     exactly what it is.
     """
-    match action.kind:
-        case "write" if action.tool in ("Edit", "Write") and action.detail.startswith("/"):
-            directory, _, _ = action.detail.rpartition("/")
-            return (f"tool:{_CHANGING}:{literal(directory)}/{_A_FILE}",)
-        case "command":
-            return _remembered_command(action)
-        case _:
-            return (literal(str(action)),)
+    if action.kind == "command":
+        return _remembered_command(action)
+    return tuple(dict.fromkeys(_for_form(action, form) for form in action.forms))
 
 
 def covered(action: Action, remembered: Iterable[re.Pattern[str]]) -> str | None:
     """Return the remembered patterns that cover ``action``, joined by " and "; None when they do not."""
     patterns = list(remembered)
+    if action.kind != "command":
+        return _all_matched(action.forms, patterns)  # a link must not borrow the rights of its name
     exact = literal(str(action))
     if any(pattern.pattern in (exact, re.escape(str(action))) for pattern in patterns):
         return exact
-    if action.kind == "command":
-        return _covered_command(action, patterns)
-    return _all_matched(action.forms, patterns)  # a link must not borrow the rights of its name
+    return _covered_command(action, patterns)
 
 
 def literal(text: str) -> str:
@@ -104,6 +99,13 @@ def told(pattern: str) -> str:
     if not rest or literal(detail) != rest:
         return pattern
     return f"{tool} {f'`{detail}`' if tool == 'Bash' else detail}, exactly"
+
+
+def _for_form(action: Action, form: str) -> str:
+    if action.kind == "write" and form.startswith(("tool:Edit:/", "tool:Write:/")):
+        directory, _, _ = form.split(":", 2)[2].rpartition("/")
+        return f"tool:{_CHANGING}:{literal(directory)}/{_A_FILE}"
+    return literal(form)
 
 
 def _remembered_command(action: Action) -> tuple[str, ...]:

@@ -142,6 +142,10 @@ def test_a_link_in_a_remembered_directory_does_not_lead_out_of_it() -> None:
     grants = granted(change("/w/src/a.py"))
     assert covered(change("/w/src/link", really="/w/secret/x"), grants) is None
     assert covered(change("/w/src/link", really="/w/src/b.py"), grants)
+    assert covered(change("/w/src/link", really="/w/o/x"), granted(change("/w/src/link", really="/w/o/x")))
+    read = Action(tool="Read", detail="/w/l", kind="read", paths=(ResolvedPath(lexical="/w/l", resolved="/w/x"),))
+    moved = Action(tool="Read", detail="/w/l", kind="read", paths=(ResolvedPath(lexical="/w/l", resolved="/w/y"),))
+    assert covered(read, granted(read)) and covered(moved, granted(read)) is None
 
 
 def test_special_characters_are_taken_literally() -> None:
