@@ -23,6 +23,7 @@ from pyagentd.llm.body import BodyWriter
 from pyagentd.llm.concede import Concession, concede, concession
 from pyagentd.llm.decode import StepDecoder
 from pyagentd.llm.failures import provider_error
+from pyagentd.llm.lanes import lanes
 from pyagentd.llm.sse import SseDecoder
 from pyagentd.llm.translate import settings_body
 
@@ -46,6 +47,7 @@ def make_client(
         transport: What answers instead of the network.
     """
     timeout = httpx2.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s))
+    transport = transport or lanes()
     return AsyncAnthropic(
         api_key=api_key,
         base_url=base_url,
