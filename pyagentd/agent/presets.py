@@ -154,7 +154,7 @@ class Presets:
     def _of_project(self, name: str, file: Path) -> list[Template]:
         try:
             # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
-            with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
                 data = opened.read(_MAX_BYTES + 1)
         except OSError as error:
             _log.warning("%s: %s", file, error.strerror)
