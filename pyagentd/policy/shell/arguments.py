@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from pyagentd.policy.shell.found import Found
@@ -73,10 +74,13 @@ def _copied(program: Program, items: list[Given], operands: list[Word], into: Wo
     if program.operands == "linked" and not sources:
         sources, target = [target], _HERE  # `ln FILE` links to it here
     sources = [source for source in sources if not _is_remote(source)]
-    changes_source = program.operands == "moved" or _is_hard_link(program, items)
+    reaches_source = program.operands in ("moved", "linked") or _is_hard_link(program, items)
     for source in sources:
-        if changes_source:
+        if reaches_source:
+            # What is written to the new name of a link is written to what it links to, wherever that is.
             found.write(source, links=program.operands != "moved")
+            if program.operands == "linked" and not source.text.startswith("/"):
+                found.write_into(Word(text=posixpath.dirname(target.text) or "."), source.text)
         elif not source.varies:
             found.read(source)
     if not _is_remote(target):
@@ -93,9 +97,12 @@ def _arrive(sources: list[Word], target: Word, found: Found) -> None:
 
 
 def _is_hard_link(program: Program, items: list[Given]) -> bool:
-    if program.operands == "linked":
-        return not any(item.name in ("-s", "--symbolic") for item in items)
-    return any(item.name == "-l" or (len(item.name) > 2 and "--link".startswith(item.name)) for item in items)
+    """Return whether ``cp`` links (``-l``, ``-s``) instead of copying; names may be abbreviated."""
+    names = [item.name for item in items]
+    return any(
+        name in ("-l", "-s") or (len(name) > 2 and ("--link".startswith(name) or "--symbolic-link".startswith(name)))
+        for name in names
+    )
 
 
 def _is_remote(word: Word) -> bool:

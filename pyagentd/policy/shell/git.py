@@ -16,6 +16,8 @@ _QUIET = names(
     """
 )
 
+_WITH_VALUE = names("-c --config-env --exec-path --git-dir --work-tree --namespace --super-prefix --attr-source")
+
 _LOOKS = names(
     """
     annotate blame cat-file check-attr check-ignore check-mailmap check-ref-format cherry count-objects describe diff
@@ -60,51 +62,53 @@ def read_git(found: Found) -> tuple[Word, ...]:
 
     What a repository's own settings and hooks run is their owner's: no tool writes those.
     """
-    words = _subcommand(found)
-    if len(words) < 2:
+    words, at = _subcommand(found)
+    if at == len(words):
         return words
-    name, arguments = words[1].text, [word.text for word in words[2:]]
-    if words[1].varies:
-        raise Unreadable(f"the subcommand of git is the pattern `{name}`")
+    if words[at].varies:
+        raise Unreadable(f"the subcommand of git is the pattern `{words[at].text}`")
+    name, arguments = words[at].text, [word.text for word in words[at + 1 :]]
     if name == "config":
         if _CONFIG_READS.isdisjoint(arguments):
-            found.runs("config", 1, "changes settings, which can make git run programs")
+            found.runs(name, at, "changes settings, which can make git run programs")
     elif name in _DELETES:
-        found.deletes(name, 1, _DELETES[name])
+        found.deletes(name, at, _DELETES[name])
     elif name == "reset" and any(argument.startswith("--h") for argument in arguments):
         found.deletes("reset --hard", what="throws changes away")
-    elif name.startswith("-") and name not in _LOOKS:
-        found.runs(name.partition("=")[0], 1, "makes git run or read something else")
     elif name not in _LOOKS | _CHANGES:
-        found.runs(name, 1, "runs an alias, another program, or a subcommand that runs others")
-    if not name.startswith("-"):
-        _options(found, name, words)
+        found.runs(name, at, "runs an alias, another program, or a subcommand that runs others")
+    _options(found, name, words, at)
     if name in _CHANGES:
         found.write_into(Word(text="."))
     return words
 
 
-def _subcommand(found: Found) -> tuple[Word, ...]:
-    """Return the words without the options before the subcommand that change nothing; note its directory."""
-    words, at = found.words, 1
-    while at < len(words):
-        text = words[at].text
-        if text == "-C" and at + 1 < len(words):
-            if found.where is not None or words[at + 1].varies:
+def _subcommand(found: Found) -> tuple[tuple[Word, ...], int]:
+    """Return the words without the options before the subcommand that change nothing, and where the subcommand is.
+
+    Adds what those do that change something, and notes the directory.
+    """
+    words, at, kept = found.words, 1, [found.words[0]]
+    while at < len(words) and (text := words[at].text).startswith("-") and text not in _LOOKS:
+        following = words[at + 1] if at + 1 < len(words) else None
+        if text == "-C" and following is not None:
+            if found.where is not None or following.varies:
                 raise Unreadable("`git -C` with several directories or a pattern")
-            found.where = words[at + 1]
-            at += 2
-        elif text in _QUIET:
-            at += 1
-        else:
-            break
-    return words[:1] + words[at:]
+            found.where = following
+        elif text not in _QUIET:
+            found.runs(
+                text.partition("=")[0], len(kept) + (text in _WITH_VALUE), "makes git run or read something else"
+            )
+            kept += words[at : at + 1 + (text in _WITH_VALUE)]
+        at += 1 + (text == "-C" or text in _WITH_VALUE)
+    subcommand = len(kept)
+    return (*kept, *words[at:]), subcommand
 
 
-def _options(found: Found, name: str, words: tuple[Word, ...]) -> None:
+def _options(found: Found, name: str, words: tuple[Word, ...], subcommand: int) -> None:
     operands = 0
-    for item in given(words[1:], roles_of(_OPTIONS)):
-        at, value = item.at + 1, item.value
+    for item in given(words[subcommand:], roles_of(_OPTIONS)):
+        at, value = item.at + subcommand, item.value
         if item.role == "operand" and value is not None:
             operands += 1
             if _HELPER.match(value.text):
@@ -122,7 +126,7 @@ def _options(found: Found, name: str, words: tuple[Word, ...]) -> None:
         elif item.role == "reads":
             found.read(value)
         elif item.name == "-o" and name in ("archive", "format-patch"):
-            found.write(value or _next(words, item.at + 1))
+            found.write(value or _next(words, at))
 
 
 def _is_elsewhere(text: str) -> bool:

@@ -89,6 +89,7 @@ PROGRAMS: dict[str, Program] = {
         into="-d --directory",
         writes="-o --output -r --reject-file",
         does="-e --ed",
+        operands="written",
         here=True,
     ),
     # texts
