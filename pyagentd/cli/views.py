@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from pyagentd.cli.output import dim, print_json
+from pyagentd.cli.output import dim, note, print_json
 from pyagentd.cli.progress import Progress
 from pyagentd.cli.stream import Transcript
 from pyagentd.events import Event
@@ -60,6 +60,9 @@ class TextView:
                 self._progress.state(status)
             case "agent", (Mapping() as agent,):
                 self._progress.agent(agent)
+            case "notice", (Mapping() as notice,):
+                self._progress.hide()
+                note(str(notice.get("text", "")))
 
     def idle(self) -> None:
         """Show what the wait is for, unless a line is being written."""
