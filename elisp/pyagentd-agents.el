@@ -196,7 +196,7 @@ Its parent is told so and goes on."
 
 \\{pyagentd-agents-mode-map}"
   (setq tabulated-list-padding 1
-        tabulated-list-format [("Agent" 48 nil) ("State" 11 nil)
+        tabulated-list-format [("Agent" 48 nil) ("State" 12 nil)
                                ("Tokens" 12 nil) ("Result" 0 nil)]
         pyagentd-table-help '(("RET" "open") ("o" "in another window")
                               ("k" "stop one") ("K" "stop all")

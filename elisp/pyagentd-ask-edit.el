@@ -112,8 +112,9 @@ PATH is the file they are about, or nil."
   "Return a buffer for TEXT, which is FIELD of the arguments of ASK.
 FIELD is nil if it is all of them."
   (with-current-buffer (get-buffer-create
-                        (format "*edit: %s*" (pyagentd-ask-one-line
-                                              (pyagentd-ask-title ask))))
+                        (format "*edit: %s*" (truncate-string-to-width
+                                              (pyagentd-ask-title ask)
+                                              40 nil nil "…")))
     (let ((inhibit-read-only t))
       (erase-buffer)
       (insert text))

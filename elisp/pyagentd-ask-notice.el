@@ -56,6 +56,7 @@ It turns itself on and off.
   :interactive nil)
 
 (put 'pyagentd-ask-mode 'permanent-local t)
+(put 'pyagentd-ask-notice--move 'permanent-local-hook t)
 
 ;;;; Keys
 
@@ -177,11 +178,24 @@ It turns itself on and off.
     (pyagentd-ask-notice--delete)))
 
 (defun pyagentd-ask-notice--refresh-all ()
-  "Show in all session buffers what is asked."
-  (dolist (buffer (pyagentd-place-buffers))
-    (with-current-buffer buffer
-      (pyagentd-ask-notice-refresh)
-      (pyagentd-status-refresh))))
+  "Show in the session buffers what is asked; in others nothing has changed."
+  (let ((asking (seq-mapcat #'pyagentd-ask-buffers (pyagentd-ask-open))))
+    (dolist (buffer (pyagentd-place-buffers))
+      (when (or (memq buffer asking)
+                (buffer-local-value 'pyagentd-ask-notice--overlay buffer))
+        (with-current-buffer buffer
+          (pyagentd-ask-notice-refresh)
+          (pyagentd-status-refresh))))))
+
+(defun pyagentd-ask-notice-visible-p (buffer)
+  "Return non-nil if a window shows the notice in BUFFER.
+A window whose point is there will, once it is displayed."
+  (when-let* ((overlay (buffer-local-value 'pyagentd-ask-notice--overlay buffer))
+              (position (overlay-start overlay)))
+    (seq-some (lambda (window)
+                (or (= position (window-point window))
+                    (pos-visible-in-window-p position window)))
+              (get-buffer-window-list buffer nil 'visible))))
 
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-ask-notice--refresh-all)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-ask-notice--delete)

@@ -30,6 +30,7 @@
 (require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
+(require 'pyagentd-ask-notice)
 
 (declare-function notifications-notify "notifications")
 
@@ -52,11 +53,6 @@ always.  It needs a desktop with D-Bus notifications."
 (defun pyagentd-notify--in-background-p ()
   "Return non-nil if Emacs knows that none of its frames has the focus."
   (not (seq-some #'frame-focus-state (frame-list))))
-
-(defun pyagentd-notify--visible-p (ask)
-  "Return non-nil if a window shows ASK."
-  (seq-some (lambda (buffer) (get-buffer-window buffer 'visible))
-            (pyagentd-ask-buffers ask)))
 
 (defun pyagentd-notify--visit (ask)
   "Show the conversation in which ASK is asked, else the list of asks."
@@ -91,7 +87,7 @@ always.  It needs a desktop with D-Bus notifications."
 
 (defun pyagentd-notify (ask)
   "Tell a person who does not see it that ASK waits for an answer."
-  (unless (pyagentd-notify--visible-p ask)
+  (unless (seq-some #'pyagentd-ask-notice-visible-p (pyagentd-ask-buffers ask))
     (message "%s answers: %s"
              (substitute-command-keys "\\[pyagentd-answer]")
              (pyagentd-ask-title ask)))

@@ -168,4 +168,12 @@
                    ("odd" "odd")))
     (should (equal words (pyagentd-ask-agent-words id)))))
 
+(ert-deftest pyagentd-ask-notice-survives-a-change-of-the-major-mode ()
+  (pyagentd-test-with-ask
+    (text-mode)
+    (should pyagentd-ask-mode)
+    (pyagentd-test-stream "More.")
+    (should (= (overlay-start pyagentd-ask-notice--overlay)
+               (pyagentd-insert-position)))))
+
 ;;; ask-test.el ends here

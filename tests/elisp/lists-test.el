@@ -48,9 +48,9 @@ The variable `branch' is that of the session it is about."
 (ert-deftest pyagentd-agents-are-a-tree ()
   (lists-test--with pyagentd-agents 'agents (lists-test--agents branch)
     (should (equal (seq-take (pyagentd-test-lines) 3)
-                   '(" ├ explorer  look around                          running     12k"
-                     " │ └ planner  plan it                             waiting     950↑ 2.0M↓"
-                     " └ executor  do it                                finished bg              It is done.")))
+                   '(" ├ explorer  look around                          running      12k"
+                     " │ └ planner  plan it                             waiting      950↑ 2.0M↓"
+                     " └ executor  do it                                finished bg               It is done.")))
     (should (string-search "k stop one" (buffer-string)))))
 
 (ert-deftest pyagentd-agents-are-stopped-one-or-all ()

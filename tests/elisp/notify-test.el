@@ -33,10 +33,20 @@ The variable `told' is what was said on the desktop, `said' in Emacs."
 
 (ert-deftest pyagentd-notify-says-nothing-of-what-is-in-a-window ()
   (pyagentd-test-with-ask
+    (goto-char (point-max))
     (switch-to-buffer (current-buffer))
     (notify-test--with nil t
       (pyagentd-notify (car (pyagentd-ask-open)))
       (should-not said))))
+
+(ert-deftest pyagentd-notify-says-what-is-scrolled-away ()
+  (pyagentd-test-with-ask
+    (switch-to-buffer (current-buffer))
+    (goto-char (point-min))
+    (cl-letf (((symbol-function 'pos-visible-in-window-p) #'ignore))
+      (notify-test--with nil t
+        (pyagentd-notify (car (pyagentd-ask-open)))
+        (should said)))))
 
 (ert-deftest pyagentd-notify-tells-the-desktop-when-told-to ()
   (pcase-dolist (`(,desktop ,focus ,expected)
