@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyagentd.agent.asks import Answer
-from pyagentd.errors import BadRequest, ToolError
+from pyagentd.errors import BadRequest, PresetError, StoreError, ToolError
 from pyagentd.messages import ToolCall
 from pyagentd.policy.guard import Action, Allow, Ask, Context, Decision, Deny, ResolvedPath, decide
 from pyagentd.policy.widening import Widening
@@ -102,7 +102,9 @@ class Authority:
     def readable(self, path: ResolvedPath) -> bool:
         """Return whether a file that a search found may be read without a question."""
         action = Action(tool="Read", detail=path.lexical, kind="read", paths=(path,), command=None)
-        context = self._context()
+        context = self._rules(action)
+        if isinstance(context, Deny):
+            return False
         if isinstance(decide(action, context, False), Allow):
             return True
         widened = (lease.widen(context, action) for lease in (*self._used, *self._leases))
@@ -117,8 +119,10 @@ class Authority:
 
     def would_be(self, action: Action, lease: Widening) -> Decision:
         """Return the decision about ``action`` if ``lease`` held."""
-        context = self._context()
-        return decide(action, lease.widen(context, action) or context, False)
+        context = self._rules(action)
+        return (
+            context if isinstance(context, Deny) else decide(action, lease.widen(context, action) or context, False)
+        )
 
     async def ask_for_scope(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
         """Put a question of kind "scope" to the human and return the answer, noted; an abort does not return."""
@@ -162,7 +166,9 @@ class Authority:
 
     def _decided(self, action: Action, confirm: bool) -> tuple[Decision, Widening | None]:
         """Return the decision, and the lease that makes the scope wide enough where one was needed."""
-        context = self._context()
+        context = self._rules(action)
+        if isinstance(context, Deny):
+            return context, None
         decision = decide(action, context, confirm)
         if isinstance(decision, Deny) and decision.rule in ("scope", "command"):
             for lease in self._leases:
@@ -170,6 +176,14 @@ class Authority:
                 if widened is not None and not isinstance(second := decide(action, widened, confirm), Deny):
                     return second, lease
         return decision, None
+
+    def _rules(self, action: Action) -> Context | Deny:
+        """Return what holds now; while nobody can read it, nothing is allowed."""
+        try:
+            return self._context()
+        except (PresetError, StoreError) as error:
+            reason = f"{action.tool} may not do this: the rules of this session cannot be read. {error}"
+            return Deny(reason, "scope")
 
     async def _ask(self, call: ToolCall, waiting: _Waiting, ask: Ask, lease: Widening | None) -> Edited | None:
         spec, action = waiting.spec, waiting.action
@@ -213,9 +227,12 @@ class Authority:
         Raises:
             ToolError: It may not.
         """
-        context, tool = self._context(), waiting.spec.name
-        widened = lease.widen(context, action) if lease is not None else None
-        decision = decide(action, widened or context, waiting.spec.confirm)
+        context, tool = self._rules(action), waiting.spec.name
+        if isinstance(context, Deny):
+            decision: Decision = context
+        else:
+            widened = lease.widen(context, action) if lease is not None else None
+            decision = decide(action, widened or context, waiting.spec.confirm)
         if isinstance(decision, Deny):
             self._witness(tool, str(action), "deny", decision.rule, decision.reason)
             raise ToolError(f"The user allowed this, but: {decision.reason}")

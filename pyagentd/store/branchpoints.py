@@ -123,7 +123,7 @@ class Before:
 
     def facts(self) -> list[Fact]:
         """Return the rows of a new log, type and data each, from which opening it inserts nothing."""
-        kept: list[Fact] = [(row.type, row.data) for row in self._rows if self._keeps_row(row)]
+        kept: list[Fact] = [(row.type, _ungranted(row)) for row in self._rows if self._keeps_row(row)]
         hidden: list[Fact] = [("edit", {"part_id": part, "hidden": True}) for part in self._cut_off()]
         ends: list[Fact] = [("run", {**run.data, "state": "kept"}) for run in self._kept_runs() if not run.is_kept]
         return [*kept, *hidden, *ends]
@@ -183,6 +183,13 @@ class Before:
             if piece.part and piece.message and piece.message.id in self._above and piece.part.id not in above:
                 above.add(piece.part.id)
                 yield piece.part.id
+
+
+def _ungranted(row: Row) -> Mapping[str, Any]:
+    """Return the data of a row; what a human granted to a session is not granted to a branch of it."""
+    if row.type == "session" and row.data.get("permissions_json"):
+        return {**row.data, "permissions_json": []}
+    return row.data
 
 
 def _between(told: Sequence[tuple[int, str]], run: RunState) -> list[str]:

@@ -105,7 +105,8 @@ def _rename(branch_dir: Path, *, old: str, new: str, title: str, now: datetime) 
     sessions = [data for type, data in facts if type == "session"]
     if sessions:
         at = epoch_ms(now)
-        changed = {"title": title, "archived_at": None, "created_at": at, "updated_at": at}
+        # What a human granted to a session is not granted to its copy.
+        changed = {"title": title, "archived_at": None, "created_at": at, "updated_at": at, "permissions_json": []}
         facts.append(("session", {**sessions[-1], **changed}))
     _write(branch_dir, facts)
     for plan in paths.agents_dir(branch_dir).glob(f"*/{paths.SCOPE_PLAN_FILE}"):
