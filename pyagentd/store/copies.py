@@ -106,8 +106,8 @@ def _rename(branch_dir: Path, *, old: str, new: str, title: str, now: datetime) 
     if sessions:
         at = epoch_ms(now)
         # What a human granted to a session is not granted to its copy.
-        changed = {"title": title, "archived_at": None, "created_at": at, "updated_at": at, "permissions_json": []}
-        facts.append(("session", {**sessions[-1], **changed}))
+        changed: dict[str, Any] = {"title": title, "archived_at": None, "permissions_json": []}
+        facts.append(("session", {**sessions[-1], **changed, "created_at": at, "updated_at": at}))
     _write(branch_dir, facts)
     for plan in paths.agents_dir(branch_dir).glob(f"*/{paths.SCOPE_PLAN_FILE}"):
         _adopt(plan.parent, old=old, new=new)
