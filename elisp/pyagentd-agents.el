@@ -99,10 +99,21 @@ ABOVE is the stem of the row above them.  Each row is (STEM . AGENT)."
 ;;;; Fetching
 
 (defun pyagentd-agents--show (answer)
-  "List the agents in ANSWER."
-  (let ((lines (pyagentd-agents-lines (plist-get answer :agents))))
+  "List the agents in ANSWER, or in the file that it names."
+  (let ((lines (pyagentd-agents-lines
+                (plist-get (if-let ((path (plist-get answer :path)))
+                               (pyagentd-agents--read path)
+                             answer)
+                           :agents))))
     (setq pyagentd-table-rows (mapcar #'cdr lines))
     (pyagentd-table-print (mapcar #'pyagentd-agents--entry lines))))
+
+(defun pyagentd-agents--read (path)
+  "Return what the file PATH holds, an answer that was too large."
+  (with-temp-buffer
+    (let ((coding-system-for-read 'utf-8-unix))
+      (insert-file-contents path))
+    (read (current-buffer))))
 
 (defun pyagentd-agents--fetch ()
   "Fetch the agents; they are shown when they come."

@@ -191,18 +191,30 @@
   "Return TEXT, whatever it is, on one line."
   (replace-regexp-in-string "[\n\t ]+" " " (string-trim (format "%s" text))))
 
+(defun pyagentd-ask--scope-words (ask)
+  "Return in a line which rights ASK wants."
+  (concat "More scope: "
+          (pyagentd-ask-one-line
+           (string-join (mapcar (lambda (pattern) (format "%s" pattern))
+                                (plist-get ask :patterns))
+                        "  "))))
+
+(defun pyagentd-ask--task (ask)
+  "Return what the agent that ASK would make is to do, in a few words, or nil."
+  (when (equal "PersistentAgent" (plist-get ask :tool))
+    (when-let* ((arguments (pyagentd-ask-arguments ask))
+                (task (gethash "description" arguments)))
+      (format ": %s" task))))
+
 (defun pyagentd-ask-what (ask)
   "Return in a line what ASK is about, without who asks."
   (if (pyagentd-ask-scope-p ask)
-      (concat "More scope: "
-              (pyagentd-ask-one-line
-               (string-join (mapcar (lambda (pattern) (format "%s" pattern))
-                                    (plist-get ask :patterns))
-                            "  ")))
-    (string-trim
+      (pyagentd-ask--scope-words ask)
+    (pyagentd-ask-one-line
      (concat (or (plist-get ask :tool) "Question") " "
-             (pyagentd-ask-one-line (or (plist-get ask :detail)
-                                        (plist-get ask :action) ""))))))
+             (format "%s" (or (plist-get ask :detail)
+                              (plist-get ask :action) ""))
+             (pyagentd-ask--task ask)))))
 
 (defun pyagentd-ask-title (ask)
   "Return one line about ASK."

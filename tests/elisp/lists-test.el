@@ -53,6 +53,17 @@ The variable `branch' is that of the session it is about."
                      " └ executor  do it                                finished bg               It is done.")))
     (should (string-search "k stop one" (buffer-string)))))
 
+(ert-deftest pyagentd-agents-in-numbers-come-by-file ()
+  (pyagentd-test-with-ask
+    (let ((file (expand-file-name "agents.sexp" root)))
+      (with-temp-file file
+        (prin1 (lists-test--agents "/b") (current-buffer)))
+      (pyagentd-test-answer 'agents (list :path file))
+      (save-window-excursion (pyagentd-agents))
+      (with-current-buffer "*pyagentd agents*"
+        (pyagentd-test-await (= 3 (length pyagentd-table-rows)))
+        (kill-buffer)))))
+
 (ert-deftest pyagentd-agents-are-stopped-one-or-all ()
   (lists-test--with pyagentd-agents 'agents (lists-test--agents branch)
     (pyagentd-test-answer 'abort '(:aborted t))
