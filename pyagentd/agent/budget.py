@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from asyncio import get_running_loop
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -56,7 +57,13 @@ class Stopwatch:
         self._left_s = time_s or 0.0
         self._pauses = 0
         self._since = 0.0
+        self._counting = False
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether time counts now."""
+        return self._timer is not None
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -64,10 +71,12 @@ class Stopwatch:
         if self._time_s is None:
             yield
             return
+        self._counting = True
         self._go_on()
         try:
             yield
         finally:
+            self._counting = False
             self._halt()
 
     @contextlib.contextmanager
@@ -80,11 +89,11 @@ class Stopwatch:
             yield
         finally:
             self._pauses -= 1
-            if not self._pauses and self._timer is None and self._since:
+            if not self._pauses and self._counting:
                 self._go_on()
 
     def _go_on(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = get_running_loop()
         self._since = loop.time()
         self._timer = loop.call_later(max(0.0, self._left_s), self._expired)
 
@@ -92,7 +101,7 @@ class Stopwatch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._left_s -= asyncio.get_running_loop().time() - self._since
+            self._left_s -= get_running_loop().time() - self._since
 
     def _expired(self) -> None:
         self._timer = None

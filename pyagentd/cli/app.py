@@ -10,6 +10,7 @@ from itertools import takewhile
 import click
 
 from pyagentd import __version__
+from pyagentd.cli.agents import agents
 from pyagentd.cli.asks import answer, asks
 from pyagentd.cli.audit import audit
 from pyagentd.cli.branches import branch, branches, switch
@@ -49,7 +50,7 @@ def cli() -> None:
 
 for _command in (
     new, send, sessions, search, show, abort, export, import_, presets,
-    asks, answer, grants, scope, audit,
+    agents, asks, answer, grants, scope, audit,
     branch, branches, switch, rename, archive, duplicate, delete,
     serve, stop, status, logs, reindex, doctor, config, messages, completion,
 ):  # fmt: skip

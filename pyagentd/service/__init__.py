@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pyagentd.service.agents import Agents
 from pyagentd.service.approvals import Approvals
 from pyagentd.service.branches import Branches
 from pyagentd.service.conversations import Conversations
@@ -24,6 +25,7 @@ from pyagentd.service.spawning import Spawning
 
 class Service(
     Conversations,
+    Agents,
     Approvals,
     Branches,
     Sessions,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyagentd import ids
 from pyagentd.clock import Clock, iso8601, stamp
-from pyagentd.errors import BadRequest
+from pyagentd.errors import BadRequest, StoreError
 from pyagentd.log import of_session
 from pyagentd.store import atomic, metadata, paths, presetfile
 from pyagentd.store.paths import BranchRef
@@ -141,10 +141,15 @@ def _session_preset(text: str, name: str, read: Sequence[str] | None, write: Seq
 
 def claim(home: Path, wanted: str) -> Path:
     """Make and return ``home/wanted``, or the first of ``-2``, ``-3``… that is free (DD-5)."""
-    atomic.make_dirs(home)
-    home = home.resolve()
-    names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
-    return next(home / name for name in names if atomic.make_dir_exclusive(home / name))
+    while True:
+        atomic.make_dirs(home)
+        place = home.resolve()
+        names = itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2)))
+        try:
+            return next(place / name for name in names if atomic.make_dir_exclusive(place / name))
+        except StoreError:
+            if home.is_dir():
+                raise  # else another agent that could not be made took the empty directory away
 
 
 def _claim_session(root: Path, session_dir: Path | None, given: str | None, made: str) -> tuple[Path, str]:
