@@ -34,6 +34,7 @@
 (require 'pyagentd-here)
 (require 'pyagentd-tree)
 (require 'pyagentd-ask)
+(require 'pyagentd-ask-words)
 (require 'pyagentd-overlay)
 (require 'pyagentd-table)
 

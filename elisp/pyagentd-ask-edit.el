@@ -31,6 +31,7 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
+(require 'pyagentd-ask-words)
 (require 'pyagentd-answer)
 
 (defvar pyagentd-ask-edit-fields

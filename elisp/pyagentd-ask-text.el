@@ -32,6 +32,7 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
+(require 'pyagentd-ask-words)
 
 (defvar pyagentd-ask-text--lines
   '((preview . 24) (commands . 12) (remember . 8) (others . 5) (reason . 6))

@@ -31,6 +31,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
 (require 'pyagentd-ask)
+(require 'pyagentd-ask-words)
 (require 'pyagentd-table)
 
 (defconst pyagentd-audit--page 200

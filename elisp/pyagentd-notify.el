@@ -30,6 +30,7 @@
 (require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
+(require 'pyagentd-ask-words)
 (require 'pyagentd-ask-notice)
 
 (declare-function notifications-notify "notifications")
