@@ -1,0 +1,211 @@
+"""More scope: asked for by the model, shown exactly, given by a human for once or for good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyagentd.agent.expansion import NAME, widening_for
+from pyagentd.errors import ToolError
+from pyagentd.service import Service
+from pyagentd.store import metadata, presetfile
+from pyagentd.tools.builtin import builtin_tools
+from tests.agent.test_approvals import TOOLS, results, talking
+from tests.agent.world import World
+from tests.server import answer, tool_use
+
+TOOL_NAMES = builtin_tools()
+
+
+@pytest.fixture
+def service(world: World) -> Service:
+    world.preset("main", tools=TOOLS)
+    return world.service()
+
+
+def request(tool: str, *patterns: str, why: str = "I need it.") -> Any:
+    return tool_use(NAME, tool_name=tool, patterns=list(patterns), justification=why)
+
+
+def read(path: Path) -> Any:
+    return tool_use("Read", file_path=str(path))
+
+
+def lists(preset: Path) -> dict[str, Any]:
+    front = presetfile.read(preset).front
+    return {key: dict(front.get(key) or {}) for key in ("paths", "shell_commands", "org_roam_patterns")}
+
+
+async def test_always_adds_every_pattern_to_the_preset(world: World, service: Service) -> None:
+    one, two = world.home / "one", world.home / "two.txt"
+    one.mkdir()
+    (one / "a.txt").write_text("alpha")
+    two.write_text("beta")
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        body, before = presetfile.read(preset).body, lists(preset)["paths"]["read"]
+        plan = metadata.read_session_metadata(talk.branch.ref.branch_dir) or {}
+        await talk.say(answer(request("Read", f"{one}/", str(two))), answer(read(one / "a.txt"), read(two)), "Done")
+        ask = await talk.ask()
+        assert ask["kind"] == "scope" and ask["choices"] == ["allow", "always", "deny"]
+        assert ask["patterns"] == [f"{one}/**", str(two)] and ask["reason"] == "I need it."
+        assert f"  - {one}/**\n  - {two}" in ask["preview"] and str(preset) in ask["preview"]
+        await talk.answer("always")
+        await talk.end()
+        assert ["alpha" in said or "beta" in said for said in results(world.server.last)] == [True, True]
+        granted = results(world.server.requests[1])[0]
+        assert granted == f"Scope expanded. Added 2 pattern(s) to Read: {one}/**, {two}"
+        assert lists(preset)["paths"]["read"] == [*before, f"{one}/**", str(two)]
+        assert presetfile.read(preset).body == body
+        now = metadata.read_session_metadata(talk.branch.ref.branch_dir) or {}
+        assert now["updated"] >= plan["updated"]
+        assert (await talk.decisions())[:2] == [("allow", "meta", None), ("ask_approved", "human: always", "a test")]
+
+
+async def test_allow_holds_for_one_call(world: World, service: Service) -> None:
+    outside = world.home / "outside.txt"
+    outside.write_text("far")
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        before = preset.read_bytes()
+        await talk.say(answer(request("Read", f"{world.home}/*.txt")), answer(read(outside), read(outside)), "Done")
+        await talk.answer("allow")
+        await talk.end()
+        first, second = results(world.server.last)
+        assert "far" in first and "outside `paths.read`" in second
+        assert results(world.server.requests[1])[0].startswith("Permission granted for this turn only")
+        assert preset.read_bytes() == before
+        await talk.say(answer(read(outside)), "Done")
+        assert "outside `paths.read`" in await talk.end()
+
+
+async def test_a_file_allowed_once_by_its_name_is_written_without_another_question(
+    world: World, service: Service
+) -> None:
+    outside = world.home / "outside.txt"
+    write = tool_use("Write", file_path=str(outside), content="x")
+    async with talking(world, service) as talk:
+        await talk.say(answer(request("Write", str(outside))), answer(write), "Done")
+        await talk.answer("allow")
+        await talk.end()
+        assert outside.read_text() == "x"
+        assert (await talk.decisions())[-1] == ("allow", "allowed once", None)
+
+
+async def test_a_change_inside_a_pattern_that_was_allowed_once_is_shown_first(world: World, service: Service) -> None:
+    outside = world.home / "outside.txt"
+    write = tool_use("Write", file_path=str(outside), content="x")
+    async with talking(world, service) as talk:
+        await talk.say(answer(request("Write", f"{world.home}/*.txt")), answer(write), "Done")
+        await talk.answer("allow")
+        ask = (await talk.asks(2))[1]
+        assert ask["kind"] == "tool" and "+x" in ask["preview"]
+        await service.answer(talk.watcher, ask=ask["id"], decision="allow")
+        await talk.end()
+        assert outside.read_text() == "x"
+
+
+async def test_a_denial_says_so_with_its_reason(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        await talk.say(answer(request("Read", "/etc/hosts")), "Done")
+        await talk.answer("deny", reason="ask me for its content")
+        assert await talk.end() == "User denied scope expansion request. They say: ask me for its content"
+        assert (await talk.decisions())[-1] == ("ask_denied", "human: deny", "a test")
+
+
+async def test_a_command_adds_its_name(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        preset.write_text(preset.read_text().replace('["*"]', "[ls]"))
+        await talk.say(answer(request("run_approved_command", "make test", "git status")), "Done")
+        assert (await talk.ask())["patterns"] == ["make", "git"]
+        await talk.answer("always")
+        assert await talk.end() == "Scope expanded. Added 2 pattern(s) to Bash: make, git"
+        assert lists(preset)["shell_commands"]["allow"] == ["ls", "make", "git"]
+
+
+async def test_a_command_allowed_once_is_that_command(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        preset.write_text(preset.read_text().replace('["*"]', "[ls]"))
+        calls = [tool_use("Bash", command=command) for command in ("make -n; make -q", "make -v", "make -v")]
+        await talk.say(answer(request("Bash", "make -v")), *(answer(call) for call in calls[1:]), "Done")
+        await talk.answer("allow")
+        await talk.end()
+        assert (await talk.decisions())[-2:] == [("allow", "allowed once", None), ("deny", "command", None)]
+
+
+async def test_notes_are_added_by_kind(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        asked = request("create_roam_node_in_scope", "subdirectory:gptel/**", "tags:a, b")
+        await talk.say(answer(asked), "Done")
+        await talk.answer("always")
+        await talk.end()
+        assert lists(preset)["org_roam_patterns"] == {"subdirectory": ["gptel/**"], "tags": ["a", "b"]}
+
+
+HOPELESS = [
+    ("Read", ["{root}/.git/config"], "`paths.deny` has"),
+    ("Read", ["{root}/src/**", "{root}/.git/**"], "`paths.deny` has"),
+    ("Read", ["/home/me/.ssh/id_rsa"], "credentials"),
+    ("Write", ["{branch}/preset.md"], "records and settings"),
+    ("Write", ["{branch}/**"], "records and settings"),
+    ("PersistentAgent", ["x"], "no scope"),
+    ("Nothing", ["x"], "There is no tool 'Nothing'"),
+    ("Read", ["/a/../b/*"], "segment"),
+    ("Read", ["a\0b"], "control character"),
+    ("Bash", ["$(rm x)"], "name of a command"),
+    ("Bash", ["'"], "cannot be read"),
+    ("link_roam_nodes_in_scope", ["x"], "tags:A,B"),
+]
+
+
+@pytest.mark.parametrize(("tool", "patterns", "said"), HOPELESS)
+async def test_what_cannot_be_given_is_not_asked_for(
+    world: World, service: Service, tool: str, patterns: list[str], said: str
+) -> None:
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        before = preset.read_bytes()
+        filled = [each.format(root=world.project, branch=talk.branch.ref.branch_dir) for each in patterns]
+        await talk.say(answer(request(tool, *filled)), "Done")
+        assert said in await talk.end()
+        assert not talk.watcher.of("ask") and preset.read_bytes() == before
+
+
+async def test_nobody_is_asked_for_what_is_there(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        await talk.say(answer(request("Read", f"{world.project}/")), "Done")
+        assert "already" in await talk.end()
+
+
+async def test_without_a_human_the_answer_is_no(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        await talk.say(answer(request("Read", "/etc/hosts")), "Done", interactive=False)
+        assert "no human can be asked" in await talk.end()
+
+
+def test_patterns_become_what_would_really_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "a.txt").write_text("")
+    cases = {
+        "link/": f"{tmp_path}/real/**",
+        "link/sub": f"{tmp_path}/real/sub/**",
+        "link/*.txt": f"{tmp_path}/real/*.txt",
+        "link/a.txt": f"{tmp_path}/real/a.txt",
+        "./real/../new/x": f"{tmp_path}/new/x",
+        "/x/y/": "/x/y/**",
+        "**/*.md": "**/*.md",
+        "~/x": str(Path("~/x").expanduser()),
+    }
+    for pattern, meant in cases.items():
+        assert widening_for(TOOL_NAMES, "Read", [pattern], tmp_path).patterns == (meant,), pattern
+
+
+def test_a_malformed_pattern_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="control"):
+        widening_for(TOOL_NAMES, "Read", ["a\nb"], tmp_path)
