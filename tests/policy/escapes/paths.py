@@ -12,10 +12,12 @@ from typing import Literal
 
 from tests.policy.escapes.tree import CREDENTIALS, LONG_CHAIN, RECORDS
 
-Want = Literal["scope", "deny", "protected", "impossible", "inside"]
-"""The rule by which it is denied; that it is no path at all; or that it is one inside, and nothing else."""
+Want = Literal["scope", "deny", "protected", "impossible", "refused", "inside"]
+"""The rule by which it is denied; that it is no path at all; that it is refused, how depends on the machine; or that
+it is one inside, and nothing else."""
 
 FILES = ("Read", "Write", "Edit", "Grep", "Glob")
+ONE_FILE = ("Read", "Write", "Edit")
 CHANGES = ("Write", "Edit")
 
 
@@ -47,7 +49,8 @@ class Search:
     path: str | None = None
 
 
-def _all(want: Want, *paths: str, tools: tuple[str, ...] = FILES, everywhere: bool = False) -> tuple[Case, ...]:
+def _all(want: Want, *paths: str, tools: tuple[str, ...] = (), everywhere: bool = False) -> tuple[Case, ...]:
+    tools = tools or (ONE_FILE if want == "inside" else FILES)
     return tuple(Case(path, want, tools, everywhere) for path in paths)
 
 
@@ -148,7 +151,6 @@ ODD = (
         "file:///etc/passwd",
         "%2e%2e/outside/secret.txt",
         "..%2foutside%2fsecret.txt",
-        "$HOME/.ssh/x",
         "${HOME}",
         "$(cat /etc/passwd)",
         "`id`",
@@ -171,11 +173,11 @@ ODD = (
 )
 
 LONG = (
-    Case("x" * 300, "inside"),
-    Case("x" * 5_000, "inside"),
-    Case("é" * 200, "inside"),
-    Case("src/" * 2_000 + "x", "inside"),
-    Case("./" * 5_000 + "a.txt", "inside"),
+    Case("x" * 300, "inside", ONE_FILE),
+    Case("x" * 5_000, "inside", ONE_FILE),
+    Case("é" * 200, "inside", ONE_FILE),
+    Case("src/" * 200 + "x", "inside", ONE_FILE),
+    Case("./" * 5_000 + "a.txt", "inside", ONE_FILE),
     Case("../" * 5_000 + "etc/passwd", "scope"),
     Case("x/../" * 3_000 + "../outside/secret.txt", "scope"),
     Case("{top}/outside/" + "x" * 300, "scope"),
@@ -193,10 +195,10 @@ LOOK_ALIKES = (
         "..\u2044outside",  # fraction slash
         "..\uff0foutside",  # full-width solidus
         ".\u200b./outside/secret.txt",  # zero-width space
-        "\u2060../outside/secret.txt".replace("../", ".\u2060./"),
+        ".\u2060./outside/secret.txt",  # word joiner
         "s\u0440c/code.py",  # a Cyrillic er
         "privat\u0435/key.txt",
-        "\uff5e/.ssh/id_ed25519",  # full-width tilde
+        "\uff5e/notes.txt",  # full-width tilde
     ),
     *_all(
         "deny",
@@ -215,7 +217,7 @@ LOOK_ALIKES = (
         "\ufeff.env",
         "PRIVATE/key.txt",
         "Private/new.txt",
-        "pr\u0131vate/key.txt".replace("\u0131", "I"),
+        "PrIvAtE/key.txt",
     ),
     *_all("scope", "{top}/ROOT/a.txt", "{top}/Root/a.txt"),
 )
@@ -281,7 +283,6 @@ LINKS = (
         "in/up-2/outside/secret.txt",
         "in/chain-3",
         "proc-root/etc/passwd",
-        "fds/0",
         f"long-{LONG_CHAIN - 1}",
         "long-30",
         "out/back/../secret.txt",
@@ -294,17 +295,25 @@ LINKS = (
     ),
     *_all("inside", "out/../a.txt", "up/root/a.txt", "out/back/code.py", "up/root/src/up-2/root/a.txt"),
     *_all("inside", "loop", "loop/x", "loop-1", "loop-2/x/y"),
-    *_all("protected", "to-home/.ssh/id_ed25519", "to-home/.netrc", "here/to-home/.authinfo"),
+    *_all(
+        "protected",
+        "$HOME/.ssh/x",
+        "\uff5e/.ssh/id_ed25519",
+        "fds/987",
+        "to-home/.ssh/id_ed25519",
+        "to-home/.netrc",
+        "here/to-home/.authinfo",
+    ),
 )
 
 PROCESSES = (
+    *_all("refused", "/proc/1/root/etc/passwd", "/proc/1/cwd/etc/passwd", "fds/0", "/dev/fd/0", "/dev/stdin"),
     *_all(
         "scope",
         "/proc/self/root/etc/passwd",
         "/proc/self/root/{top}/outside/secret.txt",
         "/proc/self/root{top}/outside/secret.txt",
         "/proc/thread-self/root/etc/passwd",
-        "/proc/1/root/etc/passwd",
         "/proc/self/cwd/../../etc/passwd",
         "/proc/self/cwd",
         "/proc/self/exe",
@@ -318,7 +327,8 @@ PROCESSES = (
         "/dev/stdin/../../etc/passwd",
         "/sys/kernel/notes",
         "/run/x",
-        "proc-cwd/../../../../../../../etc/passwd".replace("proc-cwd/", "proc-cwd/./../", 1),
+        "proc-cwd/../../etc/passwd",
+        "proc-cwd/x",
     ),
     *_all("inside", "/proc/self/root{root}/a.txt", "proc-root{root}/a.txt"),
     *_all(
@@ -341,6 +351,7 @@ PROCESSES = (
 HARD_LINKS = (
     # A name that somebody made for a file is a name of that file. What is written takes the place of the name and
     # never reaches the file; see `test_what_is_written_never_reaches_the_other_names_of_a_file`.
+    *_all("inside", "to-elsewhere/../topic/preset.md", tools=CHANGES),  # `..` is taken away by the text alone
     *_all("inside", "hard.txt", "hard-preset.md", "hard-messages.jsonl", "here/hard-preset.md", tools=CHANGES),
 )
 
@@ -362,7 +373,6 @@ RECORDED = (
         "to-branch/agents/new-agent/preset.md",
         "to-elsewhere/preset.md",
         "to-elsewhere/agents/a-1/agents/b-1/scope-plan.yml",
-        "to-elsewhere/../topic/preset.md",
         "to-sessions/state.db",
         "to-sessions/mine-20260101000000/current/preset.md",
         "to-sessions/new-session/branches/main/preset.md",

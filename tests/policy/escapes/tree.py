@@ -106,6 +106,7 @@ def build(top: Path) -> Tree:
         _put(tree.sessions / file)
     for file in ("run/daemon.eld", "run/daemon.log", "config/config.toml", "config/presets/mine.md"):
         _put(top / file)
+    (top / "config" / "config.toml").write_text("")
     for name in CREDENTIALS:
         _put(tree.home / name)
     (tree.sessions / "mine-20260101000000" / "current").symlink_to("branches/main")
@@ -162,6 +163,10 @@ def _links(tree: Tree) -> None:
     (root / "long-0").symlink_to("../outside/secret.txt")
     for number in range(1, LONG_CHAIN):
         (root / f"long-{number}").symlink_to(f"long-{number - 1}")
+
+
+def hard_links(tree: Tree) -> None:
+    """Give files outside a second name inside."""
     for record in ("preset.md", "messages.jsonl"):
-        os.link(tree.branch / record, root / f"hard-{record}")
-    os.link(top / "outside" / "secret.txt", root / "hard.txt")
+        os.link(tree.branch / record, tree.root / f"hard-{record}")
+    os.link(tree.top / "outside" / "secret.txt", tree.root / "hard.txt")
