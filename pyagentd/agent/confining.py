@@ -17,8 +17,7 @@ def shell_scope(
 ) -> Callable[[], ShellScope]:
     """Return a function that reads the rules for one command, so a change of ``preset.md`` counts at once.
 
-    The sessions above an agent take part as in every decision: what one of them denies stays denied, and a command
-    that one of them wants confined, or without network, is.
+    What a session above an agent denies stays denied; all else is what the agent's own preset says.
     """
     family = (ref, *ancestors)
     top = paths.session_dir_of(family[-1].branch_dir)
@@ -35,8 +34,8 @@ def shell_scope(
             hidden=hidden,
             records=tuple(each.key for each in family),
             commands=own.shell.allow,
-            network=all(each.shell.network for each in (own, *above)),
-            confine=any(each.shell.confine for each in (own, *above)),
+            network=own.shell.network,
+            confine=own.shell.confine,
             wanted=config.confinement,
         )
 

@@ -1,0 +1,145 @@
+"""What a command sees, computed: patterns become places, and what is closed in them is found in bounded time."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pyagentd.errors import ToolError
+from pyagentd.tools.confine import caution, walk
+from pyagentd.tools.confine.names import Rules, base_of, floats, literal, literal_prefix
+from pyagentd.tools.confine.plan import Plan, plan
+from pyagentd.tools.confine.scope import ShellScope
+from tests.tools.confined import STANDARD_DENY
+
+
+def planned(root: Path, **rules: object) -> Plan:
+    given = {"read": (f"{root}/**",), "write": (f"{root}/**",), "deny": STANDARD_DENY, "commands": ("*",)} | rules
+    return plan(ShellScope(**given), root=root, spool_dir=root / "none", env={"PATH": "/usr/bin"})  # type: ignore[arg-type]
+
+
+def scope_trees(made: Plan) -> dict[str, bool]:
+    return {path: write for path, write in made.trees if path != "/opt"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "base", "below", "plain", "prefix", "floating"),
+    [
+        ("/a/b/**", "/a/b", True, "/a/b", "/a", False),
+        ("/a/b", "/a/b", False, "/a/b", "/a", False),
+        ("/**", "", True, "", "", False),
+        ("/a/*/c/**", "/a/*/c", True, None, "/a", False),
+        ("/a/\\*/c", "/a/\\*/c", False, "/a/*/c", "/a/*", False),
+        ("**/.env", "**/.env", False, None, "", True),
+        ("**/.git/**", "**/.git", True, None, "", True),
+        ("**/a/b", "**/a/b", False, None, "", False),
+    ],
+)
+def test_a_pattern_comes_to_an_entry(
+    pattern: str, base: str, below: bool, plain: str | None, prefix: str, floating: bool
+) -> None:
+    assert base_of(pattern) == (base, below)
+    assert literal(base) == plain
+    assert literal_prefix(base) == prefix
+    assert floats(pattern) == floating
+
+
+def test_rights_add_up_and_needless_trees_are_left_out(root: Path) -> None:
+    for name in ("a/b", "c"):
+        (root / name).mkdir(parents=True)
+    read, write = (f"{root}/**", f"{root}/a/b/**", "/usr/share/**"), (f"{root}/a/**",)
+    assert scope_trees(planned(root, read=read, write=write)) == {str(root): False, f"{root}/a": True}
+    assert scope_trees(planned(root, read=read, write=(f"{root}/**",))) == {str(root): True}
+
+
+def test_a_directory_that_is_reached_by_a_link_is_no_tree(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (root / "link").symlink_to(tmp_path / "real")
+    assert scope_trees(planned(root, read=(), write=(f"{root}/link/**",))) == {}
+
+
+def test_a_tree_inside_what_is_denied_is_none(root: Path) -> None:
+    (root / "secret/sub").mkdir(parents=True)
+    made = planned(root, write=(f"{root}/secret/sub/**",), read=(), deny=(f"{root}/secret/**",))
+    assert scope_trees(made) == {}
+
+
+def test_what_is_denied_is_found_at_any_depth_and_hidden_once(root: Path) -> None:
+    for path in ("a/b/.env", "x/runtime/deep/.env", ".ssh/id"):
+        (root / path).parent.mkdir(parents=True)
+        (root / path).touch()
+    found = [(path, kind) for path, kind in planned(root).hidden if path.startswith(str(root))]
+    assert found == [(f"{root}/.ssh", True), (f"{root}/a/b/.env", False), (f"{root}/x/runtime", True)]
+
+
+def test_what_is_above_a_protected_place_is_pinned_and_what_floats_is_not(root: Path) -> None:
+    for path in ("home/.gptel/sessions", "far/secret", "far/away"):
+        (root / path).mkdir(parents=True)
+    (root / "far/away/.env").touch()
+    made = planned(root, protected=(f"{root}/home/.gptel/sessions",), deny=("**/.env", f"{root}/far/secret/**"))
+    assert made.pinned == (f"{root}/far", f"{root}/home", f"{root}/home/.gptel")
+
+
+def test_rules_that_float_do_not_hold_in_the_system(root: Path) -> None:
+    made = planned(root, read=("/usr/**", "/etc/**"), deny=("**/share/**", "/etc/hostname"))
+    assert [path for path, _ in made.hidden if path.startswith("/usr")] == []
+    assert ("/etc/hostname", False) in made.hidden
+
+
+def test_a_walk_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(20):
+        (root / str(n)).touch()
+    assert planned(root).root == str(root)
+    monkeypatch.setattr(walk, "MOST_ENTRIES", 10)
+    with pytest.raises(ToolError, match="too many to look through"):
+        planned(root)
+
+
+def test_too_many_places_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyagentd.tools.confine.plan.MOST_PLACES", 10)
+    for n in range(20):
+        (root / f"{n}.pem").touch()
+    with pytest.raises(ToolError, match=r"More than 10 files have to be kept"):
+        planned(root, deny=("**/*.pem",))
+
+
+def test_a_directory_is_listed_again_only_when_it_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "sub").mkdir()
+    monkeypatch.setattr(walk, "_RECENT_NS", 0)
+    rules = Rules([("**/.env", "hide")])
+    listed: list[str] = []
+    list_anew = walk._list
+    monkeypatch.setattr(
+        walk, "_list", lambda directory, *rest: listed.append(directory) or list_anew(directory, *rest)
+    )
+    assert list(walk.find(str(root), rules)) == []
+    assert list(walk.find(str(root), rules)) == []
+    assert listed == [str(root), f"{root}/sub"]
+    (root / "sub/.env").touch()
+    os.utime(root / "sub", (0, 0))  # what a program can set is not what is looked at
+    assert [found.path for found in walk.find(str(root), rules)] == [f"{root}/sub/.env"]
+    assert listed[2:] == [f"{root}/sub"]
+
+
+def test_what_changed_just_now_is_not_trusted(root: Path) -> None:
+    rules = Rules([("**/.env", "hide")])
+    assert list(walk.find(str(root), rules)) == []
+    assert str(root) not in walk._remembered[rules.rules]
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (ShellScope(confine=False), "(Confinement is off by its preset.)"),
+        (ShellScope(wanted="off"), "(Confinement is off by configuration.)"),
+    ],
+)
+def test_who_approves_is_told_that_nothing_confines(rules: ShellScope, said: str) -> None:
+    assert said in caution.unconfined(rules)
+    assert "not limited to the scope" in caution.unconfined(rules)
+
+
+def test_who_approves_is_told_when_the_machine_cannot_confine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyagentd.tools.confine.enclosure.confinement", lambda wanted: None)
+    assert caution.unconfined(ShellScope()).startswith("Commands are not confined")
+    assert "does not work on this machine" in caution.unconfined(ShellScope(wanted="landlock"))
