@@ -145,7 +145,7 @@ def _shell_line(words: tuple[Word, ...]) -> Wrapped | None:
         following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].varies else ""
         option = text.endswith("o") and set(text[1:-1]) <= _SHELL_FLAGS and following in _SHELL_SETTINGS
         if not option and not (text[0] == "-" and set(text[1:]) <= _SHELL_FLAGS):
-            if any("c" in word.text for word in words[at:] if word.text.startswith("-")):
+            if line or any("c" in word.text for word in words[at:] if word.text.startswith("-")):
                 raise Unreadable(f"`{words[0].text} {text}` is not known")
             return None
         line = line or "c" in text
