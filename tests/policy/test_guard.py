@@ -1,6 +1,7 @@
 """May it? The order of the rules, and what each refusal says."""
 
 import re
+from posixpath import normpath
 
 import pytest
 
@@ -38,7 +39,7 @@ def on(kind, *paths):
 def run(command):
     reading = shell.read(command)
     reads, writes = (
-        tuple(ResolvedPath(lexical=f"{ROOT}/{name}", resolved=f"{ROOT}/{name}") for name in names)
+        tuple(ResolvedPath(lexical=path, resolved=path) for path in (normpath(f"{ROOT}/{name}") for name in names))
         for names in (reading.reads, reading.writes)
     )
     return Action(
