@@ -92,3 +92,56 @@ def test_an_unclear_line_is_asked_again(keyboard: int, capsys: pytest.CaptureFix
 def test_end_of_input_denies(keyboard: int) -> None:
     os.write(keyboard, b"\x04")
     assert AskPrompt().poll(5) == Reply("deny", "no answer: end of input")
+
+
+FULL = {
+    **ASK,
+    "detail": "git log; make",
+    "preview": "",
+    "choices": ["allow", "session", "always", "deny"],
+    "commands": ["git log", "make"],
+    "remember": ["tool:Bash:git log(?: [^;&|<>()$`\\\\\\n\\r]*)?", "tool:Bash:make"],
+    "input": '{"command": "git log; make"}',
+}
+SCOPE = {**ASK, "kind": "scope", "choices": ["allow", "always", "deny"], "input": "{}"}
+
+
+def test_a_question_shows_every_command_and_exactly_what_would_be_remembered() -> None:
+    assert question(FULL, "/s/main").splitlines() == [
+        "The model wants to use Bash: git log; make",
+        "  commands are confirmed",
+        "  It runs:",
+        "    1. git log",
+        "    2. make",
+        "  Session and always would remember:",
+        "    tool:Bash:git log(?: [^;&|<>()$`\\\\\\n\\r]*)?  Bash `git log` with any arguments",
+        "    tool:Bash:make                               Bash `make`, exactly",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "line", "reply"),
+    [
+        (FULL, "s\n", Reply("session")),
+        (FULL, "session\n", Reply("session")),
+        (FULL, "w\n", Reply("always")),
+        (FULL, "always\n", Reply("always")),
+        (FULL, "e\n", Reply("edit")),
+        (FULL, "b\n", Reply("abort")),
+        (FULL, "all\n", None),
+        (SCOPE, "w\n", Reply("always")),
+        (SCOPE, "s\n", None),
+        (SCOPE, "e\n", None),
+        (ASK, "s\n", None),
+    ],
+)
+def test_a_question_takes_the_answers_it_has(
+    keyboard: int, capsys: pytest.CaptureFixture[str], ask: dict[str, object], line: str, reply: Reply | None
+) -> None:
+    prompt = AskPrompt()
+    prompt.put(ask, "/s/main")
+    shown = capsys.readouterr().err.splitlines()[-1]
+    assert ("[e]dit the arguments" in shown) == (ask is FULL) and shown.endswith("a[b]ort the run: ")
+    assert ("add it to the scope" in shown) == (ask is SCOPE)
+    os.write(keyboard, line.encode())
+    assert prompt.poll(5) == reply
