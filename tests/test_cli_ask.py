@@ -115,7 +115,7 @@ def test_a_question_shows_every_command_and_exactly_what_would_be_remembered() -
         "    2. make",
         "  Session and always would remember:",
         "    tool:Bash:git log(?: [^;&|<>()$`\\\\\\n\\r]*)?  Bash `git log` with any arguments",
-        "    tool:Bash:make                               Bash `make`, exactly",
+        "    tool:Bash:make                              Bash `make`, exactly",
     ]
 
 
