@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from pyagentd.tools.confine import places
 from pyagentd.tools.confine.places import inside, parts
-from pyagentd.tools.confine.plan import Plan, Trees
+from pyagentd.tools.confine.plan import Plan
+from pyagentd.tools.confine.trees import Trees
 
 # Root keeps what installing into its own scope takes, and nothing that reaches the machine.
 _ROOT_KEEPS = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SETGID", "CAP_SETUID", "CAP_KILL")
@@ -59,6 +60,8 @@ def _base(plan: Plan) -> Iterator[str]:
             yield from ("--ro-bind", path, path)
         for path, target in places.system_links():
             yield from ("--symlink", target, path)
+    else:
+        yield from ("--ro-bind-try", "/sys", "/sys")
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run")
     # Settings of the whole machine that root may write without any capability.
     for path in places.KERNEL_SETTINGS:

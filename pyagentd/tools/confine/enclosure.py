@@ -17,8 +17,9 @@ from pyagentd.tools.confine import bubblewrap, git, landlock
 from pyagentd.tools.confine.available import bubblewrap as bwrap
 from pyagentd.tools.confine.available import confinement
 from pyagentd.tools.confine.limits import limited
-from pyagentd.tools.confine.plan import Plan, Trees, plan
+from pyagentd.tools.confine.plan import Plan, plan
 from pyagentd.tools.confine.scope import Mechanism, ShellScope
+from pyagentd.tools.confine.trees import Trees
 from pyagentd.tools.process import Leader
 
 _LAUNCHER = str(Path(__file__).with_name("launcher.py"))

@@ -50,6 +50,18 @@ def parts(path: str) -> list[str]:
     return path.rstrip("/").split("/")
 
 
+def is_kernels(path: str) -> bool:
+    """Return whether ``path`` is nobody's file, so that no scope means it."""
+    return any(inside(path, place) for place in NEVER)
+
+
+def homes(own: str) -> list[str]:
+    """Return the homes on this machine, ``own`` too."""
+    others = [entry.path for entry in os.scandir("/home")] if os.path.isdir("/home") else []  # noqa: PTH112
+    found = (path for path in (own, "/root", *others) if path.startswith("/") and path != "/")
+    return [path for path in dict.fromkeys(found) if os.path.isdir(path) and os.path.realpath(path) == path]  # noqa: PTH112
+
+
 def inside(path: str, directory: str) -> bool:
     """Return whether ``path`` is ``directory`` or below it."""
     return path == directory or path.startswith(directory if directory.endswith("/") else directory + "/")

@@ -44,22 +44,23 @@ class TooMany(ToolError):
     """There is more below a directory than can be looked at before each command."""
 
 
-def find(tree: str, rules: Rules, without: Collection[str] = ()) -> Iterator[Found]:
+def find(tree: str, rules: Rules, without: Collection[str] = (), levels: int | None = None) -> Iterator[Found]:
     """Yield what ``rules`` are about below ``tree``; what is found is not looked into.
 
     Args:
         tree: Absolute directory, resolved.
         rules: What to look for; sockets are found too, as to be hidden.
         without: Directories that are left out.
+        levels: How deep to look: 1 is what is right in ``tree``; None is everything.
 
     Raises:
         TooMany: It has more than ``MOST_ENTRIES`` entries.
     """
     known = _memory(rules)
-    pending = [tree]
+    pending = [(tree, 1)]
     count = 0
     while pending:
-        directory = pending.pop()
+        directory, level = pending.pop()
         listing = _listing(directory, rules, known)
         if listing is None:
             continue
@@ -72,7 +73,9 @@ def find(tree: str, rules: Rules, without: Collection[str] = ()) -> Iterator[Fou
             )
         yield from listing.found
         slashed = directory if directory.endswith("/") else directory + "/"
-        pending += (path for name in listing.directories if (path := slashed + name) not in without)
+        if levels is None or level < levels:
+            below = (slashed + name for name in listing.directories)
+            pending += ((path, level + 1) for path in below if path not in without)
 
 
 def _memory(rules: Rules) -> dict[str, _Listing]:
