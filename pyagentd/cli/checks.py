@@ -215,6 +215,7 @@ def _server(backend: BackendSettings) -> Finding:
 
 def check_presets(config: Config) -> Iterator[Finding]:
     """Check that every preset can be read."""
+    from pyagentd.agent.presets import configured_profiles
     from pyagentd.policy.presets import parse_preset
     from pyagentd.store.presetfile import read
     from pyagentd.store.templates import find_templates, shipped_dir
@@ -224,7 +225,7 @@ def check_presets(config: Config) -> Iterator[Finding]:
     for name, path in templates.items():
         try:
             file = read(path)
-            parse_preset(name, file.front, file.body, str(path))
+            parse_preset(name, file.front, file.body, str(path), profiles=configured_profiles(config))
         except PyagentdError as error:
             broken = True
             yield Finding(f"preset {name}", "missing", error.message, error.mend or f"$EDITOR {path}")
