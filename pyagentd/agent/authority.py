@@ -12,9 +12,9 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pyagentd.agent.askedcall import AskedCall
 from pyagentd.agent.asks import Answer
 from pyagentd.errors import BadRequest, PresetError, StoreError, ToolError
 from pyagentd.messages import ToolCall
@@ -22,12 +22,9 @@ from pyagentd.policy.guard import Action, Allow, Ask, Context, Decision, Deny, R
 from pyagentd.policy.widening import Widening
 from pyagentd.store.index.audit import Decided
 from pyagentd.tools.invoke import Authorise, Edited
-from pyagentd.tools.schema import checked
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 AskHuman = Callable[[Mapping[str, Any]], Awaitable[Answer]]
-
-_ONCE_MORE = ("allow", "session", "always", "deny")  # the choices of a question about a tool
 
 
 class Witness(Protocol):
@@ -38,15 +35,6 @@ class Witness(Protocol):
     ) -> None:
         """Note one decision; ``by`` is the client through which a human made it."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
-    """A call that waits for a human."""
-
-    spec: ToolSpec
-    action: Action
-    tool_context: ToolContext
 
 
 class Authority:
@@ -74,7 +62,7 @@ class Authority:
         self._stop = stop
         self._witness = witness
         self._leaving = leaving
-        self._waiting: dict[str, _Waiting] = {}  # by id of the call
+        self._waiting: dict[str, AskedCall] = {}  # by id of the call
         self._leases: list[Widening] = []  # what a human allowed once, and was not used yet
         self._used: list[Widening] = []
 
@@ -94,8 +82,8 @@ class Authority:
                     self._witness(spec.name, str(action), "deny", rule, reason)
                     raise ToolError(reason)
                 case Ask():
-                    waiting = _Waiting(spec=spec, action=action, tool_context=tool_context)
-                    return await self._ask(call, waiting, decision, lease)
+                    asked = AskedCall(call=call, spec=spec, action=action, tool_context=tool_context)
+                    return await self._ask(asked, decision, lease)
 
         return authorise
 
@@ -147,7 +135,7 @@ class Authority:
         if waiting is None:
             raise BadRequest("The call does not wait any more")
         try:
-            _, action = _edited(waiting, text)
+            _, action = waiting.edited(text)
         except ToolError as error:
             raise BadRequest(f"These arguments cannot be used: {error}") from error
         decision, _ = self._decided(action, waiting.spec.confirm)
@@ -185,23 +173,22 @@ class Authority:
             reason = f"{action.tool} may not do this: the rules of this session cannot be read. {error}"
             return Deny(reason, "scope")
 
-    async def _ask(self, call: ToolCall, waiting: _Waiting, ask: Ask, lease: Widening | None) -> Edited | None:
-        spec, action = waiting.spec, waiting.action
-        self._waiting[call.id] = waiting
+    async def _ask(self, asked: AskedCall, ask: Ask, lease: Widening | None) -> Edited | None:
+        tool, action = asked.spec.name, asked.action
+        self._waiting[asked.call.id] = asked
         try:
-            fields = await _fields(call, waiting, ask)
-            answer = await self._answer(spec.name, str(action), fields)
+            answer = await self._answer(tool, str(action), await asked.fields(ask))
         finally:
-            del self._waiting[call.id]
+            del self._waiting[asked.call.id]
         if answer.decision == "deny":
-            self._witness(spec.name, str(action), "ask_denied", _rule(answer), answer.reason, answer.by or None)
+            self._witness(tool, str(action), "ask_denied", _rule(answer), answer.reason, answer.by or None)
             why = f": {answer.reason}" if answer.reason else ""
-            raise ToolError(f"The user denied {spec.name}{why}.")
+            raise ToolError(f"The user denied {tool}{why}.")
         if answer.input is None:
-            self._decide_again(action, waiting, answer, lease)
+            self._decide_again(asked, action, answer, lease)
             return None
-        args, action = _edited(waiting, answer.input)
-        self._decide_again(action, waiting, answer, lease)
+        args, action = asked.edited(answer.input)
+        self._decide_again(asked, action, answer, lease)
         shown = json.dumps(args, ensure_ascii=False)
         return Edited(
             args=args, action=action, note=f"[The user changed the arguments before allowing this: {shown}]"
@@ -221,18 +208,18 @@ class Authority:
             await asyncio.get_running_loop().create_future()  # the cancellation arrives here
         return answer
 
-    def _decide_again(self, action: Action, waiting: _Waiting, answer: Answer, lease: Widening | None) -> None:
+    def _decide_again(self, asked: AskedCall, action: Action, answer: Answer, lease: Widening | None) -> None:
         """Note what a human allowed, unless by now it may not happen.
 
         Raises:
             ToolError: It may not.
         """
-        context, tool = self._rules(action), waiting.spec.name
+        context, tool = self._rules(action), asked.spec.name
         if isinstance(context, Deny):
             decision: Decision = context
         else:
             widened = lease.widen(context, action) if lease is not None else None
-            decision = decide(action, widened or context, waiting.spec.confirm)
+            decision = decide(action, widened or context, asked.spec.confirm)
         if isinstance(decision, Deny):
             self._witness(tool, str(action), "deny", decision.rule, decision.reason)
             raise ToolError(f"The user allowed this, but: {decision.reason}")
@@ -240,44 +227,6 @@ class Authority:
         granted = isinstance(decision, Allow) and answer.decision == "allow" and answer.input is None
         rule = decision.by if isinstance(decision, Allow) and granted else _rule(answer)
         self._witness(tool, str(action), "ask_approved", rule, answer.reason, answer.by or None)
-
-
-async def _fields(call: ToolCall, waiting: _Waiting, ask: Ask) -> dict[str, Any]:
-    """Return what an ``ask`` row says about a call; raises ``ToolError`` when the call could not work."""
-    spec, action = waiting.spec, waiting.action
-    preview = ""
-    if spec.preview is not None:
-        bound = waiting.tool_context.bound_to(action)
-        preview = await asyncio.to_thread(spec.preview, dict(call.input), bound)
-    reason = ask.reason
-    if spec.caution is not None and (caution := await asyncio.to_thread(spec.caution, waiting.tool_context)):
-        reason = f"{reason}. {caution}"
-    reading = action.shell
-    return {
-        "tool_call_id": call.id,
-        "tool": spec.name,
-        "action": str(action),
-        "detail": action.detail,
-        "reason": reason,
-        "preview": preview,
-        "kind": "tool",
-        "choices": list(_ONCE_MORE),
-        "remember": list(ask.remember),
-        "commands": [command.text for command in reading.commands] if reading is not None else [],
-        "input": json.dumps(dict(call.input), ensure_ascii=False),
-        "path": action.paths[0].lexical if action.kind == "write" and action.paths else None,
-    }
-
-
-def _edited(waiting: _Waiting, text: str) -> tuple[dict[str, Any], Action]:
-    """Return edited arguments as the tool gets them, and what they do; raises ``ToolError``."""
-    spec = waiting.spec
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise ToolError(f"they are no JSON: {error}") from None
-    args = checked(spec.name, spec.input_schema, given)
-    return args, spec.action(args, waiting.tool_context)
 
 
 def _rule(answer: Answer) -> str:
