@@ -370,6 +370,7 @@ async def test_nothing_an_agent_says_changes_its_metadata(helper: World) -> None
     await converse(helper, ref)
     agent = agent_of(ref)
     file = paths.scope_plan_file(agent.branch_dir)
+    file.write_text(file.read_text().replace('updated: "2026', 'updated: "2025'))
     before = (file.read_bytes(), file.stat().st_mtime_ns)
     helper.server.say("again")
     await converse(helper, agent, "Again.")

@@ -137,11 +137,13 @@
   (pyagentd-test-with-session "### Hi"
     (pyagentd-test-attach)
     (pyagentd-test-events (progress-test--agent "tool" :count 1))
-    (let ((overlay (progress-test--overlay)))
+    (let* ((overlay (progress-test--overlay))
+           (shown (overlay-get overlay 'after-string)))
       (kill-buffer)
       (jf/gptel-persistent-agent--indicate-wait overlay '(:count 1))
       (jf/gptel-persistent-agent--indicate-tool-call overlay '(:count 2))
       (pyagentd-overlay--settle overlay (overlay-get overlay 'version))
+      (should (eq (overlay-get overlay 'after-string) shown))
       (should-not (overlay-buffer overlay)))))
 
 ;;; progress-test.el ends here

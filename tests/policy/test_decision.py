@@ -191,7 +191,7 @@ def test_a_command_may_read_what_the_run_spooled():
 # -- sessions above an agent ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("000", "Zero inheritance from parent")
+@pytest.mark.spec("000", "Agent tools validated against agent scope")
 def test_an_agent_may_not_do_what_a_session_above_it_may_not():
     above = rules("open", ancestor_profiles=(make_profile("mine", allow=["tool:view:.*"]), BUILTIN["open"]))
     refused = decide(write(), above, False)

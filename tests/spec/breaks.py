@@ -2,29 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Break:
-    """In ``file``, ``old`` (which occurs once) becomes ``new``."""
-
-    scenario: str
-    file: str
-    old: str
-    new: str
-    spec: str = "001"
-
-    def applied(self, text: str) -> str:
-        """Return ``text`` broken.
-
-        Raises:
-            ValueError: The code has changed, so that this is no break any more.
-        """
-        if text.count(self.old) != 1:
-            raise ValueError(f"{self.file}: {self.old!r} occurs {text.count(self.old)} times, not once")
-        return text.replace(self.old, self.new)
-
+from tests.spec.breaking import Break
+from tests.spec.breaks_agents import BREAKS_OF_AGENTS
 
 _SESSIONS = "pyagentd/store/sessions.py"
 _METADATA = "pyagentd/store/metadata.py"
@@ -229,3 +208,5 @@ BREAKS = [
         '    return branch_dir.absolute() / "config.md"',
     ),
 ]
+
+BREAKS += BREAKS_OF_AGENTS

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.spec.breaks import BREAKS, Break
+from tests.spec.breaking import Break
+from tests.spec.breaks import BREAKS
 from tests.spec.coverage import Claim, claims
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +30,9 @@ _LIMIT_S = 300
 def main() -> int:
     """Break and test; return 0 when every break was noticed."""
     options = _options()
-    drawn = draw(options.count, options.seed)
-    print(f"seed {options.seed}: {len(drawn)} of {len(BREAKS)} scenarios", flush=True)
+    known = [each for each in BREAKS if options.spec in (None, each.spec)]
+    drawn = draw(known, options.count, options.seed)
+    print(f"seed {options.seed}: {len(drawn)} of {len(known)} scenarios", flush=True)
     unnoticed = []
     with copied_tree() as tree:
         for number, wrong in enumerate(drawn, 1):
@@ -42,9 +44,9 @@ def main() -> int:
     return 1 if unnoticed else 0
 
 
-def draw(count: int, seed: int) -> list[Break]:
-    """Return that many breaks, each of another scenario; the same for the same seed."""
-    return random.Random(seed).sample(BREAKS, min(count, len(BREAKS)))
+def draw(known: Sequence[Break], count: int, seed: int) -> list[Break]:
+    """Return that many of the breaks, each of another scenario; the same for the same seed."""
+    return random.Random(seed).sample(known, min(count, len(known)))
 
 
 def try_break(tree: Path, wrong: Break) -> str:
@@ -105,6 +107,7 @@ def _succeeds(command: Sequence[str], tree: Path) -> bool:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.spec.mutants", description=__doc__)
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--spec", help="only scenarios of this specification, such as 000")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     return parser.parse_args()
 
