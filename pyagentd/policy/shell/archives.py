@@ -9,12 +9,13 @@ from pyagentd.policy.shell.values import Unreadable, Word, names
 
 _TAR = Program(
     takes="""
-    -f --file -C --directory -b --blocking-factor -H --format -L --tape-length -N --newer --after-date -V --label
+    -b --blocking-factor -H --format -L --tape-length -N --newer --after-date -V --label
     -K --starting-file --exclude --transform --xform -s --strip-components --mode --mtime --owner --group --sort
     --warning --record-size --level --newer-mtime
     """,
     reads="-X --exclude-from",
-    writes="-g --listed-incremental --index-file --volno-file",
+    into="-C --directory",
+    writes="-f --file -g --listed-incremental --index-file --volno-file",
     runs="-I --use-compress-program -F --info-script --new-volume-script --to-command --checkpoint-action "
     "--rsh-command --rmt-command -T --files-from",
     does="-P --absolute-names",

@@ -27,7 +27,7 @@ def _option(item: Given, program: Program, found: Found) -> None:
         case "runs":
             found.runs(item.name, item.at)
         case "does":
-            found.runs(item.name, item.at, "runs something")
+            found.runs(item.name, item.at, program.what)
         case "deletes":
             found.deletes(item.name, item.at)
         case "reads":
@@ -40,8 +40,8 @@ def _option(item: Given, program: Program, found: Found) -> None:
             found.write_into(_HERE)
         case "takes" if item.value is not None and item.value.varies:
             raise Unreadable(f"what `{item.value.text}` after `{item.name}` becomes cannot be told before; quote it")
-        case "operand" if program.code and item.value and re.match(program.code, item.value.text):
-            found.runs(item.value.text, item.at, "runs it")
+        case "takes" | "operand" if program.code and item.value and re.search(program.code, item.value.text):
+            found.runs(item.value.text, item.at, "makes it run or write something")
 
 
 def _operands(program: Program, items: list[Given], found: Found) -> None:
@@ -50,6 +50,8 @@ def _operands(program: Program, items: list[Given], found: Found) -> None:
     if program.here and into is None:
         found.write_into(_HERE)
     match program.operands:
+        case _ if any(item.name in program.makes.split() for item in items):
+            written = operands
         case "written":
             written = operands
         case "removed":
@@ -80,7 +82,8 @@ def _copied(program: Program, items: list[Given], operands: list[Word], into: Wo
             # What is written to the new name of a link is written to what it links to, wherever that is.
             found.write(source, links=program.operands != "moved")
             if program.operands == "linked" and not source.text.startswith("/"):
-                found.write_into(Word(text=posixpath.dirname(target.text) or "."), source.text)
+                beside = Word(text=posixpath.dirname(target.text) or ".", home=target.home and "/" in target.text)
+                found.write_into(beside, source.text)
         elif not source.varies:
             found.read(source)
     if not _is_remote(target):

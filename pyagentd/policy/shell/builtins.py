@@ -7,8 +7,9 @@ from pyagentd.policy.shell.values import Unreadable, Word, names
 # They change what later words mean, run text, or evaluate an argument as an expression, which can run commands.
 REFUSED = names(
     """
-    . alias bind compgen complete compopt coproc declare dirs enable eval exec export fc getopts hash history jobs let
-    local logout mapfile popd pushd read readarray readonly set shopt source suspend trap typeset unalias unset
+    . alias bind chdir compgen complete compopt coproc declare dirs enable eval exec export fc getopts hash history
+    jobs let local logout mapfile popd pushd read readarray readonly set shopt source suspend trap typeset
+    unalias unset
     """
 )
 # These do nothing of the kind, except with the options below.

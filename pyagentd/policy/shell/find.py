@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from pyagentd.policy.shell.found import Found, Inner
-from pyagentd.policy.shell.options import given
+from pyagentd.policy.shell.options import given, is_abbreviated
 from pyagentd.policy.shell.programs import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word, names
 
 _RUNS = names("-exec -execdir -ok -okdir")
 _WRITES = names("-fprint -fprint0 -fls -fprintf")
-_LEADING = names("-H -L -P")
+_LEADING = names("-H -L -P --")
+_OTHER_LEADING = re.compile(r"-[EHLPXdfsx]+")  # of other systems; one of them is followed by a directory
 _FOLLOWS = names("-H -L -follow")
 
 _XARGS = Program(
@@ -45,10 +48,13 @@ def _starts(words: tuple[Word, ...]) -> list[Word]:
     texts = [word.text for word in words]
     if "-files0-from" in texts or not _FOLLOWS.isdisjoint(texts):
         return []
+    at = 1
+    while at < len(texts) and (texts[at] in _LEADING or texts[at].startswith(("-O", "-D"))):
+        at += 2 if texts[at] == "-D" else 1
+    if at < len(texts) and _OTHER_LEADING.fullmatch(texts[at]):
+        return []
     starts = []
-    for word in words[1:]:
-        if word.text in _LEADING:
-            continue
+    for word in words[at:]:
         if word.text.startswith("-") or word.text in ("(", ")", "!", ","):
             break
         starts.append(word)
@@ -106,7 +112,7 @@ def _xargs_command(found: Found) -> tuple[int, str]:
         for item in given(words[:1] + words[at : at + 2], roles_of(_XARGS)):
             if item.at != 1:
                 continue
-            if item.role == "unknown" and item.name not in _XARGS_FLAGS:
+            if (item.role == "unknown" and item.name not in _XARGS_FLAGS) or is_abbreviated(item, words[at]):
                 raise Unreadable(f"`{found.program} {item.name}` is not known")
             if item.role == "reads":
                 found.read(item.value)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyagentd.policy.shell.values import Effect, Unreadable, Word
+from pyagentd.policy.shell.values import Effect, Unreadable, Word, names
 
 _SHELLS = ("sh", "bash")  # who may run these may run anything
-_NOWHERE = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "-"})
+_NOWHERE = names("- /dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Found:
     """The effects, paths and inner commands of one command."""
 
     words: tuple[Word, ...]
-    effects: list[Effect] = field(default_factory=list)
+    effects: dict[Effect, None] = field(default_factory=dict)  # in order, each once
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
     inner: list[Inner] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Found:
         if word is None or word.path in _NOWHERE:
             return
         if not word.varies:
-            self.writes.append(word.path)
+            self.writes += [*_passed(word.path), word.path]
         elif word.within and not links:
             self.writes += [f"{directory.rstrip('/')}/*" for directory in word.within]
         else:
@@ -65,13 +65,21 @@ class Found:
         """Note that it writes a file in this directory."""
         if directory.varies:
             raise Unreadable(f"`{self.program}` writes into `{directory.text}`, which is a pattern")
-        self.writes.append(f"{directory.path.rstrip('/') or '/'}/{name}".replace("//", "/"))
+        self.writes += [*_passed(directory.path), f"{directory.path.rstrip('/')}/{name}"]
 
     def _effect(self, option: str, what: str, at: int, like: tuple[str, ...]) -> None:
         name = f"{self.program} {option}".strip()
-        effect = Effect(what=f"`{name}` {what}", by=(*like, name), at=at)
-        if effect not in self.effects:
-            self.effects.append(effect)
+        self.effects[Effect(what=f"`{name}` {what}", by=(*like, name), at=at)] = None
+
+
+def _passed(path: str) -> list[str]:
+    """Return the directories that ``path`` leaves again by ``..``: they may be made on the way."""
+    parts = path.split("/")
+    return [
+        "/".join(parts[:index])
+        for index in range(1, len(parts))
+        if parts[index] == ".." and parts[index - 1] not in ("", ".", "..", "~")
+    ]
 
 
 def literal(words: tuple[Word, ...], program: str) -> None:

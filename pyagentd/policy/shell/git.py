@@ -51,7 +51,7 @@ _LETTERS = {
     "-s": names("merge pull rebase cherry-pick revert"),
     "-O": names("grep"),
 }
-_PLACES = names("clone init worktree bundle")  # some of their operands are directories or files they make
+_PLACES = names("clone init worktree bundle push")  # some of their operands are directories or files they make
 _CONFIG_READS = names("--get --get-all --get-regexp --get-urlmatch --list -l get list")
 _DELETES = {"clean": "deletes files that are not in the repository", "rm": "deletes files"}
 _HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
@@ -115,6 +115,8 @@ def _options(found: Found, name: str, words: tuple[Word, ...], subcommand: int) 
                 found.runs(value.text, at, "runs a program that fetches from there")
             elif name in _PLACES and (name != "clone" or operands > 1) and _is_elsewhere(value.text):
                 found.write_into(value)
+            elif name == "push" and value.text.startswith("file:"):
+                found.runs("push file:", at, "writes to another repository")
         elif item.role == "runs" and name in _LETTERS.get(item.name, (name,)):
             found.runs(f"{name} {item.name}", at, "makes git run something else")
         elif item.role == "does":

@@ -11,6 +11,7 @@ from pyagentd.policy.shell.values import Word
 Role = Literal[
     "takes",  # has an argument that does no harm
     "maybe",  # has an argument that does no harm, but only where it is attached
+    "script",  # has an argument: a program in a small language, which is read
     "reads",  # has an argument: a file it reads
     "writes",  # has an argument: a file it writes
     "into",  # has an argument: a directory it writes into
@@ -21,7 +22,7 @@ Role = Literal[
     "unknown",  # nothing is known of it
     "operand",
 ]
-WITH_ARGUMENT = frozenset({"takes", "reads", "writes", "into", "runs"})
+WITH_ARGUMENT = frozenset({"takes", "script", "reads", "writes", "into", "runs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Given:
     """One option or operand as given."""
 
     role: Role
-    name: str  # "-o", "--output", or "" of an operand
+    name: str  # "-o", "--output" (in full), or "" of an operand
     value: Word | None  # its argument; an operand itself
     at: int  # index of its word
 
@@ -57,6 +58,11 @@ def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]
             value = read[-1].value if read else None
             # What looks like an option is looked at as one, even if it may be an argument.
             at += 2 if value is not None and value is _following(words, at) and not value.text.startswith("-") else 1
+
+
+def is_abbreviated(item: Given, word: Word) -> bool:
+    """Return whether the option in ``word`` is written in part, so that others may take it for another."""
+    return item.name.startswith("--") and word.text.partition("=")[0] != item.name
 
 
 def _long(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[Given]:

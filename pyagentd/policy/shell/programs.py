@@ -32,6 +32,7 @@ class Program:
 
     takes: str = ""
     maybe: str = ""  # an argument only where it is attached
+    script: str = ""
     reads: str = ""
     writes: str = ""
     into: str = ""
@@ -41,8 +42,10 @@ class Program:
     drops: str = ""  # no argument: makes it write files in the current directory
     operands: Operands = ""
     here: bool = False  # it writes files in the current directory, or instead where an ``into`` says
+    makes: str = ""  # with one of these every operand is written
     prints: str = ""  # with one of these it writes nothing of all this
-    code: str = ""  # a regular expression: operands that it matches are run as code
+    code: str = ""  # a regular expression: an argument in which it is found makes it run or write something
+    what: str = "runs something"  # what the options of ``does`` do
 
 
 # Whatever arguments they get, these only read and print: a pattern may stand for any of their arguments.
@@ -67,6 +70,7 @@ PROGRAMS: dict[str, Program] = {
         takes=f"{_COPY} -g --group -m --mode -o --owner",
         into="-t --target-directory",
         runs="--strip-program",
+        makes="-d --directory",
         operands="copied",
     ),
     "rm": Program(operands="removed"),
@@ -119,16 +123,16 @@ PROGRAMS: dict[str, Program] = {
         runs="--pre --hostname-bin --hyperlink-format",
     ),
     "ag": Program(runs="--pager"),
-    "ack": Program(runs="--pager", reads="--ackrc"),
+    "ack": Program(runs="--pager --output", reads="--ackrc"),
     "fd": Program(takes="-d -t -e -E -S -o -j -c --base-directory", runs="-x --exec -X --exec-batch"),
     "bat": Program(runs="--pager"),
     "less": Program(
         takes="-b -h -j -p -P -t -T -x -y -z",
         writes="-o -O --log-file --LOG-FILE",
         runs="-k --lesskey-file --lesskey-src --lesskey-content",
-        code=r"\+",
+        code=r"^\+",
     ),
-    "more": Program(code=r"\+"),
+    "more": Program(code=r"^\+"),
     "man": Program(
         takes="-L -m -M -S -s -e -r -E -R",
         runs="-P --pager -H --html -C --config-file -p --preprocessor -X --gxditview",
@@ -138,19 +142,35 @@ PROGRAMS: dict[str, Program] = {
     # archives
     "zip": Program(
         takes="-b -n -P -s -t -tt -x -i",
+        writes="-O --out",
         runs="-TT --unzip-command",
         does="-T --test",
         deletes="-m --move",
         operands="first",
     ),
-    "unzip": Program(takes="-P -x", into="-d", prints="-l -p -t -v -z", here=True),
-    "gzip": Program(takes="-S --suffix", operands="written", prints="-c --stdout --to-stdout -l --list -t --test"),
+    "unzip": Program(
+        takes="-P -x",
+        does="-:",
+        what="writes wherever the archive says",
+        into="-d",
+        prints="-l -p -t -v -z",
+        here=True,
+    ),
+    "zstd": Program(takes="-T -M -b", writes="-o", reads="-D --patch-from --filelist", operands="written"),
+    "gzip": Program(
+        takes="-S --suffix",
+        does="--files --files0",
+        what="writes files that a list names",
+        operands="written",
+        prints="-c --stdout --to-stdout -l --list -t --test",
+    ),
     "cpio": Program(
         takes="-C -H --format -R -M",
         writes="-O",
         reads="-E -F -I",
         runs="--rsh-command --to-command",
-        here=True,
+        does="-i --extract -p --pass-through",
+        what="writes wherever the archive says",
     ),
     "rsync": Program(
         takes="-f --filter --exclude --include -B --block-size -M --remote-option --timeout --bwlimit --port --chmod",
@@ -177,6 +197,7 @@ PROGRAMS: dict[str, Program] = {
         --etag-save
         """,
         runs="-K --config --engine",
+        code="%output",
         drops="-O --remote-name --remote-name-all -J --remote-header-name",
     ),
     "wget": Program(
@@ -212,7 +233,7 @@ PROGRAMS: dict[str, Program] = {
         maybe="-j --jobs -l --load-average",
         into="-C --directory",
         runs="-f --file --makefile --eval -I",
-        code=r"[^=]*=",
+        code="=",
     ),
     "python": Program(takes="-W -X", runs="-c"),
     "perl": Program(takes="-F", maybe="-0 -l -i", runs="-e -E -x -I -M -m", does="-d"),
@@ -220,17 +241,20 @@ PROGRAMS: dict[str, Program] = {
     "node": Program(runs="-e --eval -p --print -r --require --import --loader --experimental-loader"),
     "php": Program(runs="-r -B -R -E -d -c -z"),
     "lua": Program(runs="-e -l"),
-    "vim": Program(runs="-c --cmd -S -s -u -U -i -t -q", writes="-w -W", code=r"\+"),
+    "vim": Program(runs="-c --cmd -S -s -u -U -i -t -q", writes="-w -W", code=r"^\+"),
     "emacs": Program(runs="--eval --execute -f --funcall -l --load --script"),
-    "ed": Program(code="!"),
+    "ed": Program(code="^!"),
     "sqlite3": Program(
-        runs="-cmd -init", code=r"(?is)\s*\.|.*(\n\s*\.|load_extension|writefile|edit\s*\(|attach|vacuum\s+into)"
+        runs="-cmd -init", code=r"(?i)(^|\n)[ \t]*\.|load_extension|writefile|edit[ \t]*\(|attach|vacuum"
     ),
     "gdb": Program(runs="-ex -x -ix -iex --command --eval-command"),
     "gcc": Program(
-        takes="-x -D -U -l -L -I -include -isystem -MF -MT", writes="-o", runs="-wrapper -specs -fplugin -B"
+        takes="-x -D -U -l -L -I -include -isystem -MF -MT",
+        writes="-o",
+        runs="-wrapper -specs -fplugin -B",
+        code="^@",
     ),
-    "go": Program(runs="-exec -toolexec"),
+    "go": Program(writes="-o", runs="-exec -toolexec -vettool"),
     "hg": Program(runs="--config"),
     "tcpdump": Program(writes="-w", runs="-z"),
     "openssl": Program(writes="-out", reads="-in -inkey", runs="-engine"),
@@ -246,7 +270,7 @@ _ALSO = {
     "cp": "gcp",
     "mv": "gmv",
     "rm": "grm",
-    "gzip": "gunzip bzip2 bunzip2 xz unxz lzma unlzma zstd unzstd lz4 compress",
+    "gzip": "gunzip bzip2 bunzip2 xz unxz lzma unlzma lz4 compress",
     "vim": "vi view nvim ex rvim vimdiff gvim",
     "node": "nodejs",
     "python": "pypy",
@@ -256,6 +280,7 @@ _ALSO = {
     "gcc": "cc g++ c++ clang clang++",
     "rg": "ripgrep",
     "fd": "fdfind",
+    "zstd": "unzstd zstdmt pzstd",
     "bat": "batcat",
     "csh": "tcsh",
     "ksh": "mksh",

@@ -21,6 +21,7 @@ from pyagentd.policy.shell.wrappers import unwrap
 _MAX_DEPTH = 6  # commands inside commands
 _MAX_PLACES = 8  # directories a line may be in
 _MAX_LENGTH = 100_000  # characters
+_MAX_PATHS = 1_000
 _VERSION = re.compile(r"[-.\d]+$")
 
 _READERS = {
@@ -96,6 +97,8 @@ class _Reader:
             wrapped = unwrap(words)
             if wrapped is None:
                 break
+            if "/" in words[0].text:  # some file of that name, whatever it does
+                self.commands.append(_simple(words, text, said))
             by_shell = by_shell and words[0].text in ("command", "builtin")
             if wrapped.where is not None:
                 places = _moved(wrapped.where, places)
@@ -118,18 +121,20 @@ class _Reader:
         if found.where is not None:
             places = _moved(found.where, places)
         self._paths(found, places)
-        if not _is_wrapper(words[0].text):
+        if words[0].text != "xargs":
             self.commands.append(_simple(words, text, said, found, writes=len(self.writes) > writes))
         for inner in found.inner:
             inside = tuple(_join(place, where) for place in places for where in inner.where) or places
             if depth >= _MAX_DEPTH:
                 raise Unreadable("commands are nested too deeply")
-            whole = text if _is_wrapper(words[0].text) else shlex.join(word.text for word in inner.words)
+            whole = text if words[0].text == "xargs" else shlex.join(word.text for word in inner.words)
             self._command(inner.words, whole, inside, depth + 1, len(self.writes))
 
     def _paths(self, found: Found, places: Places) -> None:
         self.reads += [_join(place, path) for path in found.reads for place in places]
         self.writes += [_join(place, path) for path in found.writes for place in places]
+        if len(self.reads) + len(self.writes) > _MAX_PATHS:
+            raise Unreadable("it names too many files")
 
 
 def examine(found: Found) -> tuple[Word, ...]:
@@ -142,7 +147,6 @@ def examine(found: Found) -> tuple[Word, ...]:
     name = name if name in PROGRAMS or name in PLAIN else _VERSION.sub("", name) or name
     name = ALIASES.get(name, name)
     if name in PLAIN:
-        _plain(found)
         return words
     literal(words, words[0].text)
     if name == "git":
@@ -154,14 +158,6 @@ def examine(found: Found) -> tuple[Word, ...]:
     elif name in PROGRAMS:
         apply(PROGRAMS[name], found)
     return words
-
-
-def _plain(found: Found) -> None:
-    """Add the files that a plain program reads besides its operands."""
-
-
-def _is_wrapper(name: str) -> bool:
-    return name.rpartition("/")[2] == "xargs"
 
 
 def _simple(

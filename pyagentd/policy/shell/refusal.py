@@ -64,11 +64,13 @@ def _in_words(text: str, reading: ShellReading) -> bool:
 
 
 def _same_options(wanted: list[str], words: tuple[str, ...]) -> bool:
-    """Return whether ``words`` run the wanted program with at least the options wanted; it must want only options."""
-    program, *options = wanted
-    if not options or not all(option.startswith("-") and option != "--" for option in options):
+    """Return whether ``words`` begin with the wanted program and subcommand and have at least the wanted options."""
+    options = [word for word in wanted if word.startswith("-") and word != "--"]
+    names = [word for word in wanted if word not in options]
+    if not options or not names:
         return False
-    return words[0].rpartition("/")[2] == program and _letters(options) <= _letters(words[1:])
+    began = [words[0].rpartition("/")[2], *words[1 : len(names)]]
+    return began == names and _letters(options) <= _letters(words[1:])
 
 
 # Long names of the options that people forbid.

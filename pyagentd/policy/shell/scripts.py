@@ -9,14 +9,14 @@ from pyagentd.policy.shell.options import given
 from pyagentd.policy.shell.programs import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word
 
-_SED = Program(takes="-e --expression -l --line-length", maybe="-i --in-place", runs="-f --file")
+_SED = Program(takes="-l --line-length", script="-e --expression", maybe="-i --in-place", runs="-f --file")
 _AWK = Program(takes="-F -v")
 
 
 def read_sed(found: Found) -> None:
     """Add what the script of a ``sed`` runs and writes, and the files it edits in place."""
     items = list(given(found.words, roles_of(_SED)))
-    scripts = [item.value for item in items if item.name in ("-e", "--expression") and item.value is not None]
+    scripts = [item.value for item in items if item.role == "script" and item.value is not None]
     operands = [item.value for item in items if item.role == "operand" and item.value is not None]
     for item in items:
         if item.role == "runs":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyagentd.policy.shell.options import Given, given
+from pyagentd.policy.shell.options import Given, given, is_abbreviated
 from pyagentd.policy.shell.programs import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word, names
 
@@ -117,7 +117,7 @@ def _skip(name: str, wrapper: Wrapper, words: tuple[Word, ...]) -> tuple[int, Wo
             raise Unreadable(f"`{name} {words[at].text}` is not known")
         taken = 1
         for item in (item for item in given(words[:1] + words[at : at + 2], roles) if item.at == 1):
-            if item.role == "unknown" and item.name not in flags:
+            if (item.role == "unknown" and item.name not in flags) or is_abbreviated(item, words[at]):
                 raise Unreadable(f"`{name} {item.name}` is not known")
             if item.value is not None and item.value.varies:
                 raise Unreadable(f"`{name} {item.name}` has a pattern")
