@@ -8,6 +8,7 @@ import pytest
 
 from tests.spec.breaks import BREAKS
 from tests.spec.coverage import SPECIFICATIONS, claims, scenarios
+from tests.spec.effects import EFFECTS
 from tests.spec.mutants import ROOT
 
 CLAIMS = claims()
@@ -36,3 +37,11 @@ def test_every_scenario_can_be_broken_in_code_that_is_there() -> None:
     )
     for broken in BREAKS:
         assert broken.applied((ROOT / broken.file).read_text("utf-8"))
+
+
+def test_every_scenario_about_gptel_has_an_effect_that_a_user_sees() -> None:
+    known, shown = set(scenarios("000")), {claim.scenario for claim in CLAIMS if claim.spec == "000"}
+    named = [effect.scenario for effect in EFFECTS]
+    assert len(set(named)) == len(named) and set(named) <= known & shown
+    assert {title for title in known if "gptel" in title} <= set(named)
+    assert all(effect.names and effect.effect.endswith(".") for effect in EFFECTS)
