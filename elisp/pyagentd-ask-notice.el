@@ -62,8 +62,8 @@ It turns itself on and off.
 
 (defconst pyagentd-ask-notice--keys
   '(("Allow" (allow pyagentd-allow-once "once")
-     (session pyagentd-allow-session "for this session")
-     (always pyagentd-allow-always "always in this project")
+     (session pyagentd-allow-session "this session")
+     (always pyagentd-allow-always "this project")
      (edit pyagentd-ask-edit "edited"))
     ("Deny " (deny pyagentd-deny "")
      (deny pyagentd-deny-with-reason "with a reason")
@@ -110,7 +110,7 @@ It turns itself on and off.
                                       (pyagentd-ask-scope-p ask))
                                  "add to the scope"
                                words))))
-                  entries "   ")
+                  entries "  ")
                  "\n")))
      pyagentd-ask-notice--keys "")))
 

@@ -157,7 +157,7 @@
   "Return exactly what an answer to ASK that is to last would remember."
   (when (and (pyagentd-ask-lasting ask) (not (pyagentd-ask-scope-p ask)))
     (concat
-     (propertize "  For this session, or always, exactly this would be remembered:\n"
+     (propertize "  For this session, or always in this project, exactly this would be remembered:\n"
                  'face 'shadow)
      (pyagentd-ask-text--bounded
       'remember (mapcar (lambda (regexp)
@@ -167,14 +167,18 @@
                         (plist-get ask :remember))))))
 
 (defun pyagentd-ask-text-others (asks current)
-  "Return a line for each of ASKS but CURRENT."
-  (when (cdr asks)
-    (pyagentd-ask-text--bounded
-     'others
-     (mapcar (lambda (ask)
-               (concat (propertize "  also  " 'face 'shadow)
-                       (pyagentd-ask-text--cut (pyagentd-ask-title ask))))
-             (remq current asks)))))
+  "Return a line for each of the first ASKS but CURRENT."
+  (let* ((others (remq current asks))
+         (shown (seq-take others (alist-get 'others pyagentd-ask-text--lines)))
+         (more (- (length others) (length shown))))
+    (concat
+     (mapconcat (lambda (ask)
+                  (concat (propertize "  also  " 'face 'shadow)
+                          (pyagentd-ask-text--cut (pyagentd-ask-title ask))
+                          "\n"))
+                shown "")
+     (when (> more 0)
+       (propertize (format "  … and %d more\n" more) 'face 'shadow)))))
 
 ;;;; Arguments
 

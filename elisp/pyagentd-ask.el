@@ -84,8 +84,10 @@
 (defun pyagentd-ask-add (ask &optional branch)
   "Note that ASK, told about BRANCH, waits for an answer."
   (unless (pyagentd-ask-find (pyagentd-ask-id ask))
-    (unless (plist-get ask :branch)
-      (setq ask (plist-put (copy-sequence ask) :branch branch)))
+    (let ((branch (or (plist-get ask :branch) branch)))
+      (setq ask (append (list :branch branch
+                              :above (and branch (pyagentd-ask--chain branch)))
+                        ask)))
     (setq pyagentd-ask--pending (append pyagentd-ask--pending (list ask)))
     (run-hooks 'pyagentd-ask-changed-hook)
     (run-hook-with-args 'pyagentd-ask-new-functions ask)))
@@ -128,34 +130,41 @@
 
 ;;;; Where they are shown
 
+(defun pyagentd-ask--chain (branch)
+  "Return BRANCH and those above it up to the root, directories in a list."
+  (let ((chain (list branch)))
+    (while (equal "agents" (file-name-nondirectory
+                            (directory-file-name
+                             (file-name-directory (car chain)))))
+      (push (directory-file-name
+             (file-name-directory
+              (directory-file-name (file-name-directory (car chain)))))
+            chain))
+    (nreverse chain)))
+
 (defun pyagentd-ask-root (branch)
   "Return the branch at the root of the tree of BRANCH, both directories."
-  (while (equal "agents" (file-name-nondirectory
-                          (directory-file-name (file-name-directory branch))))
-    (setq branch (pyagentd-ask--parent branch)))
-  branch)
+  (car (last (pyagentd-ask--chain branch))))
 
-(defun pyagentd-ask--parent (agent)
-  "Return the branch above AGENT, a directory, without a slash at its end."
-  (directory-file-name
-   (file-name-directory
-    (directory-file-name (file-name-directory agent)))))
+(defun pyagentd-ask--above (ask)
+  "Return the branch of ASK and those above it, the root last."
+  (or (plist-get ask :above)
+      (when-let ((branch (plist-get ask :branch)))
+        (pyagentd-ask--chain branch))))
 
 (defun pyagentd-ask-branches (ask)
   "Return the branches on which ASK is shown: its own and that of its root."
-  (when-let ((branch (plist-get ask :branch)))
-    (delete-dups (list branch (pyagentd-ask-root branch)))))
+  (when-let ((above (pyagentd-ask--above ask)))
+    (delete-dups (list (car above) (car (last above))))))
 
 (defun pyagentd-ask-buffers (ask)
   "Return the buffers that show ASK: its own, and the uppermost one above."
-  (when-let ((branch (plist-get ask :branch)))
-    (let ((root (pyagentd-ask-root branch))
-          (own (pyagentd-place-buffer branch))
-          upper)
-      (while (not (equal branch root))
-        (setq branch (pyagentd-ask--parent branch)
-              upper (or (pyagentd-place-buffer branch) upper)))
-      (delete-dups (delq nil (list own upper))))))
+  (pcase-let* ((`(,branch . ,above) (pyagentd-ask--above ask))
+               (own (and branch (pyagentd-place-buffer branch)))
+               (upper nil))
+    (dolist (branch above)
+      (setq upper (or (pyagentd-place-buffer branch) upper)))
+    (delq nil (list own upper))))
 
 (defun pyagentd-ask-in (buffer)
   "Return the asks that BUFFER shows, oldest first."

@@ -178,7 +178,7 @@ def test_what_is_allowed_for_the_session_is_listed_and_revoked(
     )
     emacs = opened(system, branch)
     send(emacs, "Look.")
-    seen = shows(emacs, "May it? Bash git status", "exactly this would be remembered", "C-c C-s for this session")
+    seen = shows(emacs, "May it? Bash git status", "exactly this would be remembered", "C-c C-s this session")
     (remembered,) = [line.strip() for line in seen.splitlines() if line.strip().startswith("tool:Bash:")]
     emacs.keys("C-c", "C-s")
     shows(emacs, "First.", "Ready")
