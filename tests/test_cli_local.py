@@ -141,6 +141,26 @@ def test_doctor_names_a_broken_preset_by_file(home: Path) -> None:
     assert str(broken) in findings["preset mine"].detail
 
 
+@pytest.mark.parametrize(
+    ("wanted", "answers", "level", "detail"),
+    [
+        ("auto", "bubblewrap", "ok", "see only the scope of their agent (bubblewrap)"),
+        ("auto", "landlock", "warning", "Landlock"),
+        ("auto", None, "warning", "not limited to the scope of their agent"),
+        ("off", None, "warning", "Off by environment PYAGENTD_CONFINEMENT"),
+        ("bubblewrap", None, "missing", "no command will run"),
+    ],
+)
+def test_doctor_says_what_confines_commands(
+    home: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, answers: str | None, level: str, detail: str
+) -> None:
+    monkeypatch.setenv("PYAGENTD_CONFINEMENT", wanted)
+    monkeypatch.setattr("pyagentd.tools.confine.available.confinement", lambda wanted: answers)
+    finding = checks.check_confinement(load_config())
+    assert finding.level == level
+    assert detail in finding.detail
+
+
 def test_doctor_warns_of_a_server_that_does_not_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, not listening: refuses

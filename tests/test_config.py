@@ -142,6 +142,14 @@ def test_titles_are_made_unless_file_or_environment_say_otherwise(tmp_path: Path
     assert overridden.settings["titles.enabled"].source == "environment PYAGENTD_TITLES"
 
 
+def test_confinement_is_tried_unless_file_or_environment_say_otherwise(tmp_path: Path) -> None:
+    assert config_of(tmp_path).confinement == "auto"
+    assert config_of(tmp_path, '[shell]\nconfinement = "landlock"\n').confinement == "landlock"
+    assert config_of(tmp_path, '[shell]\nconfinement = "landlock"\n', PYAGENTD_CONFINEMENT="off").confinement == "off"
+    with pytest.raises(ConfigError, match=r"config.toml:2: confinement is 'jail', not one of auto, bubblewrap"):
+        config_of(tmp_path, '[shell]\nconfinement = "jail"\n')
+
+
 @pytest.mark.parametrize(("text", "env"), [('[titles]\nenabled = "no"\n', {}), ("", {"PYAGENTD_TITLES": "perhaps"})])
 def test_a_switch_that_is_neither_on_nor_off_is_an_error(tmp_path: Path, text: str, env: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"config.toml:2: titles.enabled|PYAGENTD_TITLES"):

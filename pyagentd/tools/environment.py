@@ -11,8 +11,12 @@ from collections.abc import Mapping
 
 _INHERITED = re.compile(r"PATH|HOME|LANG|LC_\w+|TERM|USER|SHELL|TMPDIR|TZ")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|^ANTHROPIC_|^OPENAI_", re.IGNORECASE)
-# Read by a shell before the command: they would undo its limits.
-_SHELL_S = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*")
+# What makes a shell or a usual program do something else than its command line says; a human approves that line.
+_MEANING = re.compile(
+    r"BASH_ENV|ENV|CDPATH|SHELLOPTS|BASHOPTS|BASH_FUNC_.*|BASH_COMPAT|POSIXLY_CORRECT|GLOBIGNORE|EXECIGNORE|IFS|PS4"
+    r"|PROMPT_COMMAND|LD_.*|GIT_(?!AUTHOR_|COMMITTER_).*|PAGER|MANPAGER|EDITOR|VISUAL|LESS|LESSOPEN|TAR_OPTIONS"
+    r"|GREP_OPTIONS|RIPGREP_CONFIG_PATH|MAKEFLAGS|PYTHONSTARTUP|PYTHONPATH|PERL5OPT|PERL5LIB|RUBYOPT|NODE_OPTIONS"
+)
 
 
 def child_environment(client: Mapping[str, str]) -> dict[str, str]:
@@ -24,4 +28,4 @@ def child_environment(client: Mapping[str, str]) -> dict[str, str]:
 
 def _is_given(name: str, value: str) -> bool:
     possible = name != "" and "=" not in name and "\0" not in name + value
-    return possible and not _SECRET.search(name) and not _SHELL_S.fullmatch(name)
+    return possible and not _SECRET.search(name) and not _MEANING.fullmatch(name)

@@ -34,6 +34,17 @@ def resolve(text: object, root: Path) -> ResolvedPath:
     return ResolvedPath(lexical=lexical, resolved=os.path.realpath(lexical))
 
 
+def as_the_system_does(text: str, root: Path) -> ResolvedPath:
+    """Return both forms of a path that a program opens itself, so that ``..`` leads out of where a link led.
+
+    Raises:
+        ToolError: It is no path.
+    """
+    as_text = resolve(text, root)
+    there = os.path.realpath(root / os.path.expanduser(text))  # noqa: PTH111 - as ``resolve``
+    return ResolvedPath(lexical=as_text.lexical, resolved=there)
+
+
 def describe_file(args: Args, ctx: ToolContext) -> Target:
     """Return the file of a call with a ``file_path`` as policy sees it."""
     path = resolve(args["file_path"], ctx.root)

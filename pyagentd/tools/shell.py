@@ -21,7 +21,7 @@ from pyagentd.tools.confine.scope import ShellScope
 from pyagentd.tools.confine.watch import Watch
 from pyagentd.tools.environment import child_environment
 from pyagentd.tools.process import Group
-from pyagentd.tools.resolve import resolve
+from pyagentd.tools.resolve import as_the_system_does
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ _MAX_MS = 600_000
 _MAX_BYTES = 50_000_000  # a command that prints more is stopped: it would fill the disk
 _CHUNK = 65_536
 _REST_S = 0.1
+_NOT_PREPARED = "[exit code 1]"  # among others: what bubblewrap ends with before it runs anything
+_ATTEMPTS = 3  # to confine a command while others make and remove files in its scope
 _SHOWN_BYTES = spool.SHOWN_BYTES - 1_000  # leaves room for how the command ended
 
 _DESCRIPTION = """\
@@ -152,32 +154,41 @@ class _Pipe:
 async def _run(args: Args, ctx: ToolContext) -> Output:
     seconds = args.get("timeout_ms", _DEFAULT_MS) / 1000
     scope = ctx.scope()
-    started = await asyncio.to_thread(_prepare, args["command"], scope, ctx)
-    try:
-        watch = await asyncio.to_thread(Watch, scope.records) if caution.is_watched(started, scope) else None
-        printed = _Printed(ctx.spool_dir)
-        pipe = _Pipe(printed)
+    for _ in range(_ATTEMPTS):
+        started = await asyncio.to_thread(_prepare, args["command"], scope, ctx)
         try:
-            status = await _finish(started, ctx, pipe, seconds)
-            text = printed.shown()
+            output = await _attempt(started, scope, ctx, seconds)
+            if _NOT_PREPARED not in output.text or started.was_run():
+                return output
         finally:
-            pipe.close()
-            changed = await _changed(watch, ctx)
-    finally:
-        started.close()
-    if status:
-        text = f"{text}\n[{status}]" if text and not text.endswith("\n") else f"{text}[{status}]"
-    ok = not status and not changed
-    return Output(
-        text="\n".join(filter(None, (text, changed))) or "[no output]",
-        ok=ok,
-        truncated=printed.path is not None,
-        output_path=printed.path,
-    )
+            started.close()
+    # What was to be kept from it came and went under our hands.
+    raise ToolError(f"The command was not run, because it could not be confined: {output.text}", mend="Try again")
 
 
 def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
-    return enclosure.enclose(command, scope, root=ctx.root, spool_dir=ctx.spool_dir, env=child_environment(ctx.env))
+    env = child_environment(ctx.env)
+    return enclosure.enclose(command, scope, root=ctx.root, spool_dir=ctx.spool_dir, env=env)
+
+
+async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
+    watch = await asyncio.to_thread(Watch, scope.records) if caution.is_watched(started, scope) else None
+    printed = _Printed(ctx.spool_dir)
+    pipe = _Pipe(printed)
+    try:
+        status = await _finish(started, ctx, pipe, seconds)
+        text = printed.shown()
+    finally:
+        pipe.close()
+        changed = await _changed(watch, ctx)
+    if status:
+        text = f"{text}\n[{status}]" if text and not text.endswith("\n") else f"{text}[{status}]"
+    return Output(
+        text="\n".join(filter(None, (text, changed))) or "[no output]",
+        ok=not status and not changed,
+        truncated=printed.path is not None,
+        output_path=printed.path,
+    )
 
 
 async def _changed(watch: Watch | None, ctx: ToolContext) -> str:
@@ -238,8 +249,8 @@ def _describe(args: Args, ctx: ToolContext) -> Target:
         detail=command,
         command=command,
         shell=reading,
-        paths=tuple(resolve(path, ctx.root) for path in reading.reads),
-        writes=tuple(resolve(path, ctx.root) for path in reading.writes),
+        paths=tuple(as_the_system_does(path, ctx.root) for path in reading.reads),
+        writes=tuple(as_the_system_does(path, ctx.root) for path in reading.writes),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyagentd.tools.confine.enclosure import enclose
+from pyagentd.tools.confine.plan import plan
 from pyagentd.tools.confine.scope import ShellScope
 from pyagentd.tools.invoke import Envelope
 from pyagentd.tools.shell import BASH
@@ -323,6 +324,29 @@ async def test_nothing_is_left_of_a_command(run: Run) -> None:
     for _ in range(3):
         await run("true")
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@needs_bubblewrap
+async def test_what_vanishes_while_a_command_is_prepared_does_not_fail_it(
+    call: Call, ctx: ToolContext, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "gone").mkdir()
+    plans = []
+
+    def vanishing(*arguments: Any, **options: Any) -> Any:
+        made = plan(*arguments, **options)
+        plans.append(made)
+        shown = replace(made, git=frozenset(), readonly=(f"{root}/gone",), pinned=(f"{root}/other",))
+        broken = replace(shown, hidden=(*made.hidden, ("/etc/vanished/file", False)))  # cannot be made there
+        return broken if len(plans) == 1 else shown
+
+    monkeypatch.setattr("pyagentd.tools.confine.enclosure.plan", vanishing)
+    done = await call(BASH, within=within(ctx, scope(root, wanted="bubblewrap")), command="echo x >>runs; cat runs")
+    assert (done.ok, done.text, len(plans)) == (True, "x\n", 2)
+    assert (
+        await call(BASH, within=within(ctx, scope(root)), command="echo x >>runs; exit 1")
+    ).text == "[exit code 1]"
+    assert (root / "runs").read_text() == "x\nx\n"
 
 
 async def test_a_change_of_the_scope_counts_for_the_next_command(

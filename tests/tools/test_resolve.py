@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.resolve import resolve
+from pyagentd.tools.resolve import as_the_system_does, resolve
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,11 @@ def test_a_loop_of_links_resolves_to_something_that_cannot_be_opened(root: Path)
     (root / "b").symlink_to("a")
     with pytest.raises(OSError, match="symbolic links"):
         os.stat(resolve("a", root).resolved)  # noqa: PTH116
+
+
+def test_what_a_program_opens_itself_is_where_the_system_leads(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "far/away").mkdir(parents=True)
+    (tmp_path / "root/link").symlink_to(tmp_path / "far/away")
+    found = as_the_system_does("link/../x", tmp_path / "root")
+    assert (found.lexical, found.resolved) == (f"{tmp_path}/root/x", f"{tmp_path}/far/x")

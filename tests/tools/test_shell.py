@@ -168,10 +168,15 @@ async def test_secrets_do_not_reach_the_command(
         "my_secret": "s",
         "ANTHROPIC_BASE_URL": "u",
         "BASH_ENV": "/dev/null",
+        "CDPATH": "/etc",
+        "BASH_FUNC_ls%%": "() { echo other; }",
+        "GIT_PAGER": "evil",
+        "GIT_AUTHOR_NAME": "me",
     }
     envelope = await call(BASH, within=replace(ctx, env=env), command="env")
     names = {line.partition("=")[0] for line in envelope.text.splitlines()}
-    assert {"PATH", "HOME", "LC_TIME", "PROJECT", "TERM"} <= names
+    assert {"PATH", "HOME", "LC_TIME", "PROJECT", "TERM", "GIT_AUTHOR_NAME"} <= names
+    assert not names & {"CDPATH", "BASH_FUNC_ls%%", "GIT_PAGER"}
     assert not names & {
         "ANTHROPIC_API_KEY",
         "SOMETHING_ELSE",

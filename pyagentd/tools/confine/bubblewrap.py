@@ -79,9 +79,9 @@ def _mounts(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
     closed = [*(path for path, is_directory in plan.hidden if is_directory), *plan.readonly]
     for path, writable in plan.trees:
         if path != "/" and not (writable and any(inside(path, place) for place in closed)):
-            yield parts(path), _TREE, ["--bind" if writable else "--ro-bind", path, path]
+            yield parts(path), _TREE, ["--bind-try" if writable else "--ro-bind-try", path, path]
     for path in plan.pinned:
-        yield parts(path), _PIN, ["--bind", path, path]
+        yield parts(path), _PIN, ["--bind-try", path, path]
     for path in plan.readonly:
         yield parts(path), _READONLY, _read_only(path)
     for path, is_directory in plan.hidden:
@@ -90,7 +90,7 @@ def _mounts(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
 
 def _read_only(path: str) -> list[str]:
     if os.path.lexists(path):
-        return ["--ro-bind", path, path]
+        return ["--ro-bind-try", path, path]
     return ["--tmpfs", path, "--remount-ro", path]  # nothing can be put where it would be
 
 

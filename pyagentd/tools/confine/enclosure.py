@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pyagentd.tools.confine.scope import Mechanism, ShellScope
 from pyagentd.tools.confine.trees import Trees
 from pyagentd.tools.process import Leader
 
+_STATUS_BYTES = 10_000
 _LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 
 
@@ -34,15 +35,23 @@ class Enclosure:
     leader: Leader
     mechanism: Mechanism | None
     files: tuple[int, ...] = ()  # descriptors that the program inherits
-    temporary: str | None = field(default=None)
+    temporary: str | None = None
+    status: int | None = None  # a descriptor of what bubblewrap tells about itself
+
+    def was_run(self) -> bool:
+        """Return whether the command itself ended, and not what prepares its surroundings."""
+        return self.status is None or b"exit-code" in os.pread(self.status, _STATUS_BYTES, 0)
 
     def opened(self) -> None:
         """Close our side of ``files`` once the program has its own."""
         for descriptor in self.files:
-            os.close(descriptor)
+            if descriptor != self.status:
+                os.close(descriptor)
 
     def close(self) -> None:
         """Remove what was made for this command alone."""
+        if self.status is not None:
+            os.close(self.status)
         if self.temporary is not None:
             shutil.rmtree(self.temporary, ignore_errors=True)
 
@@ -86,13 +95,14 @@ def _with_bubblewrap(argv: Sequence[str], view: Plan, env: Mapping[str, str]) ->
     assert program is not None, "it answered before"
     settings = _file(git.configuration(env).encode())
     options = "\0".join([*program[1:], *bubblewrap.arguments(view, settings), ""])
-    descriptor = _file(os.fsencode(options))
+    descriptor, status = _file(os.fsencode(options)), _file(b"")
     return Enclosure(
-        argv=(program[0], "--args", str(descriptor), "--", *argv),
+        argv=(program[0], "--args", str(descriptor), "--json-status-fd", str(status), "--", *argv),
         env=_adapted(env, view, "/tmp", bubblewrap.GIT_CONFIGURATION),
         leader="monitor",
         mechanism="bubblewrap",
-        files=(descriptor, settings),
+        files=(descriptor, settings, status),
+        status=status,
     )
 
 
