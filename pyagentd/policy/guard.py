@@ -62,7 +62,7 @@ def decide(action: Action, context: Context, confirm: bool) -> Decision:
         return Deny(refusal, "protected")
     if refusal := scope.denied(action, context):
         return Deny(refusal, "deny")
-    if not context.allow_once.isdisjoint(action.spellings(once_key(action))):
+    if context.allow_once and not context.allow_once.isdisjoint(action.spellings(once_key(action))):
         return Allow("allowed once")
     if refusal := scope.outside(action, context):
         return Deny(refusal, "command" if action.kind == "command" else "scope")

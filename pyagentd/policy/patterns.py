@@ -47,13 +47,16 @@ def first_match(patterns: Iterable[str], path: str) -> str | None:
     return next((pattern for pattern in patterns if matches(pattern, path)), None)
 
 
-def first_match_folded(patterns: Iterable[str], path: str) -> str | None:
+def first_match_folded(patterns: tuple[str, ...], path: str) -> str | None:
     """Return the first of ``patterns`` that forbids ``path``: matched without regard to case and composition.
 
     Some file systems take ``.ENV`` for ``.env``, and one form of ``é`` for the other; a prohibition holds there too.
     """
     name = _folded(path)
-    return next((pattern for pattern in patterns if matches(_folded_pattern(normalised(pattern)), name)), None)
+    for pattern, literal, matcher in _prepared_folded(patterns):
+        if literal in name and matcher.match(name):
+            return pattern
+    return None
 
 
 def under(directory: str) -> str:
@@ -101,9 +104,9 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text.translate(_IGNORED)).casefold())
 
 
-@lru_cache(maxsize=4096)
-def _folded_pattern(pattern: str) -> str:
-    return _folded(pattern)
+@lru_cache(maxsize=1024)
+def _prepared_folded(patterns: tuple[str, ...]) -> tuple[tuple[str, str, glob.WcMatcher[str]], ...]:
+    return tuple((pattern, *_prepared(_folded(normalised(pattern)))) for pattern in patterns)
 
 
 def _literal(path: str) -> str:
