@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pyagentd import __version__
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
-from pyagentd.agent.settings import Presets
+from pyagentd.agent.presets import Presets, configured_profiles
 from pyagentd.agent.titles import Titles
+from pyagentd.agent.trust import Trust
 from pyagentd.background import in_background
 from pyagentd.clock import SystemClock
 from pyagentd.config import Config
@@ -104,10 +105,15 @@ class _Daemon:
             await warming
 
     def _assemble(self, pulse: Pulse, token: str) -> tuple[Host, Indexer, Server]:
-        presets = Presets((templates.shipped_dir(), self._config.presets_dir))
-        host = Host(config=self._config, presets=presets, clock=SystemClock(), pulse=pulse)
+        state = State(self._config.sessions_dir)  # the indexer closes it, after the host's last decision
+        presets = Presets(
+            (templates.shipped_dir(), self._config.presets_dir),
+            trust=Trust(state),
+            profiles=configured_profiles(self._config),
+        )
+        host = Host(config=self._config, presets=presets, clock=SystemClock(), pulse=pulse, state=state)
         registry = Registry(self._config.sessions_dir)
-        indexer = Indexer(State(self._config.sessions_dir), registry)
+        indexer = Indexer(state, registry)
         host.listeners.append(indexer)
         service = Service(
             host,

@@ -14,6 +14,7 @@ from pyagentd.agent.recorder import Recorder
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 from pyagentd.store.rows import message_row, part_row
+from pyagentd.store.suspended import Standing
 from pyagentd.tools.invoke import Envelope
 
 
@@ -55,6 +56,22 @@ class Answer:
         self._texts: list[str] = []
         self._last_from = 0  # which of them is the first after the last call
         self.usage = Usage()
+
+    def resume(self, standing: Standing) -> None:
+        """Go on with a message that an earlier daemon began: its last step is the current one."""
+        message = standing.message
+        self._message = {**message.row, "metadata_json": dict(message.row["metadata_json"])}
+        self._parts_recorded = 1 + max(part.row["index"] for part in message.parts)
+        self._step_begun = True
+        self._parts = list(standing.step)
+        for part in message.parts:
+            if part.type == "text" and part.text:
+                self._texts += ["\n\n", part.text] if self._texts else [part.text]
+            elif part.is_tool:
+                self._last_from = len(self._texts)
+                if part.result is None:
+                    self._calls[str(part.data["toolCallId"])] = dict(part.row)
+        self.usage = Usage(**self._message["metadata_json"].get("usage", {}))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -121,7 +138,8 @@ class Answer:
         """Record what the step cost and why the provider stopped."""
         self.usage += usage
         message = self._ensure_message()
-        message["metadata_json"] |= {"usage": asdict(self.usage), "stop_reason": stop_reason}
+        ended = {"usage": asdict(self.usage), "stop_reason": stop_reason}
+        message["metadata_json"] = {**message["metadata_json"], **ended}
         message["updated_at"] = self._recorder.now_ms()
         self._recorder.record("message", message)
 

@@ -87,6 +87,10 @@ class AskBoard:
             self._publish(Event("ask", branch, seq if branch == branches[0] else 0, (dict(row),)))
         return ask
 
+    def has(self, ask_id: str) -> bool:
+        """Return whether an ask is open."""
+        return ask_id in self._open
+
     def get(self, ask_id: str) -> Ask:
         """Return an open ask.
 

@@ -15,7 +15,7 @@ from pyagentd.agent import turn
 from pyagentd.agent.audience import Audience
 from pyagentd.agent.keeper import Keeper
 from pyagentd.agent.lease import Lease
-from pyagentd.agent.opening import Opened, open_branch, open_ends
+from pyagentd.agent.opening import LastRun, Opened, open_branch, open_ends
 from pyagentd.agent.override import Override, find_override
 from pyagentd.agent.persist import Roles, Version, Written
 from pyagentd.agent.reading import Reader
@@ -33,7 +33,7 @@ from pyagentd.store.condition import stamp_of
 from pyagentd.store.journal import Row
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.render import Insert, Renderer
+from pyagentd.store.render import Insert
 from pyagentd.store.rows import message_row, part_row
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class LiveBranch(Audience, SessionRow):
         task: What supervises it.
         starting: Held while a run is being started, so that of two only one is.
         users: How many operations need the branch to stay open.
+        last_run: The run that goes on, as it was found when the branch was opened.
         notes: What was found when it was opened, one line each, for people.
     """
 
@@ -70,26 +71,31 @@ class LiveBranch(Audience, SessionRow):
         recorder = Recorder(
             journal=opened.journal,
             conversation=opened.conversation,
-            renderer=Renderer(),
+            renderer=opened.renderer,
             pulse=pulse,
             clock=clock,
             show=self._show,
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
         self.reader = Reader(ref, recorder)
+        self.last_run: LastRun | None = None
         if (last := opened.last_run) is not None:
             self.keeper.recall(
                 prompt=last.prompt, inserted_prompt=last.inserted_prompt, anchor=last.anchor, inserts=last.inserts
             )
 
     @classmethod
-    async def open(cls, ref: BranchRef, *, pulse: Pulse, clock: Clock) -> LiveBranch:
+    async def open(cls, ref: BranchRef, *, pulse: Pulse, clock: Clock, goes_on: bool = False) -> LiveBranch:
         """Open a branch, and put what was recorded but never reached its document there if the disk allows.
+
+        ``goes_on`` leaves its last run without an end: it is resumed.
 
         Raises:
             StoreError: Its log cannot be read.
         """
-        branch = cls(ref, await asyncio.to_thread(open_branch, ref), pulse=pulse, clock=clock)
+        opened = await asyncio.to_thread(open_branch, ref, goes_on=goes_on)
+        branch = cls(ref, opened, pulse=pulse, clock=clock)
+        branch.last_run = opened.last_run if goes_on else None
         try:
             await branch.keeper.flush()
             branch.note_complete()

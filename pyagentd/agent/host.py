@@ -9,40 +9,54 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyagentd.agent import turn
 from pyagentd.agent.agents import AgentSpawner
-from pyagentd.agent.asks import Answer, AskBoard
-from pyagentd.agent.authority import Authority
+from pyagentd.agent.asking import Questions
+from pyagentd.agent.asks import Answer
+from pyagentd.agent.authority import Authority, compile_grants
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.budget import limits_of
+from pyagentd.agent.confining import shell_scope
+from pyagentd.agent.expansion import Place, scope_expansion
+from pyagentd.agent.grants import Grants
+from pyagentd.agent.ledger import Ledger, RunWitness
+from pyagentd.agent.machine import State as RunState
 from pyagentd.agent.openbranches import Listener as Listener
 from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.prompt import environment, system_prompt
-from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id
+from pyagentd.agent.resuming import DeferredBackend, Resumed
+from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
 from pyagentd.agent.settings import (
     DEFAULT_MAX_TOKENS,
     Presets,
     SendOptions,
     backend_for,
+    permitted_tools,
     policy_context,
 )
-from pyagentd.agent.spawn import persistent_agent
+from pyagentd.agent.spawn import persistent_agent, result_of
 from pyagentd.agent.turn import Prompt
 from pyagentd.clock import Clock
 from pyagentd.config import Config
-from pyagentd.errors import Busy, StoreError
+from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.events import Event
-from pyagentd.ids import new_id
+from pyagentd.llm.backend import Backend
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
-from pyagentd.store.paths import BranchRef
+from pyagentd.store.index.projection import Projection
+from pyagentd.store.index.state import State
+from pyagentd.store.local_variables import Settings
+from pyagentd.store.paths import BranchRef, root_of
+from pyagentd.store.suspended import Suspended
+from pyagentd.store.suspended import standing as standing_of
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.tools.spec import ToolContext, ToolSpec
+from pyagentd.tools.spec import Output, ToolContext, ToolSpec
 
 log = logging.getLogger(__name__)
 
@@ -51,15 +65,24 @@ class Host(OpenBranches):
     """What lives in the daemon.
 
     Attributes:
-        asks: Questions to humans that are open.
+        state: The database.
+        ledger: The audit.
+        grants: What humans allowed for more than once.
+        questions: Asks humans on behalf of runs.
         agents: The agents that runs wait for.
     """
 
-    def __init__(self, *, config: Config, presets: Presets, clock: Clock, pulse: Pulse) -> None:
+    def __init__(
+        self, *, config: Config, presets: Presets, clock: Clock, pulse: Pulse, state: State | None = None
+    ) -> None:
         super().__init__(clock=clock, pulse=pulse)
         self.config = config
         self.presets = presets
-        self.asks = AskBoard(self.publish)
+        self.state = state or State(config.sessions_dir, clock)
+        self._closes_state = state is None
+        self.ledger = Ledger(self.state)
+        self.grants = Grants(self, self.state)
+        self.questions = Questions(self.asks, self.opened, asked=self.trees.asked)
         self.agents = AgentSpawner(self)
         self.listeners.append(self.agents.background)
         self._closing = False
@@ -102,10 +125,17 @@ class Host(OpenBranches):
         return await self.agents.background.abort(branch) or task is not None
 
     async def shutdown(self) -> None:
-        """Stop every run, start no other, and close every branch."""
+        """Stop every run, start no other, and close every branch.
+
+        Runs that only wait for a human, or for agents that do, are left to the next daemon; others are aborted.
+        """
         self._closing = True
         self.agents.background.close()
         while runs := self.runs:
+            waiting = self._waiting(runs)
+            for branch in runs:
+                if branch.run is not None and branch.key in waiting:
+                    branch.run.suspend()
             for branch in runs:
                 branch.stop()
             await asyncio.wait([branch.task for branch in runs if branch.task is not None])
@@ -115,6 +145,27 @@ class Host(OpenBranches):
             with contextlib.suppress(StoreError):
                 await branch.close()
         self._branches.clear()
+        await asyncio.to_thread(self.ledger.close)
+        if self._closes_state:
+            self.state.close()
+
+    def _waiting(self, runs: Sequence[LiveBranch]) -> frozenset[str]:
+        """Return the keys of those of ``runs`` that wait for a human, and of those that wait for them."""
+        asking = [branch for branch in runs if branch.run is not None and self.asks.of_run(branch.run.id)]
+        waiting: set[str] = set()
+        for branch in asking:
+            above: LiveBranch | None = branch
+            while above is not None and above.key not in waiting:
+                waiting.add(above.key)
+                above = self._waiting_for(above)
+        return frozenset(waiting)
+
+    def _waiting_for(self, agent: LiveBranch) -> LiveBranch | None:
+        """Return the branch whose run waits for an agent's."""
+        session, parent = agent.conversation.session, self.opened(str(agent.ref.branch_dir.parent.parent))
+        if not agent.ref.is_agent or session.get("background") or parent is None or parent.run is None:
+            return None
+        return parent if session.get("parent_run_id") == parent.run.id else None
 
     async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
         """Start a run for the prompt that ``read`` returns.
@@ -129,7 +180,7 @@ class Host(OpenBranches):
             await branch.keeper.settle()
             await branch.look_once()
             run_id, prompt = new_run_id(), await read()
-            settings = await self._settings(branch, run_id, prompt, options)
+            settings = await self._settings(branch, run_id, prompt.settings, options)
             if self._closing:
                 raise Busy("The daemon is stopping", mend="Send it again in a moment")
             run = Run(
@@ -139,7 +190,7 @@ class Host(OpenBranches):
                 view=prompt.view,
                 settings=settings,
                 prepare=branch.secure,
-                observe=lambda run, status: self._observe(branch, status),
+                observe=lambda run, status: self._observe(branch, run, status),
             )
             # No await from here on: what is started is supervised.
             seq = branch.start_run(prompt, run_id=run_id, interactive=options.interactive)
@@ -150,26 +201,110 @@ class Host(OpenBranches):
                 self.own(self._finish_agents())
             return run_id
 
+    async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+        """Go on with the run that an earlier daemon left waiting in a branch; what prevents it ends the run."""
+        last, standing = branch.last_run, standing_of(branch.conversation)
+        branch.last_run = None
+        if self._closing or branch.refusal or last is None or standing is None:
+            self.trees.ended(waiting.run_id)
+            return
+        data = branch.conversation.runs[waiting.run_id].data
+        late = self.trees.late(root_of(branch.ref).key)
+        options = SendOptions(
+            interactive=data["interactive"], env=late.env, late=late, grants=compile_grants(data.get("allow", []))
+        )
+        spawner = self.agents.spawner(branch, options, waiting.run_id)
+
+        async def rejoin(call_id: str) -> Output | None:
+            outcome = await spawner.rejoin(call_id)
+            return None if outcome is None else result_of(outcome)
+
+        asks = [ask for ask in branch.conversation.asks.values() if ask.get("run_id") == waiting.run_id]
+        try:
+            conversation = branch.conversation.snapshot()
+            view, seen = await asyncio.to_thread(turn.of_run, branch.file, conversation, last)
+            model = str(standing.message.row["metadata_json"].get("model") or "")
+            settings = await self._settings(branch, waiting.run_id, seen, options, model=model)
+        except PyagentdError as error:
+            log.error("%s cannot go on: %s", branch.ref.name, error)
+            self.trees.ended(waiting.run_id)
+            branch.finish_run(waiting.run_id, Outcome(reason="error", text="", code=error.code, message=str(error)))
+            return
+        self.questions.go_on(waiting.run_id, asks)
+        branch.run = Run(
+            run_id=waiting.run_id,
+            session_id=branch.ref.session_id,
+            recorder=branch.recorder,
+            view=(*view, *standing.done),
+            settings=settings,
+            prepare=branch.secure,
+            observe=lambda run, status: self._observe(branch, run, status),
+            resumed=Resumed(
+                standing=standing,
+                asked=frozenset(ask["tool_call_id"] for ask in asks if ask["decision"] is None),
+                rejoin=rejoin,
+            ),
+        )
+        branch.task = asyncio.create_task(self._supervise(branch, branch.run, options), name=waiting.run_id)
+
+    async def answer(self, ask_id: str, answer: Answer, options: SendOptions) -> bool:
+        """Settle a question; return whether this answer was the first.
+
+        Args:
+            ask_id: Which.
+            answer: What the human decided.
+            options: Environment and key of who answers, for runs whose own client was gone with an earlier daemon.
+
+        Raises:
+            NotFound: It is not open; says what became of it, as far as that is known.
+        """
+        await self.trees.awake()
+        self._recall_settled(ask_id)
+        late = self.trees.known_late(self.asks.get(ask_id).branches[-1])
+        if late is not None:
+            late.take(options)
+        return self.asks.answer(ask_id, answer)
+
+    def _recall_settled(self, ask_id: str) -> None:
+        """Have the board know how a question was settled before it was made, if an open log tells."""
+        for branch in () if self.asks.has(ask_id) else self._branches.values():
+            row = branch.conversation.asks.get(ask_id)
+            if row is not None and row["decision"] is not None:
+                self.asks.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
+
     async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
-        """Execute a run, then record and tell its end; the one place a run can end."""
-        outcome = await run.execute()
+        """Execute a run, then record and tell its end; the one place a run can end.
+
+        Raises:
+            asyncio.CancelledError: The run was suspended: it has no end.
+        """
+        try:
+            outcome = await run.execute()
+        except asyncio.CancelledError:
+            await self._leave(branch, run)
+            raise
         self.asks.abort_run(run.id)
+        with _whatever_happens(run):
+            await self._end_below(branch, run)
         trouble = ""
         try:
             branch.finish_run(run.id, outcome)
-        except StoreError as failure:  # the log has no end of this run; it gets one when it is opened anew
+        except Exception as failure:  # the log has no end of this run; it gets one when it is opened anew
             log.exception("run %s: its end could not be recorded", run.id)
-            outcome = replace(outcome, reason="error", code=failure.code, message=str(failure))
+            code, message = told_of(failure)
+            outcome = replace(outcome, reason="error", code=code, message=message)
         else:
             trouble = await self._secure(branch)
         branch.run = branch.task = None
         end = {"id": run.id, "phase": "finished", "reason": outcome.reason, "message": outcome.message or trouble}
-        branch.publish(Event("run", branch.key, branch.recorder.last_seq, (end,)))
         failed = {"state": "error", "message": outcome.message or trouble, "code": outcome.code or StoreError.code}
-        branch.set_status(failed if outcome.reason == "error" or trouble else {"state": "idle"})
+        with _whatever_happens(run):
+            branch.publish(Event("run", branch.key, branch.recorder.last_seq, (end,)))
+            branch.set_status(failed if outcome.reason == "error" or trouble else {"state": "idle"})
         for listener in self.listeners:
-            listener.run_ended(branch, outcome, options)
-            listener.branch_written(branch.ref)
+            with _whatever_happens(run):
+                listener.run_ended(branch, outcome, options)
+                listener.branch_written(branch.ref)
         if branch.ref.is_agent and not branch.settled:
             self._unfinished[branch.key] = branch.ref
         if branch.has_open_run:
@@ -178,6 +313,19 @@ class Host(OpenBranches):
         elif branch.idle:
             await self._close_if_idle(branch)
         return outcome
+
+    async def _leave(self, branch: LiveBranch, run: Run) -> None:
+        """Leave a suspended run in the log as it is."""
+        self.asks.leave_run(run.id)
+        await self._secure(branch)
+        branch.run = branch.task = None
+
+    async def _end_below(self, branch: LiveBranch, run: Run) -> None:
+        """End what an earlier daemon left waiting for a run that is over."""
+        self.trees.ended(run.id)
+        while below := self.trees.below(branch.ref):
+            async with self.using(below[0]) as agent:
+                await self.abort(agent)
 
     async def _secure(self, branch: LiveBranch) -> str:
         """Bring what was recorded to disk and into the document; return what went wrong, or ""."""
@@ -189,38 +337,80 @@ class Host(OpenBranches):
             return str(failure)
         return ""
 
-    def _observe(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
+    def _observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
+        if run.state is not RunState.TOOL:
+            self.questions.close_left(branch, run.id)
         branch.set_status(status)
         self.agents.progress(branch, status)
 
     # -- what a run needs --------------------------------------------------------------------------------------
 
-    async def _settings(self, branch: LiveBranch, run_id: str, prompt: Prompt, options: SendOptions) -> RunSettings:
+    async def _settings(
+        self, branch: LiveBranch, run_id: str, seen: Settings, options: SendOptions, *, model: str | None = None
+    ) -> RunSettings:
+        """Return what holds for a run.
+
+        Args:
+            branch: Where it runs.
+            run_id: Its id.
+            seen: The Local Variables of the document.
+            options: What its client wants.
+            model: Of a run that is resumed: who answered so far; the server is found when it is needed.
+        """
         own = self.presets.of_branch(branch.ref)
-        preset = overridden(own, branch.override(own, prompt.settings))
-        branch.write_settings(given=settings_of(own), effective=settings_of(preset), seen=prompt.settings)
-        backend, model = backend_for(preset, self.config, options)
+        preset = overridden(own, branch.override(own, seen))
+        branch.write_settings(given=settings_of(own), effective=settings_of(preset), seen=seen)
+        backend: Backend
+        if model is None:
+            backend, model = backend_for(preset, self.config, options)
+        else:
+            backend = DeferredBackend(lambda: backend_for(preset, self.config, options))
         ancestors = paths.ancestors_of(branch.ref)
+        root, root_ref = await self.root_of(branch), ancestors[-1] if ancestors else branch.ref
+        await self.grants.load(root_ref, root)
         authority = Authority(
-            context=policy_context(self.presets, branch.ref, ancestors, options, self.config),
+            context=policy_context(
+                self.presets,
+                branch.ref,
+                ancestors,
+                options,
+                self.config,
+                remembered=lambda: self.grants.patterns(root_ref, root),
+            ),
             ask_human=lambda fields: self._ask_human(branch, run_id, ancestors, fields),
             stop=branch.stop,
+            witness=self._witness(branch.ref, root_ref, run_id),
+            leaving=lambda: self._closing,
         )
         context = ToolContext(
-            root=await self._root(branch),
+            root=root,
             branch_dir=branch.ref.branch_dir,
             spool_dir=paths.files_dir(branch.ref.branch_dir),
             readable=authority.readable,
             env=options.env,
+            scope=shell_scope(self.presets, branch.ref, ancestors, self.config),
+            notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
         )
         offered: dict[str, ToolSpec] = builtin_tools()
-        spawner = self.agents.spawner(branch, options, run_id)
-        offered["PersistentAgent"] = persistent_agent(spawner, depth=len(ancestors))
+        if "PersistentAgent" in preset.tools:  # to say which agents there are takes a look at every preset
+            spawner = self.agents.spawner(branch, options, run_id)
+            offered["PersistentAgent"] = persistent_agent(spawner, depth=len(ancestors))
+        place = Place(
+            ref=branch.ref,
+            preset=lambda: self.presets.of_branch(branch.ref),
+            tools=builtin_tools(),
+            clock=self.clock,
+        )
+        offered["request_scope_expansion"] = scope_expansion(place, authority)
         return RunSettings(
             backend=backend,
             model=model,
             system=system_prompt(preset.body, branch.conversation.session["metadata_json"]["environment"]),
-            tools={name: offered[name] for name in preset.tools if name in offered},
+            tools={
+                name: offered[name]
+                for name in permitted_tools(self.presets, branch.ref, ancestors, preset.tools)
+                if name in offered
+            },
             context=context,
             authority=authority,
             max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
@@ -229,7 +419,18 @@ class Host(OpenBranches):
             limits=limits_of(preset),
         )
 
-    async def _root(self, branch: LiveBranch) -> Path:
+    def _witness(self, ref: BranchRef, root: BranchRef, run_id: str) -> RunWitness:
+        """Return who notes the decisions of a run of ``ref``, in the tree of ``root``."""
+        return RunWitness(
+            ledger=self.ledger,
+            clock=self.clock,
+            session=root.session_id,
+            branch_dir=Projection(self.state, self.config.sessions_dir).key(ref.branch_dir),
+            agent=ref.session_id if ref.is_agent else None,
+            run_id=run_id,
+        )
+
+    async def root_of(self, branch: LiveBranch) -> Path:
         """Return the session's workspace root; recorded, with the environment, when the first run needs it."""
         session = branch.conversation.session
         if "environment" not in session.get("metadata_json", {}):  # {}: a session that was made without us
@@ -242,67 +443,13 @@ class Host(OpenBranches):
     async def _ask_human(
         self, branch: LiveBranch, run_id: str, ancestors: tuple[BranchRef, ...], fields: Mapping[str, Any]
     ) -> Answer:
-        """Record a question, show it on the asking branch and on the root of its tree, and wait.
-
-        Args:
-            branch: Who asks.
-            run_id: Its run.
-            ancestors: The branches above, the parent first.
-            fields: Of the ``ask`` row; what is not given has a default (``_ASK``).
-        """
-        row = {
-            "id": new_id("ask"),
-            "branch": branch.key,
-            "agent": branch.ref.session_id if branch.ref.is_agent else None,
-            "run_id": run_id,
-            **_ASK,
-            **fields,
-            "decision": None,
-            "created_at": branch.recorder.now_ms(),
-        }
-        seq = branch.recorder.record("ask", row)
-        await branch.recorder.commit()
-        ask = self.asks.post(
-            seq=seq,
-            run_id=run_id,
-            branches=(branch.key, ancestors[-1].key) if ancestors else (branch.key,),
-            row=row,
-            record=lambda answer: _record_answer(branch, row, answer),
-        )
-        try:
-            with branch.asking(), self._unhurried(branch, ancestors):
-                return await ask.future
-        finally:
-            self.asks.drop(ask)
-
-    @contextlib.contextmanager
-    def _unhurried(self, branch: LiveBranch, ancestors: tuple[BranchRef, ...]) -> Iterator[None]:
-        """Stop the clock of a branch's run and of those that wait for it, while a human is asked."""
-        above = (self.opened(ref.key) for ref in ancestors)
-        with contextlib.ExitStack() as stack:
-            for each in (branch, *above):
-                if each is not None and each.run is not None:
-                    stack.enter_context(each.run.stopwatch.paused())
-            yield
+        return await self.questions.ask(branch, run_id, ancestors, fields)
 
 
-_ASK: Mapping[str, Any] = {
-    "kind": "tool",
-    "choices": ["allow", "deny"],
-    "remember": [],
-    "commands": [],
-    "input": None,
-    "path": None,
-}
-
-
-def _record_answer(branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
-    """Record how a question was settled."""
-    decided = {
-        "decision": answer.decision,
-        "decided_reason": answer.reason,
-        "decided_by": answer.by or None,
-        "decided_at": branch.recorder.now_ms(),
-        "input": answer.input or row["input"],
-    }
-    branch.recorder.record("ask", {**row, **decided})
+@contextlib.contextmanager
+def _whatever_happens(run: Run) -> Iterator[None]:
+    """Log an exception where the end of a run is told: it has ended, whoever could not be told of it."""
+    try:
+        yield
+    except Exception:  # part of the run's supervisor
+        log.exception("run %s: not everybody was told of its end", run.id)

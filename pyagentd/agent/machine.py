@@ -26,6 +26,7 @@ class Signal(StrEnum):
     """What happened to a run."""
 
     REQUEST = "request"
+    RESUME = "resume"  # an earlier daemon ended while its tools waited
     ANSWER = "answer"
     CALLS = "calls"
     RESULTS = "results"
@@ -36,7 +37,7 @@ class Signal(StrEnum):
 
 
 TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
-    State.INIT: {Signal.REQUEST: State.WAIT, Signal.FAIL: State.ERRS},
+    State.INIT: {Signal.REQUEST: State.WAIT, Signal.RESUME: State.TOOL, Signal.FAIL: State.ERRS},
     State.WAIT: {Signal.ANSWER: State.TYPE, Signal.FAIL: State.ERRS},
     State.TYPE: {
         Signal.CALLS: State.TOOL,

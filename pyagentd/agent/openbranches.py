@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from pyagentd.agent.asks import AskBoard
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.opening import refusal_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.waking import Trees
 from pyagentd.clock import Clock
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.pulse import Pulse
 from pyagentd.store.paths import BranchRef
+from pyagentd.store.suspended import Suspended
 from pyagentd.store.unfinished import unfinished_agents
 
 _T = TypeVar("_T")
@@ -45,17 +48,22 @@ class OpenBranches:
 
     Attributes:
         listeners: Told of what happened.
+        asks: Questions to humans that are open.
+        trees: What earlier daemons left waiting.
     """
 
     def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
         self.clock = clock
         self.pulse = pulse
+        self.asks = AskBoard(self.publish)
+        self.trees = Trees(self, self.asks.has)
         self.listeners: list[Listener] = []
         self._branches: dict[str, LiveBranch] = {}
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._errands: set[asyncio.Task[Any]] = set()
         self._removing: set[Path] = set()
         self._unfinished: dict[str, BranchRef] = {}  # agents, by key
+        self._resuming: dict[str, asyncio.Task[None]] = {}  # by key
 
     def opened(self, key: str) -> LiveBranch | None:
         """Return the branch with this key if it is open."""
@@ -80,12 +88,17 @@ class OpenBranches:
         """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
         if any(ref.branch_dir.is_relative_to(directory) for directory in self._removing):
             raise NotFound(f"{ref.name} is being deleted")
+        if ref.key not in self._branches:
+            await self.trees.wake(ref)
         lock = self._opening.setdefault(ref.key, asyncio.Lock())
         async with lock:
             branch = self._branches.get(ref.key)
             if branch is None:
-                branch = await LiveBranch.open(ref, pulse=self.pulse, clock=self.clock)
+                waiting = self.trees.take(ref.key)
+                branch = await LiveBranch.open(ref, pulse=self.pulse, clock=self.clock, goes_on=waiting is not None)
                 self._branches[ref.key] = branch
+                if waiting is not None:
+                    self._resuming[ref.key] = self.own(self._resume(branch, waiting))
                 self.branch_opened(branch)
                 self.own(self._find_unfinished(branch))
             elif branch.run is None and (
@@ -93,7 +106,31 @@ class OpenBranches:
             ):
                 branch = await self._opened_anew(branch)
             branch.users += 1
-            return branch
+        resuming = self._resuming.get(ref.key)
+        if resuming is not None and resuming is not asyncio.current_task():  # what it needs it may open itself
+            try:
+                await asyncio.shield(resuming)
+            except BaseException:
+                branch.users -= 1
+                raise
+        return branch
+
+    async def _resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+        branch.users += 1
+        try:
+            await self.resume(branch, waiting)
+        finally:
+            branch.users -= 1
+            del self._resuming[branch.key]
+
+    async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+        """Go on with the run that an earlier daemon left waiting in a branch; raises nothing."""
+
+    async def hold(self, ref: BranchRef) -> None:
+        """Open a branch, and close it if nothing goes on in it."""
+        with contextlib.suppress(PyagentdError):  # whoever opens it is told
+            async with self.using(ref):
+                pass
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """Note that a branch was opened that was not open."""

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.persist import Writing
+from pyagentd.agent.persist import Writing, after_prompt
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic, document, metadata, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.rebuild import rebuilt
-from pyagentd.store.render import RUN_CLOSE, Insert, replay
+from pyagentd.store.render import RUN_CLOSE, Insert, Renderer
 from pyagentd.store.writer import DocumentWriter
 
 RESTARTED = "aborted by host restart"
@@ -33,6 +33,11 @@ class LastRun:
     inserted_prompt: bool
     anchor: int
     inserts: list[Insert]
+
+    def prompt_end(self, body: str) -> int:
+        """Return where the prompt ends in a document that may have been edited since."""
+        inserted = self.inserts[0].text if self.inserted_prompt else ""
+        return after_prompt(body, self.prompt, inserted=inserted, anchor=self.anchor)
 
     def writing(self, path: Path) -> Writing:
         """Return what is to be written to the document at ``path``, of which nothing is known."""
@@ -55,14 +60,19 @@ class Opened:
 
     journal: Journal
     conversation: Conversation
+    renderer: Renderer  # has the rows of the last run if that goes on
     last_run: LastRun | None  # None: the document holds everything
     refusal: str  # why nothing can be written; "" when it can
     notes: tuple[str, ...]  # one line each, for people
     lasting: tuple[str, ...]  # the same of what stays as it is: to be said once
 
 
-def open_branch(ref: BranchRef) -> Opened:
+def open_branch(ref: BranchRef, *, goes_on: bool = False) -> Opened:
     """Open a branch.
+
+    Args:
+        ref: The branch.
+        goes_on: Leave its last run without an end, because it is resumed.
 
     Raises:
         StoreError: Its log cannot be read.
@@ -74,14 +84,16 @@ def open_branch(ref: BranchRef) -> Opened:
         refusal = journal.refusal or refusal_of(ref)
         if not refusal:
             _sweep(ref)
-            refusal = _end_interrupted(ref, journal, conversation)
+            refusal = "" if goes_on else _end_interrupted(ref, journal, conversation)
         if not refusal and conversation.messages and not paths.session_file(ref.branch_dir).exists():
             _rebuild(ref, journal, conversation)
             notes = (*notes, f"{paths.SESSION_FILE} was missing; it was made anew from {paths.JOURNAL_FILE}")
+        renderer = Renderer()
         return Opened(
             journal=journal,
             conversation=conversation,
-            last_run=_last_run(journal, conversation),
+            last_run=_last_run(journal, conversation, renderer),
+            renderer=renderer if goes_on else Renderer(),
             refusal=refusal,
             notes=notes,
             lasting=lasting,
@@ -151,7 +163,7 @@ def _rebuild(ref: BranchRef, journal: Journal, conversation: Conversation) -> No
 
 def _has_end(ref: BranchRef, journal: Journal, conversation: Conversation) -> bool:
     """Return whether the document shows the end of the last run, which the log lacks."""
-    last = _last_run(journal, conversation)
+    last = _last_run(journal, conversation, Renderer())
     calls = [part for part in conversation.parts.values() if part.data.get("state") == "input-available"]
     if last is None or calls:
         return False
@@ -183,11 +195,12 @@ def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[
             yield "ask", {**ask, "decision": "abort", "decided_reason": why}
 
 
-def _last_run(journal: Journal, conversation: Conversation) -> LastRun | None:
+def _last_run(journal: Journal, conversation: Conversation, renderer: Renderer) -> LastRun | None:
+    """Return the last run as far as it came, and feed it to ``renderer``."""
     run = conversation.last_run
     if run is None or run.is_kept:
         return None
-    inserts = replay(journal.rows(after=run.first_seq - 1), after=0)
+    inserts = [insert for row in journal.rows(after=run.first_seq - 1) for insert in renderer.feed(row)]
     if inserted := run.data.get("prompt"):
         inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
     message = conversation.messages.get(run.data["message_id"])

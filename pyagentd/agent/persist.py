@@ -147,14 +147,13 @@ class Writing:
 
     def _located(self, writer: DocumentWriter) -> tuple[int, Sequence[Insert]]:
         body, inserts = writer.body, self.inserts
-        if not self.inserted_prompt:
-            anchor = self._after_prompt(body)
-        else:
-            prompt, *inserts = inserts
-            start = self._start_of(prompt.text, body)
-            if start is None:  # the prompt is not there, so nothing of the run is
+        inserted = ""
+        if self.inserted_prompt:
+            first, *inserts = inserts
+            inserted = first.text
+            if _start_of(inserted, self.prompt, body, self.anchor) is None:  # so nothing of the run is there
                 return len(body), self.inserts
-            anchor = start + len(prompt.text)
+        anchor = after_prompt(body, self.prompt, inserted=inserted, anchor=self.anchor)
         found = locate(body, writer.spans, anchor, inserts)
         written = max((version.seq for version in self.versions), default=0)
         if found[1] and (not self.versions or found[1][0].seq <= written):
@@ -164,18 +163,30 @@ class Writing:
             return max(by_roles, by_text, key=lambda place: place[0])
         return found
 
-    def _after_prompt(self, body: str) -> int:
-        """Return where the user's prompt ends in a text that may have been edited since the run began."""
-        if body.endswith(self.prompt, 0, self.anchor):
-            return self.anchor
-        found = body.rfind(self.prompt)
-        return self.anchor if found < 0 else found + len(self.prompt)
 
-    def _start_of(self, inserted: str, body: str) -> int | None:
-        """Return where the prompt that we inserted stands in such a text, or None."""
-        if body.startswith(inserted, self.anchor):
-            return self.anchor
-        heading = PROMPT_PREFIX + self.prompt
-        found = body.rfind(heading)
-        start = found + len(heading) - len(inserted)
-        return start if found >= 0 and body.startswith(inserted, start) else None
+def after_prompt(body: str, prompt: str, *, inserted: str, anchor: int) -> int:
+    """Return where a run's prompt ends in a text that may have been edited since the run began.
+
+    Args:
+        body: The text.
+        prompt: The prompt as the user wrote it.
+        inserted: It as we inserted it, "" when it stood in the document already.
+        anchor: Where the run's first insert went, in the document as it was.
+    """
+    if inserted:
+        start = _start_of(inserted, prompt, body, anchor)
+        return len(body) if start is None else start + len(inserted)
+    if body.endswith(prompt, 0, anchor):
+        return anchor
+    found = body.rfind(prompt)
+    return anchor if found < 0 else found + len(prompt)
+
+
+def _start_of(inserted: str, prompt: str, body: str, anchor: int) -> int | None:
+    """Return where the prompt that we inserted stands in such a text, or None."""
+    if body.startswith(inserted, anchor):
+        return anchor
+    heading = PROMPT_PREFIX + prompt
+    found = body.rfind(heading)
+    start = found + len(heading) - len(inserted)
+    return start if found >= 0 and body.startswith(inserted, start) else None

@@ -20,7 +20,8 @@ from pyagentd.agent.budget import Limits, Stopwatch
 from pyagentd.agent.machine import Signal as S
 from pyagentd.agent.machine import State, advance
 from pyagentd.agent.recorder import Recorder
-from pyagentd.errors import PyagentdError, StoreError
+from pyagentd.agent.resuming import Resumed, settled
+from pyagentd.errors import PyagentdError
 from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
     Backend,
@@ -83,6 +84,10 @@ class Run:
         settings: What holds while it lasts.
         prepare: Called first; makes the prompt safe on disk.
         observe: Told every move.
+        resumed: Where it goes on, when an earlier daemon began it; then ``view`` ends with its answer so far.
+
+    Attributes:
+        suspended: Whether it was left without an end, for the next daemon.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class Run:
         settings: RunSettings,
         prepare: Callable[[], Awaitable[None]],
         observe: Callable[[Run, Mapping[str, Any]], None],
+        resumed: Resumed | None = None,
     ) -> None:
         self.id = run_id
         self.state = State.INIT
@@ -108,12 +114,27 @@ class Run:
         self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
         self._note = ""
         self._turns = 0
+        self._resumed = resumed
+        self._stand_ins: dict[str, ToolSpec] = {}  # by call id
+        if resumed is not None:
+            self._answer.resume(resumed.standing)
+            self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
+        self.suspended = False
         self._aborted = False
         self._failure: PyagentdError | None = None
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def authority(self) -> Authority:
+        """Who decides what it may do."""
+        return self._settings.authority
+
     async def execute(self) -> Outcome:
-        """Run to the end and return the outcome; raises nothing, and is ended early by ``abort``."""
+        """Run to the end and return the outcome; ended early by ``abort``.
+
+        Raises:
+            asyncio.CancelledError: It was suspended.
+        """
         try:
             # A task of its own: abort stops the steps and never what is recorded about their end.
             self._task = asyncio.create_task(self._steps())
@@ -122,6 +143,8 @@ class Run:
             text = self._answer.last_text if self._settings.result == "last" else self._answer.text
             return self._end(S.FINISH, Outcome(reason="done", text=text, message=self._note))
         except asyncio.CancelledError:
+            if self.suspended:
+                raise
             if self._failure is not None:
                 return self._fail(S.FAIL, self._error(self._failure.code, str(self._failure)))
             return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text))
@@ -129,13 +152,19 @@ class Run:
             return self._fail(S.FAIL, self._error(error.code, str(error)))
         except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
             log.exception("run %s failed", self.id)
-            return self._fail(S.FAIL, self._error("internal", f"{type(error).__name__}: {error}"))
+            return self._fail(S.FAIL, self._error(*told_of(error)))
 
     def abort(self) -> None:
         """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``."""
         if self._task is not None and not self._aborted:  # once: a second time would stop the stopping
             self._task.cancel()
         self._aborted = True
+
+    def suspend(self) -> None:
+        """Stop the run and leave it in the log as it is: the next daemon goes on with it."""
+        if not self._aborted:
+            self.suspended = True
+            self.abort()
 
     def fail(self, error: PyagentdError) -> None:
         """Stop the run wherever it is; it ends with ``error``, unless it was aborted before."""
@@ -144,7 +173,7 @@ class Run:
             self.abort()
 
     async def _steps(self) -> None:
-        step: Step | None = self._begin
+        step: Step | None = self._begin if self._resumed is None else self._go_on
         while step is not None:
             if self._aborted:
                 raise asyncio.CancelledError
@@ -200,12 +229,30 @@ class Run:
     async def _run_tools(self) -> Step:
         calls = self._answer.calls
         self._move(S.CALLS, tools=[describe(call) for call in calls])
-        results: dict[str, ToolResult] = {}
+        return await self._complete(calls, {})
+
+    async def _go_on(self) -> Step:
+        """Take up the calls of the last request where the end of an earlier daemon left them."""
+        assert self._resumed is not None
+        await self._prepare()
+        calls, results = self._answer.calls, dict(self._resumed.standing.results)
+        self._view.append(self._answer.step_message())
+        self._move(S.RESUME, tools=[describe(call) for call in calls])
+        waiting = ([call for call in group if call.id not in results] for group in self._groups(calls))
+        begun: list[ToolCall] = next(filter(None, waiting), [])
+        self._stand_ins = {
+            call.id: self._resumed.stand_in(call) for call in begun if call.id not in self._resumed.asked
+        }
+        return await self._complete(calls, results)
+
+    async def _complete(self, calls: tuple[ToolCall, ...], results: dict[str, ToolResult]) -> Step:
+        """Run the calls that have no result yet, and give the model all of them."""
         for group in self._groups(calls):
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for call in group:
-                        tasks.create_task(self._run_tool(call, results))
+                        if call.id not in results:
+                            tasks.create_task(self._run_tool(call, results))
             except ExceptionGroup as failures:  # tools never raise; recording their results may
                 raise failures.exceptions[0] from None
         await self._recorder.commit()
@@ -216,7 +263,9 @@ class Run:
     async def _run_tool(self, call: ToolCall, results: dict[str, ToolResult]) -> None:
         settings = self._settings
         spec = settings.tools.get(call.name)
-        if spec is None:
+        if (stand_in := self._stand_ins.pop(call.id, None)) is not None:
+            envelope = await invoke(stand_in, {}, settings.context, settled)
+        elif spec is None:
             known = ", ".join(sorted(settings.tools)) or "none"
             text = f"There is no tool {call.name!r}. Available: {known}."
             envelope = Envelope(ok=False, text=text, duration_ms=0)
@@ -270,7 +319,7 @@ class Run:
     def _fail(self, signal: S, outcome: Outcome) -> Outcome:
         try:
             return self._end(signal, outcome)
-        except StoreError:  # the disk is what failed: the outcome is told, and healed from the log at the next start
+        except Exception:  # the disk, most likely: the outcome is told, and healed from the log at the next start
             log.exception("run %s could not be closed on disk", self.id)
             self.state = advance(self.state, signal)
             return outcome
@@ -281,6 +330,13 @@ def describe(call: ToolCall) -> str:
     values = [str(value) for value in call.input.values() if isinstance(value, str | int | float)]
     line = " ".join([call.name, *values[:2]]).replace("\n", " ")
     return line if len(line) <= 80 else line[:79] + "…"
+
+
+def told_of(error: Exception) -> tuple[str, str]:
+    """Return the code and the words for an error that ended a run."""
+    if isinstance(error, PyagentdError):
+        return error.code, str(error)
+    return "internal", f"{type(error).__name__}: {error}"
 
 
 def new_run_id() -> str:

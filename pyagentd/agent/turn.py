@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyagentd.agent.opening import LastRun
 from pyagentd.agent.persist import Roles, Version
 from pyagentd.errors import BadRequest
 from pyagentd.messages import Message, Text
@@ -83,6 +84,19 @@ def from_client(file: Path, conversation: Conversation, text: str, *, is_agent: 
         insert=prompt_text(doc.body, text, is_agent=is_agent),
         **_common(doc, sha256, aligned),
     )
+
+
+def of_run(file: Path, conversation: Conversation, last: LastRun) -> tuple[tuple[Message, ...], Settings]:
+    """Return what a run that goes on saw when it began, its prompt last, and the document's Local Variables.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    doc = document.read(file)
+    view = align(doc, conversation, min(last.prompt_end(doc.body), len(doc.body))).view
+    if not view or view[-1].role != "user":  # the user removed the prompt meanwhile
+        view = _with_prompt(view, last.prompt)
+    return view, doc.settings
 
 
 def _common(doc: Document, sha256: str, aligned: Aligned) -> dict[str, Any]:

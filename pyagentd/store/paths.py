@@ -175,6 +175,11 @@ def ancestors_of(ref: BranchRef) -> tuple[BranchRef, ...]:
     return () if parent is None else (parent, *ancestors_of(parent))
 
 
+def root_of(ref: BranchRef) -> BranchRef:
+    """Return the branch of a session at the root of the tree of ``ref``."""
+    return (ref, *ancestors_of(ref))[-1]
+
+
 def _branch_ref(place: Path) -> BranchRef:
     session_dir = place.parent.parent
     return BranchRef(

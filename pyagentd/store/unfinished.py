@@ -36,12 +36,13 @@ def _unfinished(branch_dir: Path) -> Iterator[BranchRef]:
     for place in places:
         if paths.session_file(place).is_file():
             atomic.sweep(place)
-            if not _is_finished(paths.journal_file(place)):
+            if not is_finished(paths.journal_file(place)):
                 yield paths.agent_ref(place)
             yield from _unfinished(place)
 
 
-def _is_finished(log: Path) -> bool:
+def is_finished(log: Path) -> bool:
+    """Return whether the log at ``log`` ends with the word that all text of its last run is in the document."""
     try:
         fd = atomic.open_read(log)
     except (FileNotFoundError, StoreError):

@@ -7,7 +7,7 @@ covers what is no longer there. What cannot be read is left out and said in ``no
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -60,10 +60,18 @@ class View:
                 self._add_step(step, pieces[start:index])
                 start = index
 
+    def add_recorded(self, parts: Iterable[record.Part]) -> None:
+        """Add a step as it was recorded, whatever the document says."""
+        self._add_parts(parts, ())
+
     def finished(self) -> tuple[Message, ...]:
-        """Return the messages."""
+        """Return the messages of a whole conversation."""
         if self.messages and self.messages[0][0] == "assistant":
             self.messages.insert(0, ("user", [Text(text=BEGINNING)]))
+        return self.made()
+
+    def made(self) -> tuple[Message, ...]:
+        """Return the messages."""
         return tuple(Message(role=role, parts=tuple(parts)) for role, parts in self.messages)
 
     def _add_step(self, step: Step | None, pieces: Sequence[Seen]) -> None:
@@ -155,6 +163,17 @@ class View:
             self.messages[-1][1].extend(parts)
         else:
             self.messages.append((role, parts))
+
+
+def said_in(parts: Iterable[record.Part]) -> Iterator[Part]:
+    """Yield what the model said in a recorded step, without the results of its calls."""
+    for part in parts:
+        if part.is_tool:
+            yield _recorded_call(part)
+        elif part.type == "text":
+            yield Text(text=part.text)
+        elif part.type == "reasoning" and (reasoning := _reasoning(part)) is not None:
+            yield reasoning
 
 
 def _recorded_call(part: record.Part) -> ToolCall:

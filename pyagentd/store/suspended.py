@@ -1,0 +1,143 @@
+"""Which runs of a tree only waited when their daemon ended: for a human, or for agents that did (DESIGN §6).
+
+Reads logs and writes nothing. A run waits when the log has a question of one of its unfinished calls without an
+answer, or an agent of such a call that waits itself; and when somebody still waits for it in turn: the branch at the
+root needs nobody, an agent in the background neither, any other the call that spawned it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyagentd.messages import Message, ToolResult
+from pyagentd.messages import Part as Said
+from pyagentd.store import conversation as record
+from pyagentd.store import paths
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.journal import read_rows
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.unfinished import is_finished, unfinished_agents
+from pyagentd.store.view import View, said_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """A run that waits, of which nobody knows yet."""
+
+    ref: BranchRef
+    run_id: str
+    asks: tuple[str, ...]  # ids of its questions without an answer
+    is_first: bool  # no other run waits for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far the answer of a run that waits has come.
+
+    Attributes:
+        message: The recorded message it is.
+        done: Its finished requests as the model saw them: what it said, and the results.
+        step: What it said in the last one.
+        results: Results of that one's calls that are recorded, by call id.
+    """
+
+    message: record.Message
+    done: tuple[Message, ...]
+    step: tuple[Said, ...]
+    results: Mapping[str, ToolResult]
+
+
+def look(root: BranchRef) -> dict[str, Suspended]:
+    """Return the runs that wait in the tree of a branch of a session, by branch key, those above first.
+
+    Raises:
+        StoreError: A log cannot be read.
+    """
+    unfinished = unfinished_agents(root.branch_dir)
+    if paths.session_file(root.branch_dir).is_file() and not is_finished(paths.journal_file(root.branch_dir)):
+        unfinished.append(root)
+    return _wanted(root, _waiting(unfinished))
+
+
+def standing(conversation: Conversation) -> Standing | None:
+    """Return how far the last run came, None when it has no call without a result."""
+    message = next(
+        (conversation.messages[part.row["message_id"]] for part in _open_calls(conversation)),
+        None,
+    )
+    if message is None:
+        return None
+    *before, last = message.steps()
+    view = View()
+    for step in before:
+        view.add_recorded(step)
+    results = {}
+    for part in last:
+        if part.is_tool and (result := part.result) is not None:
+            call_id = str(part.data["toolCallId"])
+            results[call_id] = ToolResult(id=call_id, text=result[0], is_error=result[1])
+    return Standing(message=message, done=view.made(), step=tuple(said_in(last)), results=results)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    ref: BranchRef
+    run: Mapping[str, Any]
+    session: Mapping[str, Any]
+    calls: frozenset[str]  # without a result
+    asks: tuple[str, ...]
+
+
+def _waiting(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
+    """Return those whose runs wait for something, by key; whoever waits for them comes later."""
+    waiting: dict[str, _Candidate] = {}
+    for ref in sorted(refs, key=lambda each: len(each.branch_dir.parts), reverse=True):
+        candidate = _candidate(ref)
+        if candidate is None:
+            continue
+        agents = (agent for agent in waiting.values() if _is_awaited(agent, ref.key, candidate))
+        if candidate.asks or any(agents):
+            waiting[ref.key] = candidate
+    return waiting
+
+
+def _wanted(root: BranchRef, waiting: Mapping[str, _Candidate]) -> dict[str, Suspended]:
+    """Leave out those for which nobody waits any more."""
+    wanted: dict[str, Suspended] = {}
+    for key, candidate in reversed([*waiting.items()]):
+        above = str(candidate.ref.branch_dir.parent.parent)
+        first = key == root.key or bool(candidate.session.get("background"))
+        if first or (above in wanted and _is_awaited(candidate, above, waiting[above])):
+            wanted[key] = Suspended(
+                ref=candidate.ref, run_id=candidate.run["id"], asks=candidate.asks, is_first=first
+            )
+    return wanted
+
+
+def _is_awaited(agent: _Candidate, key: str, above: _Candidate) -> bool:
+    session = agent.session
+    return (
+        str(agent.ref.branch_dir.parent.parent) == key
+        and session.get("parent_run_id") == above.run["id"]
+        and session.get("parent_call_id") in above.calls
+    )
+
+
+def _candidate(ref: BranchRef) -> _Candidate | None:
+    conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
+    run = conversation.last_run
+    if run is None or run.is_finished:
+        return None
+    calls = frozenset(str(part.data["toolCallId"]) for part in _open_calls(conversation))
+    asks = tuple(
+        ask["id"]
+        for ask in conversation.asks.values()
+        if ask["decision"] is None and ask.get("run_id") == run.data["id"] and ask.get("tool_call_id") in calls
+    )
+    return _Candidate(ref, run.data, conversation.session, calls, asks)
+
+
+def _open_calls(conversation: Conversation) -> Iterator[record.Part]:
+    return (part for part in conversation.parts.values() if part.data.get("state") == "input-available")
