@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -257,3 +259,17 @@ def test_more_scope_is_asked_for_and_added(system: System, model_server: ModelSe
     emacs.keys("C-c", "C-p")
     shows(emacs, "A note it is.", "Ready")
     assert f"{other}/**" in (branch / "preset.md").read_text()
+
+
+def test_an_ask_outlives_the_daemon(system: System, model_server: ModelServer, branch: Path) -> None:
+    plays(model_server, {"Run": [answer(tool_use("Bash", command="echo tea > /dev/null")), answer("It ran.")]})
+    emacs = opened(system, branch)
+    send(emacs, "Run it.")
+    shows(emacs, "May it? Bash echo tea")
+    os.kill(system.daemon_pid(), signal.SIGKILL)
+    gone(emacs, "May it?", "1 ask")
+    system.ok("sessions")  # starts another daemon; Emacs finds it by itself
+    shows(emacs, "May it? Bash echo tea", "1 ask: Bash", timeout_s=40)
+    emacs.keys("C-c", "C-y")  # says with which key the run goes on
+    shows(emacs, "It ran.", "Ready")
+    gone(emacs, "May it?")
