@@ -65,9 +65,11 @@ class Authority:
         self._waiting: dict[str, AskedCall] = {}  # by id of the call
         self._leases: list[Widening] = []  # what a human allowed once, and was not used yet
         self._used: list[Widening] = []
+        self._root = ""  # the workspace root of the run's calls
 
     def for_call(self, spec: ToolSpec, call: ToolCall, tool_context: ToolContext) -> Authorise:
         """Return the check that ``invoke`` makes before it runs ``call``."""
+        self._root = str(tool_context.root)
 
         async def authorise(action: Action) -> Edited | None:
             decision, lease = self._decided(action, spec.confirm)
@@ -89,7 +91,7 @@ class Authority:
 
     def readable(self, path: ResolvedPath) -> bool:
         """Return whether a file that a search found may be read without a question."""
-        action = Action(tool="Read", detail=path.lexical, kind="read", paths=(path,), command=None)
+        action = Action(tool="Read", detail=path.lexical, kind="read", paths=(path,), root=self._root)
         context = self._rules(action)
         if isinstance(context, Deny):
             return False

@@ -13,6 +13,7 @@ from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.profiles import make_profile
 from pyagentd.store.document import body_sha256
 from pyagentd.store.index.state import State
+from tests.server import answer, tool_use
 
 from .test_service import Watcher, env
 from .world import World
@@ -265,3 +266,16 @@ async def test_tools_that_the_profile_denies_altogether_are_not_offered(world: W
     world.preset("looker", tools="Read, Write, Glob, Bash, PersistentAgent]\nprofile: locked\nmore: [x")
     made = await world.service().create_session(Watcher(), name="x", preset="looker", root=str(world.project))
     assert list(await tools_told(world, made["branch"])) == ["Read", "Glob", "PersistentAgent"]
+
+
+async def test_a_search_finds_what_the_profile_lets_be_viewed(world: World) -> None:
+    for name in ("docs/a.md", "src/b.py"):
+        (world.project / name).parent.mkdir(exist_ok=True)
+        (world.project / name).write_text("needle\n")
+    allowed = r'["tool:view:\\.", "tool:view:docs/.*"]'
+    world.preset("looker", tools=f"Grep]\nprofile: {{allow: {allowed}}}\nmore: [x")
+    made = await world.service().create_session(Watcher(), name="x", preset="looker", root=str(world.project))
+    world.server.say(answer(tool_use("Grep", pattern="needle")), "Done")
+    await tools_told(world, made["branch"])
+    (result,) = world.server.last.messages[-1]["content"]
+    assert "docs/a.md" in str(result) and "src/b.py" not in str(result)
