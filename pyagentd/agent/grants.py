@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the host owns the grants; they are written through the bran
 Kind = Literal["session", "project"]
 
 _SETTING = "grants:"  # + workspace root
+_UNREAD = object()
 
 log = logging.getLogger(__name__)
 
@@ -126,9 +127,9 @@ class Grants:
 
     def _of_session(self, root: BranchRef) -> tuple[Grant, ...]:
         """Return the grants of the session, from its row where the branch is open."""
-        recorded, grants = self._sessions.get(root.key, (None, ()))
+        recorded, grants = self._sessions.get(root.key, (_UNREAD, ()))
         live = self._host.opened(root.key)
-        if live is not None and (now := live.conversation.session.get("permissions_json") or []) is not recorded:
+        if live is not None and (now := live.conversation.session.get("permissions_json")) is not recorded:
             grants = _compiled("session", now)
             self._sessions[root.key] = (now, grants)
         return grants

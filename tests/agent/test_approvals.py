@@ -243,6 +243,28 @@ async def test_a_grant_answers_the_open_questions_that_it_covers(world: World, s
         ]
 
 
+async def test_what_an_agent_may_do_in_this_session_its_parent_may_too(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        spawn = answer(tool_use("PersistentAgent", preset="helper", description="x", prompt="Make it."))
+        await talk.say(
+            spawn, bash("make -v"), "made", bash("make -v"), "Done", grants=world.granted("tool:Pers.*").grants
+        )
+        ask = await talk.ask()
+        assert ask["agent"].startswith("helper-")
+        await service.answer(talk.watcher, ask=ask["id"], decision="session")
+        await talk.end()
+        agent = service._ref(ask["branch"])
+        (grant,) = (await service.grants(talk.watcher, branch=agent.key))["grants"]
+        assert grant["ask"] == ask["id"] and talk.branch.conversation.session["permissions_json"]
+        decisions = await talk.decisions()
+        assert decisions[1:] == [
+            ("ask_approved", "human: session", "a test"), ("allow", "grant tool:Bash:make -v", None),
+        ]  # fmt: skip
+        rows_of_agent = (await service.audit(talk.watcher, session=agent.key))["decisions"]
+        assert [row["agent"] for row in rows_of_agent] == [agent.session_id]
+        assert rows_of_agent[0]["session"] == talk.branch.ref.session_id
+
+
 async def test_edited_arguments_are_what_happens_and_the_model_is_told(world: World, service: Service) -> None:
     async with talking(world, service) as talk:
         await talk.say(bash("echo one"), "Done")

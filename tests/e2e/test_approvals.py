@@ -165,13 +165,13 @@ def test_arguments_are_edited_in_the_users_editor(
     editor.write_text("#!/bin/sh\nsed -i 's/one/two/' \"$1\"\n")
     editor.chmod(0o755)
     session, _ = scripted.new()
-    model_server.say(bash("echo one > said.txt"), "Done.")
+    model_server.say(answer(tool_use("Write", file_path="said.txt", content="one")), "Done.")
     asking = terminal("send", session, "Do it.", EDITOR=str(editor), VISUAL=str(editor))
     asking.shows("[e]dit the arguments")
     asking.type("e")
     asking.shows("Done.")
     assert asking.end() == 0
-    assert (scripted.project / "said.txt").read_text() == "two\n"
+    assert (scripted.project / "said.txt").read_text() == "two"
     assert "changed the arguments" in json.dumps(model_server.last.messages[-1])
 
 
@@ -249,6 +249,31 @@ def test_the_audit_is_kept_over_a_restart_and_a_deletion(scripted: System, model
     scripted.ok("delete", session, "--yes")
     assert scripted.json("audit", session) == rows
     assert scripted.ok("audit").count("\n") == 2
+
+
+def test_questions_and_grants_are_completed(
+    scripted: System, model_server: ModelServer, terminal: Callable[..., Terminal]
+) -> None:
+    def completions(*words: str) -> list[str]:
+        scripted.env |= {"_PYAGENTD_COMPLETE": "bash_complete", "COMP_CWORD": str(len(words))}
+        scripted.env["COMP_WORDS"] = " ".join(["pyagentd", *words])
+        try:
+            return [line.split(",", 1)[1] for line in scripted.run().stdout.split()]
+        finally:
+            for name in ("_PYAGENTD_COMPLETE", "COMP_CWORD", "COMP_WORDS"):
+                del scripted.env[name]
+
+    assert completions("answer", "ask") == [], "nothing is started for it"
+    assert not (scripted.runtime / "daemon").exists()
+    session, _ = scripted.new()
+    model_server.say(bash("make"), "Done.")
+    asking = terminal("send", session, "Do it.")
+    ask = one_ask(scripted)
+    assert completions("answer", "ask_") == [ask["id"]]
+    assert completions("answer", ask["id"], "a") == ["allow", "always", "abort"]
+    scripted.ok("answer", ask["id"], "session")
+    assert asking.end() == 0
+    assert completions("grants", session, "--revoke", "tool:") == ["tool:Bash:make"]
 
 
 def test_errors_say_what_to_do(system: System) -> None:
