@@ -8,6 +8,7 @@ import pytest
 from pyagentd.errors import ToolError
 from pyagentd.tools.confine import caution, walk
 from pyagentd.tools.confine.names import Rules, base_of, floats, literal, literal_prefix
+from pyagentd.tools.confine.places import inside
 from pyagentd.tools.confine.plan import Plan, plan
 from pyagentd.tools.confine.scope import ShellScope
 from tests.tools.confined import STANDARD_DENY
@@ -143,3 +144,38 @@ def test_who_approves_is_told_when_the_machine_cannot_confine(monkeypatch: pytes
     monkeypatch.setattr("pyagentd.tools.confine.enclosure.confinement", lambda wanted: None)
     assert caution.unconfined(ShellScope()).startswith("Commands are not confined")
     assert "does not work on this machine" in caution.unconfined(ShellScope(wanted="landlock"))
+
+
+def test_much_in_a_shared_directory_is_kept_whole(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What other programs leave in /tmp neither costs time nor keeps a command from running."""
+    monkeypatch.setattr("pyagentd.tools.confine.places.TEMPORARY", (str(tmp_path),))
+    monkeypatch.setattr("pyagentd.tools.confine.closed._MOST_TEMPORARY", 100)
+    for n in range(30):
+        (tmp_path / f"many/{n}").mkdir(parents=True)
+        (tmp_path / f"many/{n}/.env").touch()
+    (tmp_path / "large").mkdir()
+    for n in range(101):
+        (tmp_path / f"large/{n}").touch()
+    for place in (tmp_path / "few", root / "sub"):
+        place.mkdir()
+        (place / ".env").touch()
+    everything = (f"{tmp_path}/**",)
+    made = planned(root, read=everything, write=everything)
+    hidden = [(path.removeprefix(f"{tmp_path}/"), kind) for path, kind in made.hidden if inside(path, str(tmp_path))]
+    assert hidden == [("few/.env", False), ("large", True), ("many", True), ("root/sub/.env", False)]
+
+
+def test_below_the_root_names_are_sought_near_it_and_in_homes(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setattr("pyagentd.tools.confine.places.homes", lambda own: [str(home)])
+    for place in ("home/a", "home/a/b/c/d", "root/a/b/c/d"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / ".env").touch()
+    made = planned(root, read=("/**",), write=())
+    hidden = {path for path, _ in made.hidden if inside(path, str(tmp_path))}
+    assert hidden == {f"{home}/a/.env", f"{root}/a/b/c/d/.env"}
+    assert scope_trees(made) == {"/": False}

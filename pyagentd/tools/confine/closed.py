@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pyagentd.tools.confine import places
@@ -16,10 +16,12 @@ from pyagentd.tools.confine.names import Rules, base_of, literal, literal_prefix
 from pyagentd.tools.confine.places import inside, parts
 from pyagentd.tools.confine.scope import ShellScope
 from pyagentd.tools.confine.trees import split
-from pyagentd.tools.confine.walk import Found, find
+from pyagentd.tools.confine.walk import Found, TooMany, find
 
 _HOME_LEVELS = 3
 _ROOT_LEVELS = 2
+_MOST_TEMPORARY = 30_000  # entries of one directory in /tmp; more of it is not seen at all
+_MOST_EACH, _MOST_IN_ALL = 20, 200  # places kept one by one in such a directory, and in all of them
 _BOUND = "/proc/net/unix"
 
 
@@ -34,12 +36,21 @@ def looked_into(scope: Collection[str], writable: Collection[str], root: Path, h
     return {tree: depth for tree, depth in levels.items() if not any(tree != w and inside(tree, w) for w in whole)}
 
 
-def found(rules: Rules, trees: dict[str, int | None], scope: ShellScope) -> Iterator[Found]:
-    """Yield what the rules are about in ``trees`` and, where a rule names a place, elsewhere."""
+def found(rules: Rules, trees: Mapping[str, int | None], scope: ShellScope, kept: Collection[str]) -> Iterator[Found]:
+    """Yield what the rules are about in ``trees`` and, where a rule names a place, elsewhere.
+
+    Args:
+        rules: What is looked for.
+        trees: Where, and how deep.
+        scope: Whose protected places are left apart.
+        kept: What a shared directory for temporary files is kept visible for: the workspace, trees of the scope.
+    """
     apart = {*scope.protected, *scope.hidden, *places.SYSTEM, *places.NEVER}
     for tree, levels in trees.items():
         if tree != "/" and (effect := rules.effect(*split(tree), True)) is not None:
             yield Found(tree, effect, True)
+        elif tree in places.TEMPORARY:
+            yield from _in_temporary(tree, rules, apart, [path for path in kept if path != tree])
         else:
             yield from find(tree, rules, apart - {tree}, levels)
     whole = [tree for tree, levels in trees.items() if levels is None]
@@ -55,6 +66,31 @@ def found(rules: Rules, trees: dict[str, int | None], scope: ShellScope) -> Iter
         elif os.path.isdir(start):  # noqa: PTH112
             yield from (each for each in find(start, Rules([(pattern, effect)])) if each.effect == effect)
     yield from (Found(path, "hide", False) for path in _listening())
+
+
+def _in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str]) -> Iterator[Found]:
+    """Yield what the rules are about in a directory that all programs share: where there is much of it, the whole.
+
+    What others leave there must neither cost time nor keep a command from running.
+    """
+    yield from find(tree, rules, apart, levels=1)
+    total = 0
+    with os.scandir(tree) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    for name in names:
+        path = f"{tree}/{name}"
+        if path in apart or rules.effect(f"{tree}/", name, True) is not None:
+            continue
+        if any(inside(each, path) for each in kept):
+            yield from find(path, rules, apart)
+            continue
+        try:
+            here = list(find(path, rules, apart, most=_MOST_TEMPORARY))
+            whole = len(here) > _MOST_EACH or (total > _MOST_IN_ALL and len(here) > 1)
+        except TooMany:
+            here, whole = [], True
+        total += 1 if whole else len(here)
+        yield from [Found(path, "hide", True)] if whole else here
 
 
 def _listening() -> Iterator[str]:

@@ -66,7 +66,7 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     seen = dict.fromkeys((*readable, *programs, *([str(spool_dir)] if spool_dir.is_dir() else ())), False)
     trees = dict(needed(allowed(seen | dict.fromkeys(writable, True), scope)))
     sought = closed.looked_into({*readable, *writable}, writable, root, env.get("HOME", ""))
-    found = list(closed.found(rules, sought, scope))
+    found = list(closed.found(rules, sought, scope, {str(root), str(spool_dir), *readable, *writable}))
     git_found = {path for entry in found if entry.effect == "git" for path in git.decisive(entry.path)}
     hidden = {entry.path: entry.is_directory for entry in found if entry.effect in ("hide", "fixed")}
     hidden |= {path: True for path in scope.hidden if os.path.isdir(path)}  # noqa: PTH112

@@ -44,7 +44,9 @@ class TooMany(ToolError):
     """There is more below a directory than can be looked at before each command."""
 
 
-def find(tree: str, rules: Rules, without: Collection[str] = (), levels: int | None = None) -> Iterator[Found]:
+def find(
+    tree: str, rules: Rules, without: Collection[str] = (), levels: int | None = None, most: int | None = None
+) -> Iterator[Found]:
     """Yield what ``rules`` are about below ``tree``; what is found is not looked into.
 
     Args:
@@ -52,10 +54,12 @@ def find(tree: str, rules: Rules, without: Collection[str] = (), levels: int | N
         rules: What to look for; sockets are found too, as to be hidden.
         without: Directories that are left out.
         levels: How deep to look: 1 is what is right in ``tree``; None is everything.
+        most: How many entries to look at; None is ``MOST_ENTRIES``.
 
     Raises:
-        TooMany: It has more than ``MOST_ENTRIES`` entries.
+        TooMany: It has more entries than that.
     """
+    most = MOST_ENTRIES if most is None else most
     known = _memory(rules)
     pending = [(tree, 1)]
     count = 0
@@ -65,9 +69,9 @@ def find(tree: str, rules: Rules, without: Collection[str] = (), levels: int | N
         if listing is None:
             continue
         count += listing.size
-        if count > MOST_ENTRIES:
+        if count > most:
             raise TooMany(
-                f"{tree} has more than {MOST_ENTRIES:,} files, too many to look through for what a command must not "
+                f"{tree} has more than {most:,} files, too many to look through for what a command must not "
                 f"see. Ask the user to name smaller directories in `paths` of preset.md, or to say there "
                 f"`shell_commands: {{confine: false}}`"
             )
