@@ -35,7 +35,8 @@
 (require 'pyagentd-answer)
 
 (defvar pyagentd-ask-edit-fields
-  '(("Bash" . "command") ("Write" . "content") ("Edit" . "new_string"))
+  '(("Bash" . "command") ("Write" . "content") ("Edit" . "new_string")
+    ("PersistentAgent" . "prompt"))
   "The argument of each tool that is edited as a text of its own.")
 
 (defvar-local pyagentd-ask-edit--ask nil
