@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,7 @@ PROJECT_PRESETS = Path(".pyagentd", "presets")
 
 _REMEMBERED = 256  # presets
 _MAX_BYTES = 1_000_000  # of a project's preset, which is somebody else's file
+_MAX_OF_PROJECT = 100  # presets
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +149,8 @@ class Presets:
             for name, file in templates.find_templates([directory]).items():
                 found.append(Template(name=name, file=file, origin=origin))
         if root is not None:
-            for name, file in templates.find_templates([root / PROJECT_PRESETS]).items():
+            of_project = templates.find_templates([root / PROJECT_PRESETS])
+            for name, file in islice(of_project.items(), _MAX_OF_PROJECT):
                 found.extend(self._of_project(name, file))
         return found
 

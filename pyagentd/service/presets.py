@@ -12,7 +12,8 @@ from pyagentd.agent.presets import ProjectPresets, Template
 from pyagentd.errors import BadRequest, PyagentdError
 from pyagentd.service.group import Client, Group, expanded
 
-_SHOWN_BYTES = 20_000  # of one preset, so that an answer has room for all of them
+_SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
+_DESCRIPTION = 500  # characters of one, as far as they are told
 
 _log = logging.getLogger(__name__)
 
@@ -26,14 +27,17 @@ class PresetTemplates(Group):
         The answer is ``{presets: (P…), untrusted: (P…)}``. P is ``{name, source, origin, description, mode}`` or, of
         a broken one, ``{name, source, origin, error}``; ``origin`` is shipped, user or project. ``untrusted`` are
         presets of the project that wait for the user's word; they have a ``hash``, for ``trust-presets``, and their
-        ``text``, unless it is very long.
+        ``text``, as far as there is room.
         """
         found = await asyncio.to_thread(self._for_project, root)
-        untrusted = [template for template in found.found if not template.trusted]
-        return {
-            "presets": [_told(found, template) for template in found.usable.values()],
-            "untrusted": [_told(found, template) for template in untrusted],
-        }
+        room, untrusted = _SHOWN_BYTES, []
+        for template in found.found:
+            if not template.trusted and template.data is not None:
+                untrusted.append(_told(found, template))
+                room -= len(template.data)
+                if room >= 0:
+                    untrusted[-1]["text"] = template.data.decode(errors="replace")
+        return {"presets": [_told(found, template) for template in found.usable.values()], "untrusted": untrusted}
 
     async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> dict[str, Any]:
         """Trust presets of the project ``root`` by their ``hash``; the answer names those ``trusted`` now.
@@ -63,10 +67,8 @@ def _told(found: ProjectPresets, template: Template) -> dict[str, Any]:
     row: dict[str, Any] = {"name": template.name, "source": str(template.file), "origin": template.origin}
     if template.hash is not None:
         row["hash"] = template.hash
-        if not template.trusted and template.data is not None and len(template.data) <= _SHOWN_BYTES:
-            row["text"] = template.data.decode(errors="replace")
     try:
         preset, _ = found.read(template)
     except PyagentdError as error:
         return {**row, "error": str(error)}
-    return {**row, "description": preset.description, "mode": preset.mode}
+    return {**row, "description": preset.description[:_DESCRIPTION], "mode": preset.mode}

@@ -1,5 +1,6 @@
 """Where presets come from, whose a project's are, and what is said of broken ones."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,15 @@ async def test_presets_of_a_project_are_trusted_by_their_hash(world: World) -> N
     assert "reviewer" not in [each["name"] for each in (await service.presets(client))["presets"]]
     made = await service.create_session(client, name="x", preset="reviewer", root=str(world.project))
     assert "Body of reviewer" in (Path(made["branch_dir"]) / "preset.md").read_text()
+
+
+async def test_a_project_full_of_presets_still_fits_an_answer(world: World) -> None:
+    for number in range(150):
+        put(of(world.project), f"p{number:03}", "x" * 20_000)
+    answer = await world.service().presets(Watcher(), root=str(world.project))
+    assert len(answer["untrusted"]) == 100
+    assert 5 <= sum("text" in row for row in answer["untrusted"]) <= 15
+    assert len(json.dumps(answer)) < 512 * 1024
 
 
 async def test_what_changed_since_or_is_broken_is_not_trusted(world: World) -> None:
