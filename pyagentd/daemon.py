@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 
 from pyagentd import __version__
+from pyagentd.agent.hints import PendingHints
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
 from pyagentd.agent.presets import Presets, configured_profiles
@@ -32,7 +33,9 @@ from pyagentd.rpc.lifecycle import Instance
 from pyagentd.rpc.server import Server
 from pyagentd.service import Service
 from pyagentd.store import templates
+from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.state import State
+from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -82,6 +85,8 @@ class _Daemon:
             loop.add_signal_handler(number, self._stopped.set)
         token = new_token()
         host, indexer, server = self._assemble(Pulse(loop), token)
+        self._wake(host)
+        indexer.unfinished = lambda ref: _soon(loop, host.trees.wake_soon, ref)
         indexer.start()
         titles = Titles(host)
         if self._config.titles:
@@ -103,6 +108,13 @@ class _Daemon:
         await close_backends()
         with contextlib.suppress(Exception):  # it only saves time; a failure shows again with the first request
             await warming
+
+    def _wake(self, host: Host) -> None:
+        """Have what an earlier daemon left waiting go on; who asks for it waits until it does."""
+        projection = Projection(host.state, self._config.sessions_dir)
+        hints = PendingHints(host.state, projection, host.clock, host.own)
+        host.questions.hints = host.agents.background.hints = hints
+        host.trees.wake_all(hints)
 
     def _assemble(self, pulse: Pulse, token: str) -> tuple[Host, Indexer, Server]:
         state = State(self._config.sessions_dir)  # the indexer closes it, after the host's last decision
@@ -140,3 +152,9 @@ class _Daemon:
             idle_s = 0.0 if server.clients or host.runs else idle_s + IDLE_CHECK_S
         log.info("nobody needs the daemon")
         self._stopped.set()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, tell: Callable[[BranchRef], None], ref: BranchRef) -> None:
+    """Have the loop tell, from another thread."""
+    with contextlib.suppress(RuntimeError):  # it has ended
+        loop.call_soon_threadsafe(tell, ref)

@@ -14,8 +14,8 @@ prompt       text — a message sent by another client: put it at the end of the
 run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"
 status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", …} (seq 0)
 ask          {id, branch, agent, action, tool, detail, reason, preview, kind, choices, remember, commands, input,
-             path}: a question to a human; ``kind`` "tool" or "scope", ``remember`` the patterns that "session" and "always"
-             would remember, ``commands`` all those in a command, ``input`` the arguments as JSON text
+             path}: a question to a human; ``kind`` "tool" or "scope", ``remember`` the patterns that "session" and
+             "always" would remember, ``commands`` all those in a command, ``input`` the arguments as JSON text
 answered     {id, decision, by}: the ask with that id is settled; the first answer wins
 agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
 persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyagentd.agent import turn
@@ -159,8 +160,10 @@ class LiveBranch(Audience, SessionRow):
         conversation = self.conversation.snapshot()
         return await asyncio.to_thread(turn.from_client, self.file, conversation, text, is_agent=self.ref.is_agent)
 
-    def start_run(self, prompt: Prompt, *, run_id: str, interactive: bool) -> int:
+    def start_run(self, prompt: Prompt, *, run_id: str, interactive: bool, allow: Sequence[str] = ()) -> int:
         """Record the user's edits and message and the start of its run, show them, and return the last row's number.
+
+        ``allow`` are the client's grants for this run.
 
         Raises:
             StoreError: The disk refused.
@@ -183,6 +186,8 @@ class LiveBranch(Audience, SessionRow):
             "anchor": anchor,
             "prompt": prompt.insert,
         }
+        if allow:
+            run["allow"] = list(allow)
         return self.recorder.record("run", run)
 
     def _record_message(self, prompt: Prompt) -> str:

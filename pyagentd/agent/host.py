@@ -193,7 +193,8 @@ class Host(OpenBranches):
                 observe=lambda run, status: self._observe(branch, run, status),
             )
             # No await from here on: what is started is supervised.
-            seq = branch.start_run(prompt, run_id=run_id, interactive=options.interactive)
+            allow = [grant.pattern for grant in options.grants]
+            seq = branch.start_run(prompt, run_id=run_id, interactive=options.interactive, allow=allow)
             branch.run = run
             branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run_id)
             branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": "started"},)))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyagentd.errors import StoreError
+from pyagentd.store import paths
 from pyagentd.store.index.indexed import Stamps, mtime_ns, stamps_of
 from pyagentd.store.index.projection import Facts, Projection
 from pyagentd.store.index.query import Query
@@ -26,6 +27,7 @@ from pyagentd.store.index.search import Hit, Scope, search
 from pyagentd.store.index.state import Damaged, State, StateError
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
+from pyagentd.store.unfinished import is_finished
 
 if TYPE_CHECKING:
     from pyagentd.agent.branch import LiveBranch
@@ -68,6 +70,9 @@ class Indexer:
     Args:
         state: The database; the indexer closes it.
         registry: Which branches there are; learns from the database which are outside the root.
+
+    Attributes:
+        unfinished: Told, in the thread, of branches whose last run may have no end, when they are indexed.
     """
 
     def __init__(self, state: State, registry: Registry) -> None:
@@ -84,6 +89,7 @@ class Indexer:
         self._problem = ""
         self._failed: dict[str, Stamps] = {}  # branches that could not be indexed as they were then
         self._elsewhere: frozenset[Path] | None = None  # as in the database
+        self.unfinished: Callable[[BranchRef], None] = lambda ref: None
 
     def start(self) -> None:
         """Remember the sessions outside the root, and begin to work."""
@@ -235,6 +241,8 @@ class Indexer:
             _report(jobs, len(refs) - len(changed) + done, len(refs))
             self._update_dirty()
             self._update(ref)
+            if not is_finished(paths.journal_file(ref.branch_dir)):
+                self.unfinished(ref)
         _report(jobs, len(refs), len(refs))
         self._keep_elsewhere()
 

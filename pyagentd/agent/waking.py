@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from pyagentd.agent.hints import PendingHints
 from pyagentd.agent.settings import Late
 from pyagentd.errors import StoreError
 from pyagentd.store import paths
@@ -50,14 +51,19 @@ class Trees:
         self._suspended: dict[str, Suspended] = {}  # by key, until it is opened
         self._late: dict[str, Late] = {}  # by the root's key
         self._expected: dict[str, str] = {}  # ids of questions that will be asked again, with their runs
+        self._found: set[str] = set()  # ids of all questions that were
         self._moved = asyncio.Event()
         self._waking: asyncio.Task[None] | None = None
 
     # -- finding -----------------------------------------------------------------------------------------------
 
-    def wake_all(self, refs: Collection[BranchRef]) -> None:
-        """Look at the trees of the branches in which something waited."""
-        self._waking = self._owner.own(self._wake_all(refs))
+    def wake_all(self, hints: PendingHints) -> None:
+        """Look at the trees in which something waited, and have what goes on in them go on."""
+        self._waking = self._owner.own(self._wake_all(hints))
+
+    def wake_soon(self, ref: BranchRef) -> None:
+        """Look at the tree of a branch whose last run has no end, unless that was done."""
+        self._owner.own(self.wake(ref))
 
     async def wake(self, ref: BranchRef) -> None:
         """Return when the tree of a branch has been looked at."""
@@ -84,9 +90,16 @@ class Trees:
             log.error("%d questions of an earlier daemon were not asked again", len(self._expected))
             self._expected.clear()
 
-    async def _wake_all(self, refs: Collection[BranchRef]) -> None:
-        for ref in refs:
+    async def _wake_all(self, hints: PendingHints) -> None:
+        owed = {}
+        for ref, kind, id in await asyncio.to_thread(hints.found):
             await self.wake(ref)
+            if kind == "background":
+                owed[ref.key] = ref
+            elif id not in self._found:
+                hints.forget(ref, kind, id)
+        for ref in owed.values():  # results that are owed to a branch are delivered when it is opened
+            self._owner.own(self._owner.hold(ref))
 
     async def _look(self, root: BranchRef) -> None:
         try:
@@ -98,8 +111,10 @@ class Trees:
         if not found or any(self._is_open(ask) for each in found for ask in each.asks):
             return
         self._suspended.update(tree)
-        self._expected.update((ask, each.run_id) for each in found for ask in each.asks)
-        log.info("%s: %d runs go on, %d questions are open", root.name, len(tree), len(self._expected))
+        asks = {ask: each.run_id for each in found for ask in each.asks}
+        self._expected.update(asks)
+        self._found.update(asks)
+        log.info("%s: %d runs go on, %d questions are open", root.name, len(tree), len(asks))
         for each in found:
             if each.is_first:
                 self._owner.own(self._owner.hold(each.ref))

@@ -35,18 +35,28 @@ def serve(detach: bool, tcp_port: int | None) -> int:
 def stop() -> None:
     """Stop the daemon.
 
-    What is running ends and is recorded as interrupted.
+    What is running ends and is recorded as interrupted. What waits for your answer stays as it is: the next daemon
+    asks again.
     """
     with daemon(start=False) as link:
         pid = link.greeting["pid"]
-        link.call("stop")
+        asks = (link.call("stop") or {}).get("asks") or 0
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:
         if not _lives(pid):  # only then are its locks free for the next one
-            click.echo(f"stopped (pid {pid})")
+            click.echo(f"stopped (pid {pid}){_left_open(asks)}")
             return
         time.sleep(0.02)
     raise Unreachable(f"The daemon (pid {pid}) was told to stop and still runs", mend="See pyagentd logs")
+
+
+def _left_open(asks: int) -> str:
+    match asks:
+        case 0:
+            return ""
+        case 1:
+            return "; 1 question stays open and is asked again by the next daemon"
+    return f"; {asks} questions stay open and are asked again by the next daemon"
 
 
 def _lives(pid: int) -> bool:

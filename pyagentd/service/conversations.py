@@ -142,8 +142,8 @@ class Conversations(Group):
 
     async def abort(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Stop the branch's run."""
-        live = self._host.opened(self._ref(branch).key)
-        return {"aborted": live is not None and await self._host.abort(live)}
+        async with self._host.using(self._ref(branch)) as live:  # what waits since an earlier daemon goes on first
+            return {"aborted": await self._host.abort(live)}
 
     async def show(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the conversation as canonical JSON (neighbours B.10), in the reply or, when large, as a file."""

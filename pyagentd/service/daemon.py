@@ -48,9 +48,14 @@ class Daemon(Group):
             "confinement": await asyncio.to_thread(confinement, self._host.config.confinement),
         }
 
-    async def stop(self, client: Client) -> None:
-        """Stop the daemon; runs in flight are aborted and recorded as such."""
+    async def stop(self, client: Client) -> dict[str, Any]:
+        """Stop the daemon; what waits for a human goes on with the next, other runs are aborted.
+
+        ``asks`` is how many questions stay open.
+        """
+        await self._host.trees.awake()
         self._stop()
+        return {"asks": len(self._host.asks.all())}
 
 
 def _memory() -> int:
