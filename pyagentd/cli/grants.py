@@ -15,10 +15,12 @@ from pyagentd.cli.output import json_option, print_json, print_table
 def _complete_grant(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     from pyagentd.errors import PyagentdError
 
+    # What stands before an option that has no value yet was not taken for an argument.
+    session = context.params.get("session") or next(iter(context.args), "")
     try:
         with daemon(start=False) as link:
-            found = link.call("grants", branch=str(branch_of(link, context.params["session"])), timeout=2.0)["grants"]
-    except (PyagentdError, OSError, KeyError):
+            found = link.call("grants", branch=str(branch_of(link, session)), timeout=2.0)["grants"]
+    except (PyagentdError, OSError):
         return []
     return [row["action"] for row in found or () if row["action"].startswith(incomplete)]
 
