@@ -32,6 +32,8 @@ _MAX_BYTES = 50_000_000  # a command that prints more is stopped: it would fill 
 _CHUNK = 65_536
 _REST_S = 0.1
 _NOT_PREPARED = "[exit code 1]"  # among others: what bubblewrap ends with before it runs anything
+_RECORDS = "records and settings of pyagentd, which no tool and no command may write"
+_GIT = "what decides which programs git runs, for whoever uses it next"
 _ATTEMPTS = 3  # to confine a command while others make and remove files in its scope
 _SHOWN_BYTES = spool.SHOWN_BYTES - 1_000  # leaves room for how the command ended
 
@@ -172,7 +174,8 @@ def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enc
 
 
 async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
-    watch = await asyncio.to_thread(Watch, scope.records) if caution.is_watched(started, scope) else None
+    records = scope.records if caution.is_watched(started, scope) else ()
+    watch = await asyncio.to_thread(Watch, records, started.git)
     printed = _Printed(ctx.spool_dir)
     pipe = _Pipe(printed)
     try:
@@ -191,18 +194,22 @@ async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolCon
     )
 
 
-async def _changed(watch: Watch | None, ctx: ToolContext) -> str:
-    """Tell user and log of records that changed while the command ran, and return what the model is told."""
-    changed = await asyncio.shield(asyncio.to_thread(watch.changed)) if watch is not None else []
-    if not changed:
-        return ""
-    names = ", ".join(changed)
-    log.warning("records of a session changed while a command ran: %s", names)
-    ctx.notify(f"While a command of {ctx.branch_dir.name} ran, records changed that no tool may write: {names}")
-    return (
-        f"[While this command ran, {names} changed. These are records and settings of pyagentd, which no tool and no "
-        f"command may write; the user has been told. Do not change them.]"
-    )
+async def _changed(watch: Watch, ctx: ToolContext) -> str:
+    """Tell user and log what changed while the command ran and should not, and return what the model is told."""
+    changed = await asyncio.shield(asyncio.to_thread(watch.changed))
+    told = []
+    if changed.records:
+        told.append(_told(changed.records, _RECORDS, ctx))
+    if changed.git:
+        told.append(_told(changed.git, _GIT, ctx))
+    return "\n".join(told)
+
+
+def _told(paths: list[str], what: str, ctx: ToolContext) -> str:
+    names = ", ".join(paths)
+    log.warning("changed while a command of %s ran: %s", ctx.branch_dir.name, names)
+    ctx.notify(f"While a command of {ctx.branch_dir.name} ran, {names} changed: {what}")
+    return f"[While this command ran, {names} changed: {what}. The user has been told. Do not change it.]"
 
 
 async def _finish(started: enclosure.Enclosure, ctx: ToolContext, pipe: _Pipe, seconds: float) -> str:

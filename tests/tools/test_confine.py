@@ -262,6 +262,24 @@ async def test_git_works_and_what_decides_what_it_runs_does_not_change(run: Run,
         assert not (root / "old").exists()
 
 
+async def test_git_cannot_be_led_to_another_configuration(
+    call: Call, ctx: ToolContext, root: Path, mechanism: str
+) -> None:
+    _repository(root)
+    notices: list[str] = []
+    where = replace(within(ctx, scope(root, wanted=mechanism)), notify=notices.append)
+    command = "mkdir evil && cp -r .git/config evil/ && echo ../evil >.git/commondir"
+    done = await call(BASH, within=where, command=command)
+    assert not done.ok
+    assert f"{root}/.git/commondir changed" in done.text
+    assert not (root / ".git/commondir").exists()
+    assert len(notices) == 1
+    if mechanism == "landlock":
+        for change in ("git config core.pager evil", "echo evil >.git/hooks/post-commit"):
+            assert "what decides which programs git runs" in (await call(BASH, within=where, command=change)).text
+    assert (await call(BASH, within=where, command="git status --short")).ok
+
+
 @needs_bubblewrap
 async def test_git_works_in_a_linked_work_tree_that_its_repository_knows(
     call: Call, ctx: ToolContext, root: Path, tmp_path: Path
@@ -372,6 +390,10 @@ def test_what_cannot_be_confined_as_configured_is_not_run(
     monkeypatch.setattr("pyagentd.tools.confine.enclosure.confinement", lambda wanted: None)
     with pytest.raises(Exception, match="wants it confined with bubblewrap, which does not work"):
         enclose("true", scope(root, wanted="bubblewrap"), root=root, spool_dir=ctx.spool_dir, env={})
+
+
+def _repository(root: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
 
 
 def _work_tree(repository: Path, root: Path) -> None:

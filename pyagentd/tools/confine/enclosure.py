@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Enclosure:
     mechanism: Mechanism | None
     files: tuple[int, ...] = ()  # descriptors that the program inherits
     temporary: str | None = None
+    git: frozenset[str] = frozenset()  # what decides which programs git runs; no command changes it
     status: int | None = None  # a descriptor of what bubblewrap tells about itself
 
     def was_run(self) -> bool:
@@ -103,6 +104,7 @@ def _with_bubblewrap(argv: Sequence[str], view: Plan, env: Mapping[str, str]) ->
         mechanism="bubblewrap",
         files=(descriptor, settings, status),
         status=status,
+        git=view.git,
     )
 
 
@@ -113,7 +115,7 @@ def _with_landlock(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> E
         settings.write_text(git.configuration(env), "utf-8")
         spec = {"abi": landlock.abi(), "rules": landlock.rules(view, temporary), "network": view.network}
         adapted = _adapted(env, view, temporary if view.temporary else "/tmp", str(settings))
-        return _launched(argv, spec, adapted, "landlock", temporary)
+        return replace(_launched(argv, spec, adapted, "landlock", temporary), git=view.git)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,6 +17,7 @@ _PASSED_ON = r"^(user\.(name|email)|init\.defaultbranch|safe\.directory)$"
 _ASKING_S = 5.0
 _PARTS = ("config", "config.worktree")
 _HOOKS = "hooks"
+_COMMON = "commondir"
 _MOST_MODULES = 200
 
 
@@ -35,6 +36,11 @@ def _decisive(directory: str) -> Iterator[str]:
         if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114
             yield path
     yield f"{directory}/{_HOOKS}"  # also where there is none: it could be made
+
+
+def redirections(decisive: Iterable[str]) -> set[str]:
+    """Return the files that would lead git to another ``config`` and other hooks; a main repository has none."""
+    return {f"{path.rpartition('/')[0]}/{_COMMON}" for path in decisive}
 
 
 def of_worktree(root: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Notices that a command changed the records of sessions, where nothing could keep it from that.
+"""Notices that a command changed the records of sessions, or what git runs, where nothing could keep it from that.
 
 Configuration is compared whole. The log only grows, and others may write it meanwhile: what was there must still be.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from pyagentd.store import paths
+from pyagentd.tools.confine import git
 
 _WHOLE = (paths.PRESET_FILE, paths.SCOPE_PLAN_FILE, paths.BRANCH_METADATA_FILE)
 _CHUNK = 1 << 20
@@ -22,15 +24,32 @@ class _State(NamedTuple):
     size: int  # how many bytes it is of
 
 
+class Changes(NamedTuple):
+    """What is not as it was, absolute paths."""
+
+    records: list[str]
+    git: list[str]
+
+
 class Watch:
-    """The records in ``directories`` as they are now."""
+    """The records in ``directories`` and the files and directories ``decisive`` for git, as they are now."""
 
-    def __init__(self, directories: Iterable[str]) -> None:
-        self._before = {path: _state(path, None) for path in _records(directories)}
+    def __init__(self, directories: Iterable[str], decisive: Iterable[str] = ()) -> None:
+        decisive = set(decisive)
+        self._records = {path: _state(path, None) for path in _records(directories)}
+        self._redirections = {path for path in git.redirections(decisive) if not os.path.lexists(path)}
+        self._git = {path: _state_of_all(path) for path in decisive}
 
-    def changed(self) -> list[str]:
-        """Return the files that are not as they were, absolute."""
-        return [path for path, state in self._before.items() if _state(path, _until(path, state)) != state]
+    def changed(self) -> Changes:
+        """Return what changed since; what leads git elsewhere is removed."""
+        added = [path for path in self._redirections if os.path.lexists(path)]
+        for path in added:
+            with suppress(OSError):
+                os.unlink(path)  # noqa: PTH108
+        return Changes(
+            [path for path, state in self._records.items() if _state(path, _until(path, state)) != state],
+            sorted([*added, *(path for path, state in self._git.items() if _state_of_all(path) != state)]),
+        )
 
 
 def has_second_names(directories: Iterable[str]) -> bool:
@@ -59,6 +78,15 @@ def _state(path: str, size: int | None) -> _State:
     except OSError:
         return _State(None, 0)
     return _State(digest.hexdigest(), done)
+
+
+def _state_of_all(path: str) -> tuple[_State, ...]:
+    """Return the state of the file ``path``, or of the files right in it."""
+    try:
+        names = sorted(os.listdir(path))  # noqa: PTH208
+    except OSError:
+        return (_state(path, None),)
+    return tuple(_state(f"{path}/{name}", None)._replace(size=hash(name)) for name in names)
 
 
 def _links(path: str) -> int:
