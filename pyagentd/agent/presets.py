@@ -26,7 +26,7 @@ from pyagentd.store.paths import BranchRef
 PROJECT_PRESETS = Path(".pyagentd", "presets")
 
 _REMEMBERED = 256  # presets
-_MAX_BYTES = 1_000_000  # of a project's preset, which is somebody else's file
+_MAX_BYTES = 200_000  # of a project's preset, which is somebody else's file
 _MAX_OF_PROJECT = 100  # presets
 
 _log = logging.getLogger(__name__)
@@ -190,7 +190,10 @@ class ProjectPresets:
         """
         known = self.usable
         if name in known:
-            return self.read(known[name])
+            found = known[name]
+            data = presetfile.content(found.file) if found.data is None else found.data
+            preset = self._presets.of_content(data, found.file, name)
+            return preset, data.decode("utf-8-sig")  # exactly what was parsed, whatever the file is by now
         for template in self.found:
             if template.name == name:
                 raise PresetError(
@@ -204,7 +207,7 @@ class ProjectPresets:
         found = {}
         for name, template in self.usable.items():
             try:
-                preset, _ = self.read(template)
+                preset = self.read(template)
             except PyagentdError as error:
                 _log.warning("preset %s cannot be used: %s", name, error.message)
                 continue
@@ -222,12 +225,13 @@ class ProjectPresets:
                 wrong.append((template.file, error))
         return wrong
 
-    def read(self, template: Template) -> tuple[Preset, str]:
-        """Return what a template says, and its text; of a project's exactly what was looked at.
+    def read(self, template: Template) -> Preset:
+        """Return what a template says.
 
         Raises:
             PresetError: It is malformed; names file and line.
             StoreError: It cannot be read.
         """
-        data = presetfile.content(template.file) if template.data is None else template.data
-        return self._presets.of_content(data, template.file, template.name), data.decode("utf-8-sig")
+        if template.data is None:
+            return self._presets.read(template.file, template.name)
+        return self._presets.of_content(template.data, template.file, template.name)

@@ -68,7 +68,7 @@ def _told(found: ProjectPresets, template: Template) -> dict[str, Any]:
     if template.hash is not None:
         row["hash"] = template.hash
     try:
-        preset, _ = found.read(template)
+        preset = found.read(template)
     except PyagentdError as error:
         return {**row, "error": str(error)}
     return {**row, "description": preset.description[:_DESCRIPTION], "mode": preset.mode}
