@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ async def _request(place: Place, authority: Authority, args: Args, ctx: ToolCont
             "The scope cannot be expanded: no human can be asked in this run. Do without it, and say in your answer "
             "what was missing."
         )
-    _refuse_hopeless(authority, tool, widening)
+    _refuse_hopeless(authority, widening, _samples(place.tools, tool, widening, ctx))
     if widening.preset(place.preset()) == place.preset():
         return Output(text=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.")
     answer = await authority.ask_for_scope(NAME, f"tool:{NAME}:{tool}", _fields(place, tool, widening, args, ctx))
@@ -154,27 +154,26 @@ def _add(place: Place, widening: Widening) -> int:
     return added
 
 
-def _refuse_hopeless(authority: Authority, tool: str, widening: Widening) -> None:
+def _refuse_hopeless(authority: Authority, widening: Widening, samples: Iterable[Action]) -> None:
     """Raise ``ToolError`` when some of it would be denied even inside the scope: nobody is asked for nothing."""
-    for action in _samples(tool, widening):
+    for action in samples:
         decision = authority.would_be(action, widening)
         if isinstance(decision, Deny) and decision.rule in ("protected", "deny"):
             raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")
 
 
-def _samples(tool: str, widening: Widening) -> list[Action]:
-    """Return an action for each addition: about the path itself, or about one that its pattern matches."""
+def _samples(tools: Mapping[str, ToolSpec], tool: str, widening: Widening, ctx: ToolContext) -> Iterator[Action]:
+    """Yield an action for each addition: about the path itself, or about one that its pattern matches."""
     if widening.right == "command":
-        return [Action(tool=tool, detail=text, kind="command", command=text) for text in widening.commands]
-    if widening.right == "pattern":
-        return []
-    found = []
+        for text in widening.commands:
+            yield tools[tool].action({"command": text}, ctx)
+    if widening.right not in ("read", "write"):
+        return
     for pattern in widening.patterns:
         path = re.sub(r"\\(.)", r"\1", re.sub(r"(?<!\\)(\*+|\?|\[[^\]]*\])", "x", pattern))
         path = path if path.startswith("/") else f"/{path}"
         sample = ResolvedPath(lexical=path, resolved=path)
-        found.append(Action(tool=tool, detail=path, kind=widening.right, paths=(sample,)))
-    return found
+        yield Action(tool=tool, detail=path, kind=widening.right, paths=(sample,))
 
 
 def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[str], root: Path) -> Widening:

@@ -90,8 +90,8 @@ class Grants:
 
     async def remember(
         self, kind: Kind, root: BranchRef, workspace: Path, actions: Sequence[str], *, ask: str, by: str
-    ) -> None:
-        """Let ``actions`` happen from now on; what is remembered already is not remembered twice.
+    ) -> tuple[str, ...]:
+        """Let ``actions`` happen from now on; return those that were not remembered already.
 
         Raises:
             BadRequest: One is no regular expression.
@@ -106,7 +106,10 @@ class Grants:
             await self.load(root, workspace)
             known = [grant for grant in self.listed(root, workspace) if grant.kind == kind]
             had = {grant.action for grant in known}
-            await self._keep(kind, root, workspace, [*known, *(grant for grant in new if grant.action not in had)])
+            added = [grant for grant in new if grant.action not in had]
+            if added:
+                await self._keep(kind, root, workspace, [*known, *added])
+        return tuple(grant.action for grant in added)
 
     async def revoke(self, root: BranchRef, workspace: Path, action: str, kind: Kind | None = None) -> int:
         """Take back the grants whose expression is ``action``, of either kind or of one; return how many.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -70,12 +70,9 @@ class Approvals(Group):
         options = send_options(client, env, key, ())
         await self._host.trees.awake()
         decided = _decision(decision)
-        with contextlib.suppress(NotFound):  # said by ``answer``, which knows what became of it
-            asked = self._host.asks.get(ask)
-            self._check(asked, decided, input)
-            await self._remember(asked, decided, client)
         answer = Answer(decision=decided, reason=reason, input=input, by=client.name)
-        accepted = await self._host.answer(ask, answer, options)
+        async with self._remembering(ask, answer):
+            accepted = await self._host.answer(ask, answer, options)
         if decided in _REMEMBERED_AS:
             await self._answer_covered(client, options)
         return {"accepted": accepted}
@@ -149,19 +146,33 @@ class Approvals(Group):
             raise BadRequest("The run that asked does not wait any more")
         live.run.authority.check_edit(str(asked.row["tool_call_id"]), edited)
 
-    async def _remember(self, asked: Ask, decision: Decision, client: Client) -> None:
-        """Make the grants that a human agrees to, before anything follows from the answer."""
-        kind, live = _REMEMBERED_AS.get(decision), self._host.opened(str(asked.row["branch"]))
-        if kind is None or live is None or asked.row.get("kind") == "scope":
+    @contextlib.asynccontextmanager
+    async def _remembering(self, ask: str, answer: Answer) -> AsyncIterator[None]:
+        """Make the grants that an answer agrees to before it is given, and take them back if it comes too late.
+
+        Raises:
+            BadRequest: The question has no such answer.
+            StoreError: The disk refused the grants; the question stays open.
+        """
+        try:
+            asked = self._host.asks.get(ask)
+        except NotFound:  # said by the host, which knows what became of it
+            yield
             return
-        await self._host.grants.remember(
-            kind,
-            paths.root_of(live.ref),
-            _workspace(live),
-            asked.row.get("remember") or (),
-            ask=asked.id,
-            by=client.name,
-        )
+        self._check(asked, answer.decision, answer.input)
+        kind, live = _REMEMBERED_AS.get(answer.decision), self._host.opened(str(asked.row["branch"]))
+        if kind is None or live is None or asked.row.get("kind") == "scope":
+            yield
+            return
+        grants, place = self._host.grants, (paths.root_of(live.ref), _workspace(live))
+        actions = asked.row.get("remember") or ()
+        added = await grants.remember(kind, *place, actions, ask=ask, by=answer.by)
+        try:
+            yield
+        except NotFound:  # somebody else was faster
+            for action in added:
+                await grants.revoke(*place, action, kind)
+            raise
 
     async def _answer_covered(self, client: Client, options: SendOptions) -> None:
         """Allow what waits for a human and needs none any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -263,6 +264,20 @@ async def test_what_an_agent_may_do_in_this_session_its_parent_may_too(world: Wo
         rows_of_agent = (await service.audit(talk.watcher, session=agent.key))["decisions"]
         assert [row["agent"] for row in rows_of_agent] == [agent.session_id]
         assert rows_of_agent[0]["session"] == talk.branch.ref.session_id
+
+
+async def test_an_answer_that_comes_too_late_grants_nothing(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        await talk.say(bash("make -v"), "Done")
+        ask = await talk.ask()
+        both = await asyncio.gather(
+            service.answer(talk.watcher, ask=ask["id"], decision="session"),
+            service.answer(talk.watcher, ask=ask["id"], decision="deny"),
+            return_exceptions=True,
+        )
+        await talk.end()
+        assert both[1] == {"accepted": True} and isinstance(both[0], NotFound)
+        assert (await service.grants(talk.watcher, branch=talk.branch.key))["grants"] == []
 
 
 async def test_edited_arguments_are_what_happens_and_the_model_is_told(world: World, service: Service) -> None:

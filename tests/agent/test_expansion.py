@@ -176,6 +176,14 @@ async def test_what_cannot_be_given_is_not_asked_for(
         assert not talk.watcher.of("ask") and preset.read_bytes() == before
 
 
+async def test_a_command_that_is_denied_is_not_asked_for(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        preset.write_text(preset.read_text().replace('["*"]', '[ls]\n  deny: ["rm -rf"]'))
+        await talk.say(answer(request("Bash", "make", "rm -rf x")), "Done")
+        assert "`shell_commands.deny` has" in await talk.end() and not talk.watcher.of("ask")
+
+
 async def test_nobody_is_asked_for_what_is_there(world: World, service: Service) -> None:
     async with talking(world, service) as talk:
         await talk.say(answer(request("Read", f"{world.project}/")), "Done")
