@@ -55,6 +55,10 @@
   "Non-nil if a buffer that only viewed is to ask whether it may edit.")
 (defvar-local pyagentd-attach-free nil
   "Non-nil if nobody wrote this session when it was attached.")
+(defvar-local pyagentd-attach-viewer nil
+  "Non-nil in a buffer that was made to be looked at, not to write.
+The symbol `hidden' until it is displayed, and attached, for the first
+time.")
 (defvar-local pyagentd-attach--fresh nil
   "Buffer with the text of the file that is to be shown when attached.")
 (defvar-local pyagentd-attach--start 0
@@ -68,7 +72,7 @@
 
 (dolist (variable '(pyagentd-attach-state pyagentd-attach-seq
                     pyagentd-attach-partial pyagentd-attach-wants-lease
-                    pyagentd-attach-free
+                    pyagentd-attach-free pyagentd-attach-viewer
                     pyagentd-attach--fresh pyagentd-attach--start
                     pyagentd-attach--latest pyagentd-attach--behind
                     pyagentd-attach--said))
@@ -109,7 +113,8 @@
         :seq (unless (or pyagentd-attach--fresh pyagentd-attach-wants-lease)
                pyagentd-attach-seq)
         ;; After a restart of the daemon its editor comes back, too.
-        :mode (if (and pyagentd-session-viewing pyagentd-attach-seq
+        :mode (if (and pyagentd-session-viewing
+                       (or pyagentd-attach-seq pyagentd-attach-viewer)
                        (not pyagentd-attach-wants-lease))
                   'view
                 'edit)))

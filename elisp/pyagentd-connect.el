@@ -54,7 +54,8 @@
   "Attach BUFFER unless that was done meanwhile."
   (when (buffer-live-p buffer)
     (with-current-buffer buffer
-      (unless (or pyagentd-attach-state pyagentd-viewing-diverged)
+      (unless (or pyagentd-attach-state pyagentd-viewing-diverged
+                  (eq pyagentd-attach-viewer 'hidden))
         (pyagentd-guarded "Attach" (pyagentd-attach))))))
 
 (defun pyagentd-connect--saved ()

@@ -50,6 +50,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
 (require 'pyagentd-chat)
+(require 'pyagentd-spawned)
 (require 'pyagentd-manage)
 
 (autoload 'pyagentd-menu "pyagentd-menu" nil t)
