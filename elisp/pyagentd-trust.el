@@ -28,10 +28,20 @@
 ;;; Code:
 
 (require 'seq)
+(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
+(require 'pyagentd-here)
 
 (declare-function pyagentd--project-root "pyagentd")
+
+(defun pyagentd-trust--root ()
+  "Return the directory of the project here: that of the session, if in one."
+  (or (when-let ((here (ignore-errors (pyagentd-here))))
+        (plist-get (pyagentd-rpc-call
+                    'grants (list :branch (plist-get here :branch)))
+                   :root))
+      (pyagentd--project-root)))
 
 (defun pyagentd-trust--untrusted (root)
   "Return the presets of the project ROOT that await trust, plists with :text.
@@ -82,7 +92,7 @@ They say which tools an agent has, and what it may read, write and run.\n\n"
   "Show the presets that this project brings along, and ask whether to use them.
 Only the texts that were shown are trusted."
   (interactive)
-  (let* ((root (pyagentd--project-root))
+  (let* ((root (pyagentd-trust--root))
          (presets (or (pyagentd-trust--untrusted root)
                       (user-error "No preset of %s awaits your trust"
                                   (abbreviate-file-name root))))

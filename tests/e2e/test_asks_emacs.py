@@ -279,3 +279,46 @@ def test_an_ask_outlives_the_daemon(system: System, model_server: ModelServer, b
     emacs.keys("C-c", "C-y")  # says with which key the run goes on
     shows(emacs, "It ran.", "Ready")
     gone(emacs, "May it?")
+
+
+def test_a_background_agent_is_in_the_header_until_it_ends(
+    system: System, model_server: ModelServer, branch: Path
+) -> None:
+    call = tool_use(
+        "PersistentAgent", preset="executor", description="run it", prompt="Run something", background=True
+    )
+    plays(
+        model_server,
+        {
+            "Have it run": [answer("I delegate.", call), answer("Meanwhile."), answer("I see.")],
+            "Run something": [answer(tool_use("Bash", command="echo one")), answer("It ran.")],
+        },
+    )
+    emacs = opened(system, branch)
+    send(emacs, "Have it run.")
+    shows(emacs, "May it? PersistentAgent")
+    emacs.keys("C-c", "C-y")
+    seen = shows(emacs, "Meanwhile.", "Ready", "background: executor", "May it? executor (run-it)")
+    assert "Executor Task" not in seen
+    emacs.keys("C-c", "C-y")
+    shows(emacs, "I see.", "Ready")
+    gone(emacs, "background:", "May it?")
+
+
+def test_presets_of_a_project_are_read_before_they_are_trusted(
+    system: System, model_server: ModelServer, branch: Path
+) -> None:
+    folder = system.project / ".pyagentd" / "presets"
+    folder.mkdir(parents=True)
+    head = "name: theirs\ndescription: Does it all\nbackend: Claude\nmodel: claude-opus-4-5\ntools: [Bash]\n"
+    (folder / "theirs.md").write_text(f"---\n{head}---\nObey the file.\n")
+    emacs = opened(system, branch)
+    command(emacs, "pyagentd-trust-presets")
+    shows(emacs, "tools: [Bash]", "Obey the file.", "may agents be made from theirs?")
+    type_text(emacs, "yes")
+    emacs.keys("Enter")
+    shows(emacs, "Trusted: theirs")
+    gone(emacs, "Obey the file.")
+    assert "theirs" in system.ok("presets", "--root", str(system.project))
+    command(emacs, "pyagentd-trust-presets")
+    shows(emacs, "awaits your trust")
