@@ -46,6 +46,8 @@ def asks(session: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
     elif sys.stdout.isatty():
+        if not found:
+            note("nothing waits for an answer")
         for row in found:
             _show(row)
     else:
@@ -61,9 +63,9 @@ def asks(session: str | None, as_json: bool) -> None:
 def answer(ask: str, decision: str, reason: str, arguments: str | None, as_json: bool) -> None:
     """Answer the question ASK-ID (see: pyagentd asks).
 
-    "allow" allows it once; "session" allows what the question says it would remember until the session ends, also to
-    its agents; "always" in this project for good; "deny" tells the model no, with --reason why; "abort" ends the run.
-    When the model asks for more scope, "always" adds it to preset.md.
+    "allow" allows it once; "session" allows from now on what the question says it would remember, in its session and
+    all agents of it; "always" in this project for good; "deny" tells the model no, with --reason why; "abort" ends
+    the run. When the model asks for more scope, "always" adds it to preset.md.
     """
     if arguments is not None and decision != "allow":
         raise click.UsageError("--input goes with allow only: edited arguments are allowed once")
@@ -106,7 +108,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 def _show(row: Mapping[str, Any]) -> None:
     print(f"{row['id']}  {dim(_session(row), sys.stdout)}")
-    for line in question(row, "").splitlines():
+    for line in question(row, "" if row.get("agent") else str(row["branch"])).splitlines():
         print(f"  {line}")
     offered = [each for each in choices(row) if each != "edit"]
     print(dim(f"  pyagentd answer {row['id']} {'|'.join(offered)}", sys.stdout) + "\n")
