@@ -85,24 +85,33 @@
     (directory-file-name
      (expand-file-name (if project (project-root project) default-directory)))))
 
+(defun pyagentd--preset-annotation (presets)
+  "Return a function that says what a name in PRESETS, plists, stands for."
+  (lambda (name)
+    (when-let ((preset (seq-find (lambda (preset)
+                                   (equal (plist-get preset :name) name))
+                                 presets)))
+      (format "  %s" (or (plist-get preset :error)
+                         (plist-get preset :description)
+                         "")))))
+
+(defun pyagentd--preset-prompt (untrusted)
+  "Return how to ask for a preset where UNTRUSTED ones await a word."
+  (if untrusted
+      (format "Preset (%s of the project: M-x pyagentd-trust-presets): "
+              (mapconcat (lambda (preset) (plist-get preset :name))
+                         untrusted ", "))
+    "Preset: "))
+
 (defun pyagentd--read-preset ()
   "Read the name of a preset."
-  (let* ((presets (plist-get (pyagentd-rpc-call
-                              'presets (list :root (pyagentd--project-root)))
-                             :presets))
-         (describe (lambda (name)
-                     (seq-some (lambda (preset)
-                                 (and (equal (plist-get preset :name) name)
-                                      (format "  %s"
-                                              (or (plist-get preset :error)
-                                                  (plist-get preset :description)
-                                                  ""))))
-                               presets)))
+  (let* ((answer (pyagentd-rpc-call 'presets
+                                    (list :root (pyagentd--project-root))))
+         (presets (plist-get answer :presets))
          (completion-extra-properties
-          (list :annotation-function describe)))
-    (completing-read "Preset: " (mapcar (lambda (preset)
-                                          (plist-get preset :name))
-                                        presets)
+          (list :annotation-function (pyagentd--preset-annotation presets))))
+    (completing-read (pyagentd--preset-prompt (plist-get answer :untrusted))
+                     (mapcar (lambda (preset) (plist-get preset :name)) presets)
                      nil t nil nil pyagentd-default-preset)))
 
 ;;;###autoload

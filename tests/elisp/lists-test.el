@@ -189,4 +189,21 @@ The variable `branch' is that of the session it is about."
     (pyagentd-test-answer 'presets '(:presets ((:name "ours"))))
     (should-error (pyagentd-trust-presets) :type 'user-error)))
 
+(ert-deftest pyagentd-trust-that-is-missing-is-said-where-a-preset-is-chosen ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-answer 'presets '(:presets ((:name "ours" :description "For us")
+                                               (:name "broken" :error "line 1"))
+                                     :untrusted ((:name "theirs"))))
+    (let (prompt annotated)
+      (cl-letf (((symbol-function 'completing-read)
+                 (lambda (said names &rest _)
+                   (setq prompt said
+                         annotated (mapcar (plist-get completion-extra-properties
+                                                      :annotation-function)
+                                           names))
+                   "ours")))
+        (should (equal "ours" (pyagentd--read-preset))))
+      (should (string-search "theirs of the project" prompt))
+      (should (equal annotated '("  For us" "  line 1"))))))
+
 ;;; lists-test.el ends here
