@@ -47,7 +47,7 @@ class Ledger:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
                 self._thread.start()
-            else:
+            elif len(self._waiting) == 1 or self._problem:  # otherwise it gathers already
                 self._wake.notify()
 
     def flush(self) -> str:
