@@ -27,12 +27,12 @@ _EXTRACTS = names("-x --extract --get")
 
 def read_tar(found: Found) -> None:
     """Add what a ``tar`` runs, and the archive or directory it writes."""
-    archive: Word | None = None
+    archives: list[Word] = []
     places: list[Word] = []
     modes: set[str] = set()
     for item in given(_with_dashes(found.words), roles_of(_TAR)):
-        if item.name in ("-f", "--file"):
-            archive = item.value
+        if item.name in ("-f", "--file") and item.value is not None:
+            archives.append(item.value)
         elif item.name in ("-C", "--directory") and item.value is not None:
             places.append(item.value)
         elif item.name.startswith("--one-top-level") and item.value is not None:
@@ -49,17 +49,20 @@ def read_tar(found: Found) -> None:
             found.read(item.value)
     if len(places) > 1:
         raise Unreadable("`tar` with several directories")
-    _archive(archive, modes, found)
+    for archive in archives:
+        _archive(archive, modes, found)
     if modes & _EXTRACTS and not modes & {"-O", "--to-stdout"}:
         found.write_into(places[0] if places else Word(text="."))
 
 
-def _archive(archive: Word | None, modes: set[str], found: Found) -> None:
-    if archive is not None and ":" in archive.text:
+def _archive(archive: Word, modes: set[str], found: Found) -> None:
+    if ":" in archive.text:
         found.runs("-f HOST:FILE", what="runs a remote shell")
+    if archive.text == "-":
+        return
     if modes & _MODES:
         found.write(archive)
-    elif archive is not None and not archive.varies:
+    elif not archive.varies:
         found.read(archive)
 
 

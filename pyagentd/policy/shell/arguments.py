@@ -8,9 +8,10 @@ import re
 from pyagentd.policy.shell.found import Found
 from pyagentd.policy.shell.options import Given, given
 from pyagentd.policy.shell.programs import Program, roles_of
-from pyagentd.policy.shell.values import Unreadable, Word
+from pyagentd.policy.shell.values import Unreadable, Word, names
 
 _HERE = Word(text=".")
+_NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 
 def apply(program: Program, found: Found) -> None:
@@ -32,8 +33,12 @@ def _option(item: Given, program: Program, found: Found) -> None:
             found.deletes(item.name, item.at)
         case "reads":
             found.read(item.value)
+        case "suffix" if item.value is not None and "/" in item.value.text:
+            raise Unreadable(f"`{found.program} {item.name}` with a `/` writes elsewhere")
         case "writes":
             found.write(item.value)
+            if program.beside == "*" and item.value is not None:
+                found.write_beside(item.value)
         case "into" if item.value is not None:
             found.write_into(item.value)
         case "drops":
@@ -50,8 +55,6 @@ def _operands(program: Program, items: list[Given], found: Found) -> None:
     if program.here and into is None:
         found.write_into(_HERE)
     match program.operands:
-        case _ if any(item.name in program.makes.split() for item in items):
-            written = operands
         case "written":
             written = operands
         case "removed":
@@ -61,14 +64,26 @@ def _operands(program: Program, items: list[Given], found: Found) -> None:
         case "first":
             written = operands[:1]
         case "second":
-            written = operands if any(item.name == "--reference" for item in items) else operands[1:]
+            written = operands[1:] + _late_options(items, found)
+        case "moded":
+            written = operands if any(_may_be_mode(item) for item in items) else operands[1:]
         case "copied" | "moved" | "linked":
             written = []
             _copied(program, items, operands, into, found)
+            if any(_means(item.name, program.makes) for item in items):
+                written = operands
         case _:
             written = []
     for word in written:
         found.write(word)
+        if program.beside == "*":
+            found.write_beside(word)
+
+
+def _late_options(items: list[Given], found: Found) -> list[Word]:
+    """Return what looks like an option after an operand: some of these programs take it for a file."""
+    first = min((item.at for item in items if item.role == "operand"), default=len(found.words))
+    return [word for word in found.words[first + 1 :] if word.text.startswith("-")]
 
 
 def _copied(program: Program, items: list[Given], operands: list[Word], into: Word | None, found: Found) -> None:
@@ -87,25 +102,35 @@ def _copied(program: Program, items: list[Given], operands: list[Word], into: Wo
         elif not source.varies:
             found.read(source)
     if not _is_remote(target):
-        _arrive(sources or [_HERE], target, found)
+        backups = any(_means(item.name, program.beside) for item in items)
+        _arrive(sources or [_HERE], target, found, backups=backups)
 
 
-def _arrive(sources: list[Word], target: Word, found: Found) -> None:
+def _arrive(sources: list[Word], target: Word, found: Found, *, backups: bool) -> None:
     """Add what is written where ``target`` is a directory, and where it is not."""
     if target.text.rpartition("/")[2] not in ("", ".", ".."):
         found.write(target)
+    if backups:
+        found.write_into(target)
+        found.write_beside(target)
     for source in sources:
         name = source.text.rstrip("/").rpartition("/")[2]
         found.write_into(target, "*" if source.varies or name in ("", ".", "..") else name)
 
 
 def _is_hard_link(program: Program, items: list[Given]) -> bool:
-    """Return whether ``cp`` links (``-l``, ``-s``) instead of copying; names may be abbreviated."""
-    names = [item.name for item in items]
-    return any(
-        name in ("-l", "-s") or (len(name) > 2 and ("--link".startswith(name) or "--symbolic-link".startswith(name)))
-        for name in names
-    )
+    """Return whether ``cp`` links instead of copying."""
+    return program.operands == "copied" and any(_means(item.name, "-l --link -s --symbolic-link") for item in items)
+
+
+def _means(name: str, options: str) -> bool:
+    """Return whether ``name`` is one of ``options``, or may be the beginning of a long one."""
+    return any(name == option or (len(name) > 2 and option.startswith(name)) for option in options.split())
+
+
+def _may_be_mode(item: Given) -> bool:
+    """Return whether this stands for the mode, so that the first operand is a file: ``chmod -w FILE``."""
+    return item.role != "operand" and item.name not in _NO_MODES
 
 
 def _is_remote(word: Word) -> bool:

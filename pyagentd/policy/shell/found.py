@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, field
 
 from pyagentd.policy.shell.values import Effect, Unreadable, Word, names
 
 _SHELLS = ("sh", "bash")  # who may run these may run anything
-_NOWHERE = names("- /dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
+_NOWHERE = names("/dev/null /dev/stdin /dev/stdout /dev/stderr /dev/zero /dev/full /dev/random /dev/urandom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Found:
 
     def read(self, word: Word | None) -> None:
         """Note that it reads this file."""
-        if word is not None and word.path not in _NOWHERE:
+        if word is not None and word.path != "-" and word.path not in _NOWHERE:
             inside = word.path.rpartition("/")[2] in ("", ".", "..")  # a directory: what is read is in it
             self.reads.append(f"{word.path.rstrip('/')}/*" if inside else word.path)
 
@@ -60,6 +61,11 @@ class Found:
             raise Unreadable(
                 f"`{self.program}` writes to `{word.text}`, and which files that is cannot be told before"
             )
+
+    def write_beside(self, word: Word) -> None:
+        """Note that it writes files in the same directory, under names made from this one."""
+        if not word.varies:
+            self.write_into(Word(text=posixpath.dirname(word.text) or ".", home=word.home and "/" in word.text))
 
     def write_into(self, directory: Word, name: str = "*") -> None:
         """Note that it writes a file in this directory."""

@@ -11,6 +11,7 @@ from pyagentd.policy.shell.values import Word
 Role = Literal[
     "takes",  # has an argument that does no harm
     "maybe",  # has an argument that does no harm, but only where it is attached
+    "suffix",  # has an argument: what is added to names of files
     "script",  # has an argument: a program in a small language, which is read
     "reads",  # has an argument: a file it reads
     "writes",  # has an argument: a file it writes
@@ -22,7 +23,7 @@ Role = Literal[
     "unknown",  # nothing is known of it
     "operand",
 ]
-WITH_ARGUMENT = frozenset({"takes", "script", "reads", "writes", "into", "runs"})
+WITH_ARGUMENT = frozenset({"takes", "suffix", "script", "reads", "writes", "into", "runs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]
     Operands and options may be mixed, short options bundled, long ones abbreviated. Where an abbreviation may mean
     several options it means the most dangerous one.
     """
-    at = 1
+    at, perhaps_taken = 1, False  # whether this word may be the argument of the one before
     while at < len(words):
         word = words[at]
         if word.text == "--":
@@ -50,14 +51,17 @@ def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]
             return
         if word.text == "-" or not word.text.startswith("-"):
             yield Given(role="operand", name="", value=word, at=at)
-            at += 1
+            at, perhaps_taken = at + 1, False
         else:
             whole = word.text.startswith("--") or (len(word.text) > 2 and word.text.partition("=")[0] in roles)
             read = _long(words, at, roles) if whole else _short(words, at, roles)
             yield from read
             value = read[-1].value if read else None
-            # What looks like an option is looked at as one, even if it may be an argument.
-            at += 2 if value is not None and value is _following(words, at) and not value.text.startswith("-") else 1
+            took = value is not None and value is _following(words, at)
+            # What looks like an option is looked at as one even if it may be an argument, and then its own argument
+            # may be an operand.
+            certain = took and not perhaps_taken and not words[at + 1].text.startswith("-")
+            at, perhaps_taken = at + (2 if certain else 1), took and not certain
 
 
 def is_abbreviated(item: Given, word: Word) -> bool:

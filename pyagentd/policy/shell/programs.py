@@ -23,6 +23,7 @@ Operands = Literal[
     "linked",  # the same; a hard link lets one write to what it links to
     "first",  # the first is written
     "second",  # what follows the first is written
+    "moded",  # the same; the first is a mode, which may look like an option
 ]
 
 
@@ -42,6 +43,8 @@ class Program:
     drops: str = ""  # no argument: makes it write files in the current directory
     operands: Operands = ""
     here: bool = False  # it writes files in the current directory, or instead where an ``into`` says
+    beside: str = ""  # with one of these, or always with "*", it writes others beside what it writes
+    suffix: str = ""  # options whose argument is added to names of files
     makes: str = ""  # with one of these every operand is written
     prints: str = ""  # with one of these it writes nothing of all this
     code: str = ""  # a regular expression: an argument in which it is found makes it run or write something
@@ -59,16 +62,21 @@ PLAIN = names(
     """
 )
 
-_COPY = "-S --suffix --backup --context --no-preserve --preserve --reflink --sparse"
+_INTO = "-t --target-directory"
+_SUFFIX = "-S --suffix"
+_BACKUPS = f"-b --backup {_SUFFIX}"
+_COPY = "--context --no-preserve --preserve --reflink --sparse"
 
 PROGRAMS: dict[str, Program] = {
     # files
-    "cp": Program(takes=_COPY, into="-t --target-directory", operands="copied"),
-    "mv": Program(takes=_COPY, into="-t --target-directory", operands="moved"),
-    "ln": Program(takes="-S --suffix", into="-t --target-directory", operands="linked"),
+    "cp": Program(takes=_COPY, suffix=_SUFFIX, beside=_BACKUPS, into=_INTO, operands="copied"),
+    "mv": Program(takes=_COPY, suffix=_SUFFIX, beside=_BACKUPS, into=_INTO, operands="moved"),
+    "ln": Program(suffix=_SUFFIX, beside=_BACKUPS, into=_INTO, operands="linked"),
     "install": Program(
         takes=f"{_COPY} -g --group -m --mode -o --owner",
-        into="-t --target-directory",
+        suffix=_SUFFIX,
+        beside=_BACKUPS,
+        into=_INTO,
         runs="--strip-program",
         makes="-d --directory",
         operands="copied",
@@ -82,13 +90,15 @@ PROGRAMS: dict[str, Program] = {
     "mktemp": Program(takes="--suffix", into="-p", operands="written"),
     "touch": Program(takes="-d --date -t --time", reads="-r --reference", operands="written"),
     "truncate": Program(takes="-s --size", reads="-r --reference", operands="written"),
-    "chmod": Program(reads="--reference", operands="second"),
-    "chown": Program(takes="--from", reads="--reference", operands="second"),
-    "chgrp": Program(reads="--reference", operands="second"),
+    "chmod": Program(reads="--reference", operands="moded"),
+    "chown": Program(takes="--from", reads="--reference", operands="moded"),
+    "chgrp": Program(reads="--reference", operands="moded"),
     "tee": Program(operands="written"),
     "sponge": Program(operands="written"),
     "patch": Program(
-        takes="-p --strip -F --fuzz -D --ifdef -V -B -Y -z --suffix -g",
+        takes="-p --strip -F --fuzz -D --ifdef -V -g",
+        suffix="-z --suffix -B --prefix -Y --basename-prefix",
+        beside="*",
         reads="-i --input",
         into="-d --directory",
         writes="-o --output -r --reject-file",
@@ -111,8 +121,9 @@ PROGRAMS: dict[str, Program] = {
         runs="--filter",
         operands="second",
         here=True,
+        beside="*",
     ),
-    "csplit": Program(takes="-n --digits -b --suffix-format", writes="-f --prefix", here=True),
+    "csplit": Program(takes="-n --digits -b --suffix-format", writes="-f --prefix", here=True, beside="*"),
     "iconv": Program(takes="-f -t --from-code --to-code", writes="-o --output"),
     "xxd": Program(takes="-c -g -l -o -s -n", operands="second"),
     "tree": Program(takes="-L -P -I --filelimit --charset -H -T", writes="-o --output"),
@@ -156,9 +167,12 @@ PROGRAMS: dict[str, Program] = {
         prints="-l -p -t -v -z",
         here=True,
     ),
-    "zstd": Program(takes="-T -M -b", writes="-o", reads="-D --patch-from --filelist", operands="written"),
+    "zstd": Program(
+        takes="-T -M -b", writes="-o", reads="-D --patch-from --filelist", operands="written", beside="*"
+    ),
     "gzip": Program(
-        takes="-S --suffix",
+        suffix=_SUFFIX,
+        beside="*",
         does="--files --files0",
         what="writes files that a list names",
         operands="written",

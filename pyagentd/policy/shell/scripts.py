@@ -28,8 +28,13 @@ def read_sed(found: Found) -> None:
             raise Unreadable(
                 f"`{found.program} -i` followed by an empty word means different things on different systems"
             )
+        suffixes = [item.value for item in items if item.name in ("-i", "--in-place") and item.value is not None]
+        if any("/" in suffix.text or "*" in suffix.text for suffix in suffixes):
+            raise Unreadable(f"`{found.program} -i` keeps copies in places that its suffix describes")
         for word in operands:
             found.write(word)
+            if suffixes:
+                found.write_beside(word)
     for script in scripts:
         _literal(script, found)
         if not is_harmless_sed(script.text):
