@@ -106,7 +106,7 @@
          (pyagentd-call-timeout pyagentd-jf--timeout))
      ,@body))
 
-(defun pyagentd-jf--call (method plist)
+(defun pyagentd-jf-call (method plist)
   "Return the answer of the daemon to METHOD with PLIST, in time."
   (let ((deadline (+ (float-time) pyagentd-jf--timeout)))
     (pyagentd-jf--in-time
@@ -158,14 +158,14 @@ That is a plist with :parent-branch, :created and maybe
 
 (defun pyagentd-jf--metadata (method branch-dir)
   "Return the answer to METHOD for BRANCH-DIR."
-  (pyagentd-jf--call method (list :directory (expand-file-name branch-dir))))
+  (pyagentd-jf-call method (list :directory (expand-file-name branch-dir))))
 
 ;;;; The pieces of an agent
 
 (defun jf/gptel--create-agent-directory (parent-branch-dir preset description)
   "Make a directory for an agent below PARENT-BRANCH-DIR and return its name.
 It is called after PRESET, the time and DESCRIPTION, and is empty."
-  (plist-get (pyagentd-jf--call
+  (plist-get (pyagentd-jf-call
               'create-agent-directory
               (list :directory (expand-file-name parent-branch-dir)
                     :preset preset :description description))
@@ -173,7 +173,7 @@ It is called after PRESET, the time and DESCRIPTION, and is empty."
 
 (defun jf/gptel--copy-preset-template (preset directory)
   "Copy the template PRESET to preset.md in DIRECTORY; return the file's name."
-  (plist-get (pyagentd-jf--call
+  (plist-get (pyagentd-jf-call
               'copy-preset-template
               (list :preset preset :directory (expand-file-name directory)))
              :file))
@@ -202,14 +202,14 @@ and no others; what a session may do is in its preset.md alone."
 That is a plist with :paths (a plist of :read, :write and :deny, lists of
 patterns), :shell-commands and :org-roam-patterns, as far as it has them.
 FILE may be the directory of a preset.md."
-  (pyagentd-jf--call 'preset-scope (list :file (expand-file-name file))))
+  (pyagentd-jf-call 'preset-scope (list :file (expand-file-name file))))
 
 (defun jf/gptel-scope--update-preset-paths (file allowed &optional denied)
   "Set the paths in the preset FILE, and leave everything else in it alone.
 ALLOWED, a list or vector of patterns, is what may be read.  What may be
 written stays as it is, \"/tmp/**\" where FILE does not say.  What is
 denied stays denied, and so are DENIED and the standard four."
-  (plist-get (pyagentd-jf--call
+  (plist-get (pyagentd-jf-call
               'update-preset-paths
               (list :file (expand-file-name file)
                     :allowed (append allowed nil)
@@ -230,7 +230,7 @@ Return when the agent has begun.  MAIN-CB is called once, with its
 answer, or with a text that begins with \"Error: \"."
   (unless pyagentd--session-dir
     (user-error "PersistentAgent requires parent persistent session"))
-  (let ((agent (pyagentd-jf--call
+  (let ((agent (pyagentd-jf-call
                 'spawn
                 (list :branch pyagentd--branch-dir
                       :preset preset :description description :prompt prompt

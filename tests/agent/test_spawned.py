@@ -55,6 +55,7 @@ async def test_an_agent_is_confirmed_first_and_nobody_waits_for_it_but_its_paren
 
 
 @pytest.mark.spec("000", "Tool registered via gptel-make-tool")
+@pytest.mark.spec("000", "Tool parameters validated")
 async def test_the_model_is_offered_the_tool_with_its_five_arguments(helper: World) -> None:
     delegate(helper, "found")
     await converse(helper, helper.session())

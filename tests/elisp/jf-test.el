@@ -290,4 +290,31 @@ The variable `results' has what `callback' was called with, latest first."
       (pyagentd-test-await (> calls 0))
       (should (= calls 1)))))
 
+;;;; The tool in gptel itself
+
+(ert-deftest pyagentd-jf-gptel-gets-the-tool ()
+  "SPEC 000 Tool registered via gptel-make-tool, Tool parameters validated."
+  (require 'pyagentd-gptel)
+  (jf-test--with-answers
+      '((presets :presets ((:name "explorer" :description "looks" :mode "all")
+                           (:name "plan" :description "p" :mode "primary"))))
+    (let (made)
+      (cl-letf (((symbol-function 'gptel-make-tool)
+                 (lambda (&rest arguments) (setq made arguments))))
+        (pyagentd-gptel-register))
+      (should (equal (plist-get made :name) "PersistentAgent"))
+      (should (eq (plist-get made :function) 'jf/gptel-persistent-agent--task))
+      (should (equal (plist-get made :category) "gptel-persistent"))
+      (should (equal (list (plist-get made :async) (plist-get made :confirm)
+                           (plist-get made :include))
+                     '(t t t)))
+      (should (string-suffix-p "- explorer: looks" (plist-get made :description)))
+      (should (equal (mapcar (lambda (arg) (list (plist-get arg :name)
+                                                 (plist-get arg :optional)))
+                             (plist-get made :args))
+                     '(("preset" nil) ("description" nil) ("prompt" nil)
+                       ("allowed_paths" t) ("denied_paths" t))))
+      (should (equal (plist-get (car (plist-get made :args)) :enum)
+                     ["explorer"])))))
+
 ;;; jf-test.el ends here

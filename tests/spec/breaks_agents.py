@@ -120,9 +120,9 @@ BREAKS_OF_AGENTS = [
     _of("gptel-with-preset isolation", _HOST, "overridden(own, branch.override(own, seen))", "own"),
     _of(
         "Prompt inserted to buffer before request",
-        _HOST,
-        "view=prompt.view,\n                settings=settings,\n                prepare=branch.secure,",
-        "view=prompt.view,\n                settings=settings,\n                prepare=branch.recorder.commit,",
+        _RENDER,
+        "        return text if is_agent else PROMPT_PREFIX + text\n",
+        "        return PROMPT_PREFIX + text\n",
     ),
     _of(
         "gptel-request initiated with context",
@@ -261,8 +261,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Exception handling in callback",
         _RUN,
-        "        except Exception as error:  # the run's supervisor",
-        "        except ValueError as error:  # the run's supervisor",
+        "            return self._fail(S.FAIL, self._error(*told_of(error)))\n",
+        '            return self._fail(S.FAIL, self._error("internal", ""))\n',
     ),
     _of(
         "Overlay always cleaned up",
