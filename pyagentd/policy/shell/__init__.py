@@ -1,6 +1,20 @@
 """What a command line runs, writes and destroys, told without running it; fails closed.
 
-``read`` takes a line apart into simple commands; ``refusal`` and ``denied`` hold them against ``shell_commands``.
+``read`` takes a line apart; ``refusal`` and ``denied`` hold what it found against ``shell_commands``. The rule:
+
+1. Every simple command of the line must be admitted by an entry of ``allow``: its first words are the entry's, so
+   ``git`` admits every ``git`` and ``git log`` only that. What a wrapper, ``find -exec`` or ``sh -c`` runs is a
+   command of its own. A program named by its path is not the program of that name. ``cd`` to a literal place is free.
+2. An entry admits a program's plain purpose. What an option adds needs its own allowance: an *effect* is admitted by
+   an entry that names it (``find -delete``), by one that spells the command out up to that option, or by the program
+   that does just that: ``rm`` for whatever deletes, ``sh`` or ``bash`` for whatever runs what nobody can read.
+3. Files that are known to be read or written (redirects, options, operands of programs that write) are ``reads`` and
+   ``writes``; the guard holds them against ``paths``, also when everything else is allowed.
+4. A program that is not known is whatever its name was allowed for.
+5. What cannot be read for certain is admitted by nobody but a human who sees the whole text.
+
+Programs are a table (``programs``); ``git``, ``find``, ``sed``, ``awk`` and ``tar`` are read by code of their own.
+Nothing here looks at the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
 """
 
 from pyagentd.policy.shell.reading import read

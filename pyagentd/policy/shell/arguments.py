@@ -103,13 +103,13 @@ def _copied(program: Program, items: list[Given], operands: list[Word], into: Wo
             found.read(source)
     if not _is_remote(target):
         backups = any(_means(item.name, program.beside) for item in items)
+        if into is None and target.text.rpartition("/")[2] not in ("", ".", ".."):
+            found.write(target)
         _arrive(sources or [_HERE], target, found, backups=backups)
 
 
 def _arrive(sources: list[Word], target: Word, found: Found, *, backups: bool) -> None:
-    """Add what is written where ``target`` is a directory, and where it is not."""
-    if target.text.rpartition("/")[2] not in ("", ".", ".."):
-        found.write(target)
+    """Add what is written where ``target`` is a directory."""
     if backups:
         found.write_into(target)
         found.write_beside(target)

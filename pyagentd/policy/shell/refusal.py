@@ -27,12 +27,19 @@ def refusal(reading: ShellReading, rules: Commands) -> str | None:
 def _refused(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | None:
     if command.words[0] not in _FREE:
         if not any(_is_prefix(entry, command.words) for entry in entries):
-            return f"`{command.words[0]}` is not in `shell_commands.allow`"
+            return f"`{_shown(command, entries)}` is not in `shell_commands.allow`"
         for effect in command.effects:
             if not _admits(effect, command, entries):
-                needed = " or ".join(f"`{entry}`" for entry in effect.by)
+                *others, last = [f"`{entry}`" for entry in effect.by]
+                needed = f"{', '.join(others)} or {last}" if others else last
                 return f"{effect.what}; that needs {needed} in `shell_commands.allow`"
     return None
+
+
+def _shown(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str:
+    """Return as many words of ``command`` as an entry for its program has."""
+    length = max((len(entry) for entry in entries if entry[0] == command.words[0]), default=1)
+    return " ".join(command.words[:length])
 
 
 def _admits(effect: Effect, command: SimpleCommand, entries: list[tuple[str, ...]]) -> bool:
