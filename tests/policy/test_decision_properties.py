@@ -135,7 +135,7 @@ def test_without_a_human_nothing_is_asked_and_what_would_be_is_denied(action, co
 @given(actions(), contexts(), st.booleans())
 def test_what_an_answer_would_be_remembered_as_covers_the_next_time(action, context, confirm):
     decision = decide(action, replace(context, interactive=True), confirm)
-    if isinstance(decision, Ask) and action.kind == "command":
+    if isinstance(decision, Ask):
         granted = tuple(map(compile_action, decision.remember))
         again = decide(action, replace(context, interactive=True, remembered=granted), confirm)
         assert isinstance(again, Allow), again
