@@ -322,11 +322,19 @@ class Host(OpenBranches):
         branch.run = branch.task = None
 
     async def _end_below(self, branch: LiveBranch, run: Run) -> None:
-        """End what an earlier daemon left waiting for a run that is over."""
+        """End the agents that an earlier daemon left waiting for a run that is over: it may not have met them yet."""
         self.trees.ended(run.id)
-        while below := self.trees.below(branch.ref):
-            async with self.using(below[0]) as agent:
-                await self.abort(agent)
+        met = [
+            agent.ref for agent in self.inside(paths.agents_dir(branch.ref.branch_dir)) if self._awaited(agent, run)
+        ]
+        for ref in (*self.trees.below(branch.ref), *met):
+            with contextlib.suppress(PyagentdError):  # whoever opens it is told
+                async with self.using(ref) as agent:
+                    await self.abort(agent)
+
+    def _awaited(self, agent: LiveBranch, run: Run) -> bool:
+        session, goes_on = agent.conversation.session, agent.run is not None or agent.key in self._resuming
+        return goes_on and session.get("parent_run_id") == run.id and not session.get("background")
 
     async def _secure(self, branch: LiveBranch) -> str:
         """Bring what was recorded to disk and into the document; return what went wrong, or ""."""

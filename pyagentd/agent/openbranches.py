@@ -94,10 +94,11 @@ class OpenBranches:
         async with lock:
             branch = self._branches.get(ref.key)
             if branch is None:
-                waiting = self.trees.take(ref.key)
+                waiting = self.trees.waiting(ref.key)
                 branch = await LiveBranch.open(ref, pulse=self.pulse, clock=self.clock, goes_on=waiting is not None)
                 self._branches[ref.key] = branch
                 if waiting is not None:
+                    self.trees.took(ref.key)
                     self._resuming[ref.key] = self.own(self._resume(branch, waiting))
                 self.branch_opened(branch)
                 self.own(self._find_unfinished(branch))

@@ -121,13 +121,18 @@ class Trees:
 
     # -- going on ----------------------------------------------------------------------------------------------
 
-    def take(self, key: str) -> Suspended | None:
-        """Return the run that waits in a branch, for whoever opens it to go on with; once."""
-        return self._suspended.pop(key, None)
+    def waiting(self, key: str) -> Suspended | None:
+        """Return the run that waits in a branch, for whoever opens it to go on with."""
+        return self._suspended.get(key)
+
+    def took(self, key: str) -> None:
+        """Note that the run that waited in a branch is being resumed."""
+        del self._suspended[key]
 
     def below(self, ref: BranchRef) -> list[BranchRef]:
-        """Return the agents under a branch that have not been opened yet, the nearest first."""
-        return [each.ref for each in self._suspended.values() if each.ref.branch_dir.is_relative_to(ref.branch_dir)]
+        """Return the agents under a branch that runs wait for and nobody has opened yet, the nearest first."""
+        awaited = (each.ref for each in self._suspended.values() if not each.is_first)
+        return [agent for agent in awaited if agent.branch_dir.is_relative_to(ref.branch_dir)]
 
     def late(self, root: str) -> Late:
         """Return what clients brought for the resumed runs of a tree."""
