@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -322,3 +323,73 @@ def test_presets_of_a_project_are_read_before_they_are_trusted(
     assert "theirs" in system.ok("presets", "--root", str(system.project))
     command(emacs, "pyagentd-trust-presets")
     shows(emacs, "awaits your trust")
+
+
+@pytest.fixture
+def helpers(system: System, model_server: ModelServer) -> Path:
+    """Return a session like ``branch``, whose model makes three levels of agents, two of which ask at once."""
+    presets = system.home / "presets"
+    presets.mkdir()
+    head = "name: helper\ndescription: Helps\nmode: all\nbackend: Claude\nmodel: m\ntools: [PersistentAgent, Bash]\n"
+    rights = 'paths:\n  read: ["/**"]\n  write: ["/tmp/**"]\nshell_commands:\n  allow: ["*"]\n'
+    (presets / "helper.md").write_text(f"---\n{head}{rights}---\nHelp.\n")
+    (system.home / "config.toml").write_text(f'[presets]\ndir = "{presets}"\n')
+    system.use_server(model_server.url)
+    plays(
+        model_server,
+        {
+            "Root": [
+                answer(
+                    "I delegate.",
+                    delegate("second", "Task two", preset="helper"),
+                    delegate("middle", "Task of the middle", preset="helper"),
+                ),
+                answer("All is done."),
+            ],
+            "Task two": [answer(tool_use("Bash", command="echo two > two.txt")), answer("Two.")],
+            "Task of the middle": [answer(delegate("third", "Task three", preset="helper")), answer("Middle.")],
+            "Task three": [answer(tool_use("Bash", command="echo three > three.txt")), answer("Three.")],
+        },
+    )
+    return system.new("tea time", preset="helper")[1]
+
+
+def both_ask(system: System, branch: Path) -> Emacs:
+    """Return an Emacs that shows at the root what the agents of two levels ask."""
+    emacs = opened(system, branch)
+    send(emacs, "Root")
+    shows(emacs, "May it? PersistentAgent helper", "tool:PersistentAgent:helper", "2 asks")
+    emacs.keys("C-c", "C-s")  # covers the other, and the agent's own
+    shows(emacs, "2 asks: helper", "> two.txt", "> three.txt")
+    return emacs
+
+
+def test_two_levels_ask_at_the_root_and_outlive_emacs_and_daemon(system: System, helpers: Path) -> None:
+    emacs = both_ask(system, helpers)
+    if "May it? helper (second)" in emacs.screen():
+        emacs.keys("C-c", ".")
+    shows(emacs, "May it? helper (third)", "also  helper (second)")
+    emacs.keys("C-c", "C-y")
+    shows(emacs, "1 ask: helper", "May it? helper (second)")
+    wait_for((system.project / "three.txt").exists, "the command of the third to run")
+    emacs.kill()
+    os.kill(system.daemon_pid(), signal.SIGKILL)
+    system.ok("sessions")
+    emacs = opened(system, helpers)
+    shows(emacs, "May it? helper (second)", "1 ask: helper", "Helper Task: second")
+    emacs.keys("C-c", "C-y")
+    done = shows(emacs, "Ready", "All is done.")
+    assert (system.project / "two.txt").read_text() == "two\n"
+    assert "May it?" not in done and "Helper Task" not in done
+
+
+def test_abort_at_the_root_leaves_nothing(system: System, helpers: Path) -> None:
+    emacs = both_ask(system, helpers)
+    emacs.keys("C-u", "C-c", "C-k")
+    gone(emacs, "May it?", "Helper Task", "2 asks")
+    shows(emacs, "Ready")
+    assert emacs.eval("(overlays-in (point-min) (point-max))") is None
+    assert system.json("asks") == []
+    command(emacs, "pyagentd-agents")
+    seen = shows(emacs, "*pyagentd agents*", "helper  middle")
+    assert len(re.findall(r"helper  (?:second|middle|third) +aborted", seen)) == 3
