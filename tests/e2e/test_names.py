@@ -275,3 +275,30 @@ def test_an_agent_needs_a_session_to_spawn_it(system: System) -> None:
         emacs.eval(call.format(quoted("nobody")))
     assert not (branch / "agents").exists()
     assert emacs.eval("(boundp 'called)") is None
+
+
+@pytest.mark.spec("000", "Session resumable via find-file")
+def test_a_finished_agent_is_visited_and_goes_on(system: System, model_server: ModelServer) -> None:
+    system.use_server(model_server.url)
+    (system.project / "a.txt").write_text("alpha\n")
+    _, branch = system.new()
+    model_server.say(answer("I look.", tool_use("Read", id="toolu_a", file_path="a.txt")), "It is so.", "More.")
+    emacs = names(system)
+    emacs.eval(f'(progn (find-file "{branch}/session.md") t)')
+    emacs.eval(
+        "(progn (setq results nil) (jf/gptel-persistent-agent--task (lambda (result) (push result results))"
+        ' "explorer" "look" "Look at it." ["/**"]) t)'
+    )
+    emacs.wait("results")
+    emacs.close()
+    system.ok("stop")
+    again = names(system)
+    (agent,) = (branch / "agents").iterdir()
+    again.eval(f'(progn (find-file "{agent}/session.md") t)')
+    assert again.eval("(list pyagentd-mode jf/gptel--branch-name)") == [True, "main"]
+    assert again.eval("jf/gptel--session-id") == agent.name
+    converse(again, "And else?")
+    assert "### And else?\n\nMore." in again.eval("(buffer-substring-no-properties (point-min) (point-max))")
+    told = model_server.last.messages
+    assert [message["role"] for message in told] == ["user", "assistant", "user", "assistant", "user"]
+    assert told[2]["content"][0]["tool_use_id"] == "toolu_a"
