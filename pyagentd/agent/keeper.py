@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakSet
 
 from pyagentd.agent.persist import Lacking, Roles, Version, Writing, Written
 from pyagentd.errors import Busy, StoreError
@@ -27,6 +28,7 @@ from pyagentd.store.writer import DocumentWriter
 log = logging.getLogger(__name__)
 
 PERSIST_EVERY_S = 1.0
+PERSIST_TOGETHER_S = 0.05  # ... and this for each document that is being written by and by
 SAVED_WITHIN_S = 6.0  # an editor saves by itself at most 5 s after a change (DESIGN §3, rule 7)
 
 
@@ -213,8 +215,16 @@ class Keeper:
             self._later = asyncio.create_task(self._write_later())
 
     async def _write_later(self) -> None:
+        _by_and_by.add(self)
+        try:
+            await self._write_by_and_by()
+        finally:
+            _by_and_by.discard(self)
+
+    async def _write_by_and_by(self) -> None:
         while self._due:
-            await asyncio.sleep(max(0.0, self._last_persist + PERSIST_EVERY_S - time.monotonic()))
+            every_s = max(PERSIST_EVERY_S, PERSIST_TOGETHER_S * len(_by_and_by))
+            await asyncio.sleep(max(0.0, self._last_persist + every_s - time.monotonic()))
             try:
                 await self._write()
             except StoreError as error:  # said by the run's own end, which tries again
@@ -277,3 +287,6 @@ def _retrieve(writing: asyncio.Task[None]) -> None:
     """Take note of a failure: whoever waited may have been cancelled, and whoever comes next finds out anew."""
     if not writing.cancelled():
         writing.exception()
+
+
+_by_and_by: WeakSet[Keeper] = WeakSet()  # those that write now and then while their runs go on

@@ -8,10 +8,11 @@ what was shown live.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pyagentd.agent.syncing import syncing
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import StoreError
 from pyagentd.pulse import Pulse
@@ -41,6 +42,7 @@ class Recorder:
         self._show = show
         self._pending: dict[str, list[str]] = {}
         self._refused = False  # the disk refused the last beat
+        self._held: list[tuple[str, Mapping[str, Any]]] | None = None  # rows of a block that is written at its end
 
     @property
     def last_seq(self) -> int:
@@ -52,15 +54,44 @@ class Recorder:
         return epoch_ms(self._clock.now())
 
     def record(self, kind: str, data: Mapping[str, Any]) -> int:
-        """Write one row, show what it adds, and return its number.
+        """Write one row, show what it adds, and return its number; inside ``together`` both come at its end.
 
         Raises:
             StoreError: The disk refused; nothing was shown.
         """
         self.flush()
+        if self._held is not None:
+            self._held.append((kind, dict(data)))
+            return self.last_seq + len(self._held)
         row = self.journal.append(kind, dict(data))
         self._take(row)
         return row.seq
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Write the rows of the block, which awaits nothing, with one write, then show them.
+
+        Raises:
+            StoreError: The disk refused; none of them was shown.
+        """
+        self.flush()
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            self._write(held)
+
+    def _write(self, held: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        try:
+            rows = self.journal.append_many(held)
+        except StoreError:
+            for kind, data in held:
+                if kind == "delta":  # text that was said keeps waiting
+                    self._pending.setdefault(data["part_id"], []).append(data["text"])
+            raise
+        for row in rows:
+            self._take(row)
 
     def adopt(self, facts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Write rows of what the document shows already.
@@ -91,9 +122,12 @@ class Recorder:
         """
         if not self._pending:
             return
-        rows = self.journal.append_many(
-            [("delta", {"part_id": part, "text": "".join(texts)}) for part, texts in self._pending.items()]
-        )
+        deltas = [("delta", {"part_id": part, "text": "".join(texts)}) for part, texts in self._pending.items()]
+        if self._held is not None:
+            self._held += deltas
+            self._pending = {}
+            return
+        rows = self.journal.append_many(deltas)
         self._pending, self._refused = {}, False
         for row in rows:
             self._take(row)
@@ -101,7 +135,7 @@ class Recorder:
     async def commit(self) -> None:
         """Return when everything recorded so far survives a power failure."""
         self.flush()
-        await asyncio.to_thread(self.journal.sync)
+        await syncing().do(self.journal.sync)
 
     def close(self) -> None:
         """Write what waits and close the file."""

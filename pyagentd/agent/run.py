@@ -111,6 +111,7 @@ class Run:
         self._observe = observe
         self._log = OrgLog(settings.context.branch_dir)
         self._answer = Answer(recorder, session_id=session_id, model=settings.model, called=self._log.tool)
+        self._tools = tuple(ToolSchema(**schema_of(spec)) for spec in settings.tools.values())
         self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
         self._note = ""
         self._turns = 0
@@ -192,16 +193,20 @@ class Run:
         stop: StepFinished | None = None
         async with aclosing(self._settings.backend.stream(self._request())) as batches:
             async for batch in batches:
-                for item in batch:
-                    if isinstance(item, StepFinished):
-                        stop = item
-                    else:
-                        self._take(item)
+                with self._recorder.together():
+                    for item in batch:
+                        if isinstance(item, StepFinished):
+                            stop = item
+                            self._finish_step(item)
+                        else:
+                            self._take(item)
+        assert stop is not None, "a backend's stream ends with StepFinished or raises"
+        return self._after_answer(stop.stop_reason)
+
+    def _finish_step(self, stop: StepFinished) -> None:
         if self.state is State.WAIT:
             self._move(S.ANSWER)  # an empty answer is an answer
-        assert stop is not None, "a backend's stream ends with StepFinished or raises"
         self._answer.finish_step(stop.stop_reason, stop.usage)
-        return self._after_answer(stop.stop_reason)
 
     def _take(self, item: Retrying | PartStarted | PartDelta | PartFinished) -> None:
         if isinstance(item, Retrying):
@@ -295,7 +300,7 @@ class Run:
             model=settings.model,
             system=settings.system,
             messages=tuple(self._view),
-            tools=tuple(ToolSchema(**schema_of(spec)) for spec in settings.tools.values()),
+            tools=self._tools,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             thinking_budget=settings.thinking_budget,
