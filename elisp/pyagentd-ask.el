@@ -191,9 +191,20 @@
 
 (pyagentd-events-register
  'ask (lambda (branch _seq args) (pyagentd-ask-add (car args) branch)))
-(pyagentd-events-register
- 'answered (lambda (_branch _seq args)
-             (pyagentd-ask-remove (plist-get (car args) :id))))
+(defvar pyagentd-ask-settled-functions nil
+  "Functions called when an ask was answered elsewhere.
+They get the ask and the plist of the event: :decision and :by.")
+
+(defun pyagentd-ask--on-answered (_branch _seq args)
+  "Note that the ask in ARGS is settled."
+  (let* ((answer (car args))
+         (ask (pyagentd-ask-find (plist-get answer :id))))
+    (when ask
+      (unless (pyagentd-ask-answered-p ask)
+        (run-hook-with-args 'pyagentd-ask-settled-functions ask answer))
+      (pyagentd-ask-remove (pyagentd-ask-id ask)))))
+
+(pyagentd-events-register 'answered #'pyagentd-ask--on-answered)
 
 (provide 'pyagentd-ask)
 ;;; pyagentd-ask.el ends here

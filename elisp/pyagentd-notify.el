@@ -89,13 +89,21 @@ always.  It needs a desktop with D-Bus notifications."
 (defun pyagentd-notify (ask)
   "Tell a person who does not see it that ASK waits for an answer."
   (unless (seq-some #'pyagentd-ask-notice-visible-p (pyagentd-ask-buffers ask))
-    (message "%s answers: %s"
-             (substitute-command-keys "\\[pyagentd-answer]")
-             (pyagentd-ask-title ask)))
+    (message "May it? %s  (%s answers)" (pyagentd-ask-title ask)
+             (substitute-command-keys "\\[pyagentd-answer]")))
   (when (or (eq pyagentd-notify-desktop t)
             (and pyagentd-notify-desktop (pyagentd-notify--in-background-p)))
     ;; Not here, where events are applied.
     (run-at-time 0 nil #'pyagentd-notify--desktop ask)))
+
+(defun pyagentd-notify-settled (ask answer)
+  "Say how somebody else has answered ASK; ANSWER has :decision and :by."
+  (let ((by (plist-get answer :by)))
+    (unless (member by '(nil ""))
+      (message "%s by %s: %s"
+               (pcase (pyagentd-symbol (plist-get answer :decision))
+                 ('deny "Denied") ('abort "Stopped") (_ "Allowed"))
+               by (pyagentd-ask-title ask)))))
 
 (defun pyagentd-notify--withdraw ()
   "Close the notifications about asks that are settled."
@@ -112,6 +120,7 @@ always.  It needs a desktop with D-Bus notifications."
     (ignore-errors (notifications-close-notification id))))
 
 (add-hook 'pyagentd-ask-new-functions #'pyagentd-notify)
+(add-hook 'pyagentd-ask-settled-functions #'pyagentd-notify-settled)
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-notify--withdraw)
 
 (provide 'pyagentd-notify)

@@ -27,7 +27,7 @@ The variable `told' is what was said on the desktop, `said' in Emacs."
 (ert-deftest pyagentd-notify-says-what-nobody-sees ()
   (notify-test--with nil t
     (pyagentd-notify (notify-test--ask))
-    (should (string-suffix-p "answers: Bash ls" (car said)))
+    (should (string-prefix-p "May it? Bash ls  (" (car said)))
     (accept-process-output nil 0.01)
     (should-not told)))
 
@@ -56,6 +56,28 @@ The variable `told' is what was said on the desktop, `said' in Emacs."
       (pyagentd-notify (notify-test--ask))
       (if expected (pyagentd-test-await told) (accept-process-output nil 0.01))
       (should (equal told expected)))))
+
+(ert-deftest pyagentd-notify-says-who-else-has-answered ()
+  (pcase-dolist (`(,decision ,by ,expected)
+                 '(("allow" "emacs 28.2" "Allowed by emacs 28.2: Bash rm -rf build")
+                   ("deny" "cli" "Denied by cli: Bash rm -rf build")
+                   ("abort" "" nil)))
+    (pyagentd-test-with-ask
+      (goto-char (point-max))
+      (switch-to-buffer (current-buffer))
+      (notify-test--with nil t
+        (pyagentd-test-events
+         `(answered 2 (:id "q1" :decision ,decision :by ,by)))
+        (should (equal (car said) expected))))))
+
+(ert-deftest pyagentd-notify-says-nothing-of-ones-own-answer ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-tell 'fake-silent "" 'answer)
+    (notify-test--with nil t
+      (pyagentd-allow-once)
+      (pyagentd-test-events '(answered 2 (:id "q1" :decision "allow" :by "me")))
+      (should-not said))
+    (should-not (pyagentd-ask-open))))
 
 (ert-deftest pyagentd-notify-escapes-markup ()
   (should (equal "a &lt;b> &amp;&amp; c" (pyagentd-notify--escape "a <b> && c"))))
