@@ -21,8 +21,6 @@
 
 ;;; Commentary:
 
-;;; Commentary:
-
 ;; An agent that a session in Emacs spawns gets a buffer, so that it can be
 ;; looked at while it works.  Two hundred agents must not cost Emacs two
 ;; hundred buffers: a few get one, it is attached when it is displayed, and
