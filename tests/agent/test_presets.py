@@ -289,3 +289,40 @@ async def test_a_search_finds_what_the_profile_lets_be_viewed(world: World) -> N
     await tools_told(world, made["branch"])
     (result,) = world.server.last.messages[-1]["content"]
     assert "docs/a.md" in str(result) and "src/b.py" not in str(result)
+
+
+async def test_a_named_profile_satisfies_the_wish_to_be_confirmed_and_asks_for_the_rest(world: World) -> None:
+    world.preset("careful", tools="Write, Bash]\nprofile: standard\nmore: [x")
+    service, client = world.service(), Watcher()
+    made = await service.create_session(client, name="x", preset="careful", root=str(world.project))
+    await service.attach(client, branch=made["branch"], sha256=body_sha256(""))
+    world.server.say(
+        answer(tool_use("Write", file_path="new.txt", content="written")),
+        answer(tool_use("Bash", command="true")),
+        ".",
+    )
+    await service.prompt(client, branch=made["branch"], text="Go", env=env(world))
+    await client.until(lambda: client.of("ask"))
+    (ask,) = (await service.asks(client))["asks"]
+    assert ask["tool"] == "Bash" and "'standard' asks" in ask["reason"]
+    assert (world.project / "new.txt").read_text() == "written"
+    await service.answer(client, ask=ask["id"], decision="deny")
+    await client.finished(made["branch"])
+    await service.detach(client, branch=made["branch"])
+
+
+async def test_an_agent_has_no_tool_that_a_session_above_it_may_not_use(world: World) -> None:
+    world.preset("boss", tools="PersistentAgent, Read]\nprofile: locked\nmore: [x")
+    world.preset("worker", tools="Read, Write, Bash")
+    service, client = world.service(), Watcher()
+    made = await service.create_session(client, name="x", preset="boss", root=str(world.project))
+    await service.attach(client, branch=made["branch"], sha256=body_sha256(""))
+    spawn = tool_use("PersistentAgent", preset="worker", description="Write it", prompt="Write x")
+    world.server.say(answer(spawn), answer(tool_use("Write", file_path="x", content="x")), "I could not", "End")
+    allow = ["tool:PersistentAgent:.*"]
+    await service.prompt(client, branch=made["branch"], text="Go", env=env(world), allow=allow)
+    await client.finished(made["branch"])
+    await service.detach(client, branch=made["branch"])
+    told = [[tool["name"] for tool in request.body["tools"]] for request in world.server.requests]
+    assert told == [["PersistentAgent", "Read"], ["Read"], ["Read"], ["PersistentAgent", "Read"]]
+    assert not (world.project / "x").exists()
