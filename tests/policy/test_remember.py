@@ -36,6 +36,9 @@ REMEMBERED = [
     ("npm run build", [r"tool:Bash:npm run build(?: [^;&|<>()$`\\\n\r]*)?"]),
     ("pytest -q tests", [r"tool:Bash:pytest(?: [^;&|<>()$`\\\n\r]*)?"]),
     ("make test", [r"tool:Bash:make test"]),
+    ("ruff check --fix", [r"tool:Bash:ruff check --fix"]),
+    ("git commit -m x", [r"tool:Bash:git commit -m x"]),
+    ("go test ./...", [r"tool:Bash:go test(?: [^;&|<>()$`\\\n\r]*)?"]),
     ("git push origin main", [r"tool:Bash:git push origin main"]),
     ("git branch -D old", [r"tool:Bash:git branch -D old"]),
     ("cat /etc/passwd", [r"tool:Bash:cat /etc/passwd"]),
@@ -169,3 +172,23 @@ def test_a_pattern_is_told_in_words() -> None:
 def test_an_expression_of_a_text_matches_it_alone() -> None:
     text = r"tool:Bash:a.b*c\d[e](f){g}|h^i$j?k+"
     assert re.fullmatch(literal(text), text)
+
+
+EVIL = "rm -rf src"
+JOINED = [
+    "{good}; {evil}", "{evil}; {good}", "{good} && {evil}", "{good} || {evil}", "{good} | {evil}", "{good} & {evil}",
+    "{good}\n{evil}", "{good}\r\n{evil}", "{good} $({evil})", "{good} `{evil}`", '{good} "$({evil})"',
+    "{good} <({evil})", "{good} > >({evil})", "({good}; {evil})", "if {good}; then {evil}; fi", "! {good} || {evil}",
+    "{good} <<X\n$({evil})\nX", "{good} # x\n{evil}", "{good} \\\n; {evil}", "{good};{evil}", "{good}&&{evil}",
+    "bash -c '{good}; {evil}'", "find . -exec {evil} \\; ; {good}", "{good} | xargs {evil}", "time {evil}; {good}",
+    "f() {{ {evil}; }}; {good}", "trap '{evil}' EXIT; {good}", "eval '{evil}'; {good}", "{good} > a", "{good} 2>a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("joined", JOINED)
+@pytest.mark.parametrize("good", ["git log", "git status", "pytest -q", "npm run build", "head -5", "make", "ls -la"])
+def test_no_remembered_command_lets_another_one_in(good: str, joined: str) -> None:
+    text = joined.format(good=good, evil=EVIL)
+    grants = [*granted(command(good)), *granted(command("git log | head -5")), *granted(command("echo x"))]
+    assert covered(command(good), grants)
+    assert covered(command(text), grants) is None
