@@ -103,6 +103,31 @@ def test_a_confined_command_reaches_nothing_of_the_daemon(system: System, attack
     assert system.json("status")["confinement"] == mechanism
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_an_agent_cannot_change_its_own_or_its_parents_records(
+    system: System, model_server: ModelServer, mechanism: str
+) -> None:
+    system.env["PYAGENTD_CONFINEMENT"] = mechanism
+    system.use_server(model_server.url)
+    session, branch = system.new()
+    (system.project / "spoil.sh").write_text(
+        f"cd {branch} && for f in $(find . -name '*.md' -o -name '*.yml' -o -name '*.jsonl'); do\n"
+        "  echo $f; echo spoiled >>$f; rm -f $f; mv $f $f.old; ln $f $f.hard\ndone\n"
+        "mv agents agents.old; mkdir -p agents/mine; chmod 777 . ; touch new\n"
+    )
+    spawn = tool_use("PersistentAgent", preset="executor", description="Spoil", prompt="Run it")
+    model_server.say(answer(spawn), answer(tool_use("Bash", command="bash spoil.sh")), "tried", "done")
+    system.ok("send", session, "go", "--allow", "tool:.*")
+    assert len(model_server.requests) == 4
+    tried = str(model_server.requests[2].messages[-1]["content"])
+    assert "Read-only file system" in tried or "Permission denied" in tried or "No such file" in tried, tried
+    assert "spoil.sh: line" in tried  # it was run
+    on_disk = [path for path in branch.rglob("*") if path.is_file()]
+    assert {path.name for path in on_disk if path.parent.parent.name == "agents"} >= {"preset.md", "messages.jsonl"}
+    assert not [path for path in branch.rglob("*") if path.name.endswith((".old", ".hard")) or path.name == "new"]
+    assert not [path for path in on_disk if "spoiled\n" in path.read_text() and path.suffix in (".md", ".yml")]
+
+
 def test_without_confinement_a_change_of_records_is_told(system: System, attack: Attack) -> None:
     """The attack does have its effects then, so the test above can fail."""
     gentle = ("preset", "socket", "runtime", "signal", "approve", "work")  # the others would end the session
