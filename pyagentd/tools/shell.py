@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import ToolError
 from pyagentd.policy import shell
-from pyagentd.tools import spool
 from pyagentd.tools.confine import caution, enclosure
 from pyagentd.tools.confine.scope import ShellScope
 from pyagentd.tools.confine.watch import Watch
 from pyagentd.tools.environment import child_environment
+from pyagentd.tools.printed import Pipe, Printed
 from pyagentd.tools.process import Group
 from pyagentd.tools.resolve import as_the_system_does
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
@@ -28,14 +25,10 @@ log = logging.getLogger(__name__)
 
 _DEFAULT_MS = 120_000
 _MAX_MS = 600_000
-_MAX_BYTES = 50_000_000  # a command that prints more is stopped: it would fill the disk
-_CHUNK = 65_536
-_REST_S = 0.1
 _NOT_PREPARED = "[exit code 1]"  # among others: what bubblewrap ends with before it runs anything
 _RECORDS = "records and settings of pyagentd, which no tool and no command may write"
 _GIT = "what decides which programs git runs, for whoever uses it next"
 _ATTEMPTS = 3  # to confine a command while others make and remove files in its scope
-_SHOWN_BYTES = spool.SHOWN_BYTES - 1_000  # leaves room for how the command ended
 
 _DESCRIPTION = """\
 Run a command with bash in the workspace root and return its output (stdout and stderr together).
@@ -61,98 +54,6 @@ _SCHEMA = {
 }
 
 
-class _Printed:
-    """What a command printed: the beginning in memory, everything in a file once it is too long to show."""
-
-    def __init__(self, spool_dir: Path) -> None:
-        self._spool_dir = spool_dir
-        self._file: int | None = None
-        self._head = bytearray()
-        self._size = 0
-        self.path: Path | None = None
-
-    def add(self, data: bytes) -> None:
-        """Take the next piece; raises ``ToolError`` when it is too much, and ``OSError``."""
-        self._size += len(data)
-        if self._file is None:
-            self._head += data
-            if self._size > _SHOWN_BYTES:
-                self._open()
-        else:
-            _write(self._file, data)
-        if self._size > _MAX_BYTES:
-            raise ToolError(f"it printed more than {_MAX_BYTES // 1_000_000} MB")
-
-    def shown(self) -> str:
-        """Return what the model sees of it."""
-        whole = bytes(self._head).decode(errors="replace")
-        shown = spool.head(whole, _SHOWN_BYTES)
-        if shown != whole and self.path is None:
-            self._open()  # bytes that are no UTF-8 need more room when shown
-        return shown if self.path is None else shown + spool.notice(shown, self.path)
-
-    def close(self) -> None:
-        """Close the file; no more is added."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    def _open(self) -> None:
-        self._file, self.path = spool.create(self._spool_dir, "Bash")
-        _write(self._file, self._head)
-
-
-def _write(descriptor: int, data: bytes | bytearray) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-class _Pipe:
-    """Brings what comes out of a pipe to ``printed`` as it comes."""
-
-    def __init__(self, printed: _Printed) -> None:
-        self._printed = printed
-        self._loop = asyncio.get_running_loop()
-        self._read, self.write = os.pipe()
-        self._eof = asyncio.Event()
-        self.refused: asyncio.Future[str] = self._loop.create_future()  # why no more is taken
-        os.set_blocking(self._read, False)
-        self._loop.add_reader(self._read, self._step)
-
-    def close_write(self) -> None:
-        """Close our copy of the writing end, once the command has its own."""
-        if self.write >= 0:
-            os.close(self.write)
-            self.write = -1
-
-    async def rest(self) -> None:
-        """Take what a command that has ended still left in the pipe; others may hold it open for ever."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_REST_S):
-                await self._eof.wait()
-
-    def close(self) -> None:
-        """Read no more."""
-        self.close_write()
-        self._loop.remove_reader(self._read)
-        os.close(self._read)
-        self._printed.close()
-
-    def _step(self) -> None:
-        try:
-            data = os.read(self._read, _CHUNK)
-            if data:
-                self._printed.add(data)
-                return
-        except BlockingIOError:
-            return
-        except (OSError, ToolError) as error:
-            self.refused.set_result(str(error))
-        self._loop.remove_reader(self._read)
-        self._eof.set()
-
-
 async def _run(args: Args, ctx: ToolContext) -> Output:
     seconds = args.get("timeout_ms", _DEFAULT_MS) / 1000
     scope = ctx.scope()
@@ -176,8 +77,8 @@ def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enc
 async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
     records = scope.records if caution.is_watched(started, scope) else ()
     watch = await asyncio.to_thread(Watch, records, started.git)
-    printed = _Printed(ctx.spool_dir)
-    pipe = _Pipe(printed)
+    printed = Printed(ctx.spool_dir)
+    pipe = Pipe(printed)
     try:
         status = await _finish(started, ctx, pipe, seconds)
         text = printed.shown()
@@ -212,7 +113,7 @@ def _told(paths: list[str], what: str, ctx: ToolContext) -> str:
     return f"[While this command ran, {names} changed: {what}. The user has been told. Do not change it.]"
 
 
-async def _finish(started: enclosure.Enclosure, ctx: ToolContext, pipe: _Pipe, seconds: float) -> str:
+async def _finish(started: enclosure.Enclosure, ctx: ToolContext, pipe: Pipe, seconds: float) -> str:
     """Run the command to its end, or stop it; return what went wrong, or ""."""
     try:
         group = await Group.start(
