@@ -73,7 +73,7 @@ def test_a_command_that_writes_or_does_more_is_not_plain(text):
 def test_a_command_that_is_too_much_to_read_is_unreadable():
     assert "too long" in read("ls " * 50_000).unreadable
     assert "too many files" in read("touch " + " ".join(map(str, range(2_000)))).unreadable
-    assert "too deeply" in read("xargs " * 10 + "ls").unreadable
+    assert "too deeply" in read("xargs -- " * 10 + "ls").unreadable
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ _TAR = Program(
     deletes="--remove-files --recursive-unlink",
 )
 _MODES = names("-c --create -r --append -u --update -A --catenate --concatenate --delete")
+_PRINTS = names("-O --to-stdout")
 _EXTRACTS = names("-x --extract --get")
 
 
@@ -38,7 +39,7 @@ def read_tar(found: Found) -> None:
         elif item.name.startswith("--one-top-level") and item.value is not None:
             found.write_into(item.value)
         elif item.role == "unknown":
-            modes |= _modes(item.name)
+            modes |= _modes(item.name) - (_PRINTS if not item.certain else set())
         elif item.role in ("runs", "does"):
             found.runs(item.name, what="runs programs or reaches anywhere")
         elif item.role == "deletes":
@@ -51,7 +52,7 @@ def read_tar(found: Found) -> None:
         raise Unreadable("`tar` with several directories")
     for archive in archives:
         _archive(archive, modes, found)
-    if modes & _EXTRACTS and not modes & {"-O", "--to-stdout"}:
+    if modes & _EXTRACTS and not modes & _PRINTS:
         found.write_into(places[0] if places else Word(text="."))
 
 
@@ -68,7 +69,7 @@ def _archive(archive: Word, modes: set[str], found: Found) -> None:
 
 def _modes(name: str) -> set[str]:
     """Return the modes that an option, perhaps abbreviated, can mean."""
-    known = {*_MODES, *_EXTRACTS, "-O", "--to-stdout"}
+    known = _MODES | _EXTRACTS | _PRINTS
     if name in known:
         return {name}
     # An abbreviation of --to-stdout must not hide an extraction.

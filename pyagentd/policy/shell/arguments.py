@@ -19,7 +19,7 @@ def apply(program: Program, found: Found) -> None:
     items = list(given(found.words, roles_of(program)))
     for item in items:
         _option(item, program, found)
-    if not any(item.name in program.prints.split() for item in items if item.name):
+    if not any(item.certain and item.name in program.prints.split() for item in items):
         _operands(program, items, found)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyagentd.policy.shell.options import WITH_ARGUMENT, Role
 from pyagentd.policy.shell.values import Effect, Unreadable, Word, names
 
 _SHELLS = ("sh", "bash")  # who may run these may run anything
@@ -88,12 +90,29 @@ def _passed(path: str) -> list[str]:
     ]
 
 
-def literal(words: tuple[Word, ...], program: str) -> None:
-    """Refuse a word that could turn into an option when the command runs."""
+def literal(words: tuple[Word, ...], roles: Mapping[str, Role]) -> None:
+    """Refuse a word that could turn into an option when the command runs.
+
+    Args:
+        words: The command.
+        roles: What is known of the program's options; where that is nothing, ``--`` after one may be its argument.
+    """
+    flag = True
     for word in words[1:]:
-        if word.text == "--" and not word.varies:
+        if word.text == "--" and flag and not word.varies:
             return
         if word.leads:
             raise Unreadable(
-                f"what `{word.text}` becomes could be an option of `{program}`; quote it or begin it with ./"
+                f"what `{word.text}` becomes could be an option of `{words[0].text}`; quote it or begin it with ./"
             )
+        flag = not word.text.startswith("-") or (
+            bool(roles) and all(_is_flag(each, roles) for each in _options(word))
+        )
+
+
+def _options(word: Word) -> list[str]:
+    return [word.text] if word.text.startswith("--") else [f"-{letter}" for letter in word.text[1:]]
+
+
+def _is_flag(option: str, roles: Mapping[str, Role]) -> bool:
+    return "=" in option or not any(role in WITH_ARGUMENT for name, role in roles.items() if name.startswith(option))

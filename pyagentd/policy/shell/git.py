@@ -52,6 +52,9 @@ _LETTERS = {
     "-O": names("grep"),
 }
 _PLACES = names("clone init worktree bundle push")  # some of their operands are directories or files they make
+_CONFIG_SCOPES = names(
+    "--global --local --system --worktree --show-origin --show-scope --null -z --name-only --includes"
+)
 _CONFIG_READS = names("--get --get-all --get-regexp --get-urlmatch --list -l get list")
 _DELETES = {"clean": "deletes files that are not in the repository", "rm": "deletes files"}
 _HELPER = re.compile(r"[A-Za-z0-9][\w.+-]*::")
@@ -69,7 +72,8 @@ def read_git(found: Found) -> tuple[Word, ...]:
         raise Unreadable(f"the subcommand of git is the pattern `{words[at].text}`")
     name, arguments = words[at].text, [word.text for word in words[at + 1 :]]
     if name == "config":
-        if _CONFIG_READS.isdisjoint(arguments):
+        first = next((argument for argument in arguments if argument not in _CONFIG_SCOPES), "")
+        if first not in _CONFIG_READS:
             found.runs(name, at, "changes settings, which can make git run programs")
     elif name in _DELETES:
         found.deletes(name, at, _DELETES[name])

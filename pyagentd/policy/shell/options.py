@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyagentd.policy.shell.values import Word
@@ -34,6 +34,7 @@ class Given:
     name: str  # "-o", "--output" (in full), or "" of an operand
     value: Word | None  # its argument; an operand itself
     at: int  # index of its word
+    certain: bool = True  # False: perhaps it is the argument of the option before
 
 
 def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]:
@@ -45,7 +46,7 @@ def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]
     at, perhaps_taken = 1, False  # whether this word may be the argument of the one before
     while at < len(words):
         word = words[at]
-        if word.text == "--":
+        if word.text == "--" and not perhaps_taken:
             for index in range(at + 1, len(words)):
                 yield Given(role="operand", name="", value=words[index], at=index)
             return
@@ -55,7 +56,7 @@ def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]
         else:
             whole = word.text.startswith("--") or (len(word.text) > 2 and word.text.partition("=")[0] in roles)
             read = _long(words, at, roles) if whole else _short(words, at, roles)
-            yield from read
+            yield from (replace(item, certain=False) for item in read) if perhaps_taken else read
             value = read[-1].value if read else None
             took = value is not None and value is _following(words, at)
             # What looks like an option is looked at as one even if it may be an argument, and then its own argument

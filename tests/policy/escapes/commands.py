@@ -209,6 +209,8 @@ _EXPANSIONS_WITHOUT = _all(
     "tar cf x.tar *",
     "sed -n p -i*",
     "sort -o x* a.txt",
+    "sort -S -- *",
+    "make -- *",
     allow=WORK,
 )
 _SET = _all(
@@ -369,6 +371,7 @@ _OPTIONS = (
         "sort a.txt -o {outside}/pwned",
         "sort --output={outside}/pwned a.txt",
         "sort --outp {outside}/pwned a.txt",
+        "sort -t, -T -- -o {outside}/pwned a.txt; sort -T . -o {outside}/pwned a.txt",
         "uniq a.txt {outside}/pwned",
         "tar cf {outside}/pwned a.txt",
         "tar -cf{outside}/pwned a.txt",
@@ -498,6 +501,8 @@ _GIT = (
         "git --config-env=core.pager=X log",
         "git config --global core.pager ./evil",
         "git config core.pager ./evil",
+        "git config core.pager ./evil list",
+        "git config --global core.pager --get",
         "git clone ext::sh x",
         "git clone -c core.pager=./evil u x",
         "git clone --template=evil u x",
@@ -762,6 +767,7 @@ _DENIED = (
         allow=ALL,
         deny=("rm -rf", "sudo"),
     ),
+    *_all("allow", "cat -- *", "grep x -- *", "ls -- *.txt", "wc -l *"),
     *_all("allow", "rm -r sub", "rm -f a.txt", "rm -- -rf", "echo rm", allow=ALL, deny=("rm -rf", "sudo")),
     *_all("deny", "git push", "git  push", "git -C sub push", "git --no-pager push", allow=ALL, deny=("git push",)),
     *_all("deny", "git push o --force", "git push -f o", "git push o -uf", allow=ALL, deny=("git push --force",)),
