@@ -65,13 +65,15 @@ PARENT is the buffer of the session that waits for the agent ID.")
       (add-hook 'kill-buffer-hook #'pyagentd-spawned--forget nil t))
     buffer))
 
-(defun pyagentd-spawned--displayed (&optional _window)
-  "Follow the agent in the current buffer from now on."
-  (when (eq pyagentd-attach-viewer 'hidden)
-    (setq pyagentd-attach-viewer t)
-    (remove-hook 'window-buffer-change-functions #'pyagentd-spawned--displayed t)
-    (pyagentd-spawned--forget)
-    (pyagentd-connect--later (current-buffer))))
+(defun pyagentd-spawned--displayed (window)
+  "Follow the agent in the buffer of WINDOW from now on."
+  (with-current-buffer (window-buffer window)
+    (when (eq pyagentd-attach-viewer 'hidden)
+      (setq pyagentd-attach-viewer t)
+      (remove-hook 'window-buffer-change-functions #'pyagentd-spawned--displayed
+                   t)
+      (pyagentd-spawned--forget)
+      (pyagentd-connect--later (current-buffer)))))
 
 (defun pyagentd-spawned--forget ()
   "Let the user have the current buffer for good."

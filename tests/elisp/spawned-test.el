@@ -50,7 +50,12 @@
     (let ((event (spawned-test--agent 1)))
       (pyagentd-test-events event)
       (with-current-buffer (spawned-test--buffer event)
-        (run-hook-with-args 'window-buffer-change-functions (selected-window))
+        (save-window-excursion
+          (set-window-buffer (selected-window) (current-buffer))
+          (dolist (function window-buffer-change-functions)
+            (when (functionp function)
+              ;; As Emacs does it: any buffer may be current.
+              (with-temp-buffer (funcall function (selected-window))))))
         (should (eq pyagentd-attach-viewer t))
         (should-not (memq #'pyagentd-spawned--displayed
                           window-buffer-change-functions))
