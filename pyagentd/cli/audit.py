@@ -22,7 +22,8 @@ _SHOWN = 100  # characters of an action
 def audit(session: str | None, limit: int, as_json: bool) -> None:
     """List what was allowed and denied, by which rule or by whom, the latest last.
 
-    Of SESSION with its branches and agents (also when it is deleted, by its id), or of all sessions.
+    Of SESSION with its branches and agents (also when it is deleted, by its id), or of all sessions. With --json `at`
+    is in milliseconds since 1970, and `decision` is allow, deny, ask_approved or ask_denied.
     """
     found: list[dict[str, Any]] = []
     problem = None
