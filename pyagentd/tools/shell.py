@@ -58,7 +58,7 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
     seconds = args.get("timeout_ms", _DEFAULT_MS) / 1000
     scope = ctx.scope()
     for _ in range(_ATTEMPTS):
-        started = await asyncio.to_thread(_prepare, args["command"], scope, ctx)
+        started = await _prepared(args["command"], scope, ctx)
         try:
             output = await _attempt(started, scope, ctx, seconds)
             if _NOT_PREPARED not in output.text or started.was_run():
@@ -67,6 +67,16 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
             started.close()
     # What was to be kept from it came and went under our hands.
     raise ToolError(f"The command was not run, because it could not be confined: {output.text}", mend="Try again")
+
+
+async def _prepared(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
+    """Prepare in a thread; what is ready only after a cancellation is closed."""
+    preparing = asyncio.ensure_future(asyncio.to_thread(_prepare, command, scope, ctx))
+    try:
+        return await asyncio.shield(preparing)
+    except asyncio.CancelledError:
+        preparing.add_done_callback(lambda done: None if done.exception() else done.result().close())
+        raise
 
 
 def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:

@@ -367,6 +367,18 @@ async def test_what_vanishes_while_a_command_is_prepared_does_not_fail_it(
     assert (root / "runs").read_text() == "x\nx\n"
 
 
+async def test_nothing_is_left_of_a_command_that_is_cancelled_at_any_moment(run: Run) -> None:
+    await run("true")
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for steps in range(12):
+        task = asyncio.ensure_future(run("sleep 100"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+    await until(lambda: len(os.listdir("/proc/self/fd")) == before)  # noqa: PTH208
+
+
 async def test_a_change_of_the_scope_counts_for_the_next_command(
     call: Call, ctx: ToolContext, root: Path, outside: Path, mechanism: str
 ) -> None:

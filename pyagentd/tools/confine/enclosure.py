@@ -26,7 +26,7 @@ _STATUS_BYTES = 10_000
 _LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Enclosure:
     """What to start; ``close`` it when the command has ended."""
 
@@ -45,12 +45,14 @@ class Enclosure:
 
     def opened(self) -> None:
         """Close our side of ``files`` once the program has its own."""
-        for descriptor in self.files:
+        given, self.files = self.files, ()
+        for descriptor in given:
             if descriptor != self.status:
                 os.close(descriptor)
 
     def close(self) -> None:
         """Remove what was made for this command alone."""
+        self.opened()
         if self.status is not None:
             os.close(self.status)
         if self.temporary is not None:
