@@ -179,6 +179,8 @@ def test_a_commands_own_devices_are_no_files():
             shell=shell.read(f"ls > {device}"), writes=(path(device, "/run/user/1/pyagentd/daemon.log"),),
         )  # fmt: skip
         assert decide(to, rules(allow=["ls"], protected=("/run/user/1/pyagentd/**",)), False) == Allow("scope")
+        mine = replace(to, writes=(path(device, "/proc/77/fd/1"),))  # as the daemon would see it
+        assert decide(mine, rules(allow=["ls"], deny=["/proc/**"]), False) == Allow("scope")
     assert rule(decide(write("/dev/null"), rules(), False)) == "no: scope", "for other tools they are"
 
 
