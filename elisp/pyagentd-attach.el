@@ -341,7 +341,8 @@ The file gets them with the next save, if we write it."
 Else Emacs would ask about a changed file at the next change.  The file
 may hold what the buffer shows, or a text with the hash WRITTEN, which
 the daemon wrote and of which the buffer was told the rest."
-  (unless (verify-visited-file-modtime)
+  (unless (and (not (eql 0 (visited-file-modtime))) ; 0: nothing is known
+               (verify-visited-file-modtime))
     (let ((sha256 (pyagentd-attach--file-sha256 buffer-file-name)))
       (when (and sha256 (or (equal sha256 written)
                             (equal sha256 (pyagentd-session-body-sha256))))

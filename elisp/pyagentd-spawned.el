@@ -59,6 +59,8 @@ PARENT is the buffer of the session that waits for the agent ID.")
   (let ((buffer (find-file-noselect file t)))
     (with-current-buffer buffer
       (setq pyagentd-attach-viewer 'hidden)
+      ;; Else visiting it asks whether to read the file again.
+      (clear-visited-file-modtime)
       (pyagentd-viewing-set t)
       (add-hook 'window-buffer-change-functions #'pyagentd-spawned--displayed
                 nil t)
