@@ -115,6 +115,8 @@ def _options(found: Found, name: str, words: tuple[Word, ...], subcommand: int) 
         at, value = item.at + subcommand, item.value
         if item.role == "operand" and value is not None:
             operands += 1
+            if name == "diff" and any(word.text == "--no-index" for word in words):
+                found.read(value)
             if _HELPER.match(value.text):
                 found.runs(value.text, at, "runs a program that fetches from there")
             elif name in _PLACES and (name != "clone" or operands > 1) and _is_elsewhere(value.text):

@@ -527,6 +527,7 @@ _GIT = (
         "git reset --hard",
         "git -C {outside} commit -m x",
         "git daemon",
+        "git diff --no-index /etc/passwd a.txt",
         "git push ../outside/x",
         "git push file:///x",
         "git hook run pre-commit",
