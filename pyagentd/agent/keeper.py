@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 PERSIST_EVERY_S = 1.0
 PERSIST_TOGETHER_S = 0.05  # ... and this for each document that is being written by and by
+_WRITERS_KEPT = 20  # of a crowd; each holds its whole document
 SAVED_WITHIN_S = 6.0  # an editor saves by itself at most 5 s after a change (DESIGN §3, rule 7)
 
 
@@ -256,7 +257,7 @@ class Keeper:
         if self.settings is writing.settings:
             self.seen = self.settings
         if self._epoch == epoch:
-            self._writer = written.writer
+            self._writer = written.writer if len(_by_and_by) <= _WRITERS_KEPT else None  # then the file is read again
             self._versions.append(version)
         self._persisted(replace(written, version=version))
 

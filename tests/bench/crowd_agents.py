@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.crowd_server import PRESET
+from tests.bench.crowd_server import FILE, NOTE, PRESET
 from tests.bench.figure import Fact, Figure, Result, at_least, at_most
 from tests.bench.measure import Spent, median, memory_mb
 from tests.bench.world import ROOT, World
@@ -47,6 +47,7 @@ class Crowd:
 def agents(world: World) -> Iterator[Result]:
     """The same crowd in the daemon and in a bare loop, side by side."""
     sizes, turns, times = ((1, 5), 3, 1) if world.quick else ((1, 20, 200), 20, 3)
+    (world.system.project / FILE).write_text(NOTE)
     with crowd_server() as url:
         world.system.use_server(url)
         daemon = world.daemon()

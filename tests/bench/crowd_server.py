@@ -22,7 +22,8 @@ from tests.server import answer, text, tool_use
 from tests.server.answers import Block, sse
 from tests.server.http import Request
 
-FILE = "notes.md"  # what a turn reads
+FILE = "note.md"  # what a turn reads
+NOTE = "".join(f"{line:2}. A line of an ordinary note, of forty letters.\n" for line in range(1, 21))  # about 1 kB
 PRESET = "explorer"
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
