@@ -10,10 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyagentd.errors import BadRequest
 from pyagentd.policy.action import Action
+from pyagentd.policy.aliases import action_names
+
+if TYPE_CHECKING:
+    from pyagentd.policy.shell import Effect, SimpleCommand
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -83,19 +87,44 @@ def covering(patterns: Iterable[re.Pattern[str]], action: Action) -> str | None:
         return exact
     found: dict[str, None] = {}
     for form in action.forms:
-        match = next(
-            (
-                pattern.pattern
-                for spelling in action.spellings(form)
-                for pattern in patterns
-                if pattern.fullmatch(spelling)
-            ),
-            None,
-        )
+        match = _matching(patterns, action, form)
         if match is None:
             return None
         found[match] = None
+    if not all(_covers_effects(patterns, action, command) for command in _commands(action)):
+        return None
     return ", ".join(found)
+
+
+def _matching(patterns: tuple[re.Pattern[str], ...], action: Action, form: str) -> str | None:
+    spellings = action.spellings(form)
+    return next((each.pattern for text in spellings for each in patterns if each.fullmatch(text)), None)
+
+
+def _commands(action: Action) -> tuple[SimpleCommand, ...]:
+    return action.shell.commands if action.shell is not None else ()
+
+
+def _covers_effects(patterns: tuple[re.Pattern[str], ...], action: Action, command: SimpleCommand) -> bool:
+    """Return whether what a command does by its options is permitted: as what it does, or because it is spelled out.
+
+    ``tool:bash:find .*`` is no word about deleting: ``find -delete`` needs ``rm`` to be permitted as well.
+    """
+    for effect in command.effects:
+        programs = [entry for entry in effect.by if entry.split()[0] != command.words[0]]
+        as_it_is = any(_matching(patterns, action, f"tool:{action.tool}:{each}") is not None for each in programs)
+        if not as_it_is and not any(_spells_out(each, action, command, effect) for each in patterns):
+            return False
+    return True
+
+
+def _spells_out(pattern: re.Pattern[str], action: Action, command: SimpleCommand, effect: Effect) -> bool:
+    """Return whether ``pattern`` permits the command for the words that have the effect, and not for any words."""
+    words = command.text.split(" ")
+    named = command.words[effect.at] if effect.at >= 0 else ""
+    others = " ".join("\0" if word.startswith(("-", "+", "'", '"')) or word == named else word for word in words)
+    texts, probes = ([f"tool:{name}:{text}" for name in action_names(action.tool)] for text in (command.text, others))
+    return any(map(pattern.fullmatch, texts)) and not any(map(pattern.fullmatch, probes))
 
 
 BUILTIN = {

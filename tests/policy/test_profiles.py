@@ -153,6 +153,29 @@ def test_each_command_of_a_line_has_to_be_allowed():
     assert says(make_profile("p", allow=["tool:bash:git .*"], ask=["tool:bash:.*"]), run("git status; rm x")) == "ask"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "command", "expected"),
+    [
+        ("find .*", "find . -name x", "allow"),
+        ("find .*", "find . -delete", "deny"),
+        ("(find|rm).*", "find . -delete", "allow"),
+        (".*", "find . -delete", "allow"),
+        ("find \\. -delete", "find . -delete", "allow"),
+        ("find .* -delete", "find src -delete", "allow"),
+        ("git .*", "git log -p", "allow"),
+        ("git .*", "git -c core.pager=evil log", "deny"),
+        ("git .*", "git -c alias.x='!evil' x", "deny"),
+        ("(git|sh).*", "git -c core.pager=evil log", "allow"),
+        ("sort .*", "sort -r a", "allow"),
+        ("sort .*", "sort --compress-program=evil a", "deny"),
+        ("sort --compress-program=gzip .*", "sort --compress-program=gzip a", "allow"),
+        ("awk .*", "awk 'BEGIN{system(\"evil\")}'", "deny"),
+    ],
+)
+def test_what_a_commands_own_options_do_has_to_be_allowed_as_what_it_is(pattern, command, expected):
+    assert says(make_profile("p", allow=[f"tool:bash:{pattern}"]), run(command)) == expected
+
+
 def test_the_custom_profile_of_the_specification():
     profile = make_profile(
         "docs",
