@@ -167,6 +167,38 @@ def test_much_in_a_shared_directory_is_kept_whole(
     assert hidden == [("few/.env", False), ("large", True), ("many", True), ("root/sub/.env", False)]
 
 
+def test_the_installations_of_programs_are_seen(root: Path, tmp_path: Path) -> None:
+    home, python = tmp_path / "home", tmp_path / "home/python-3.12"
+    for name in ("home/.cargo/bin", "home/.rustup", "home/bin", "home/python-3.12/bin", "root/.venv/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    (python / "lib/python3.12").mkdir(parents=True)
+    for name in ("bin/python3.12", "lib/python3.12/os.py"):
+        (python / name).touch()
+    (root / ".venv/bin/python3").symlink_to(python / "bin/python3.12")
+    (home / ".cargo/credentials.toml").touch()
+    env = {"PATH": f"{home}/.cargo/bin:{home}/bin:relative", "HOME": str(home)}
+    rules = ShellScope(read=(f"{root}/**",), write=(f"{root}/**",))
+    made = plan(rules, root=root, spool_dir=root / "none", env=env)
+    seen = dict.fromkeys((f"{home}/.cargo", f"{home}/.rustup", f"{home}/bin", str(python)), False)
+    assert scope_trees(made) == {**seen, str(root): True}
+    assert (f"{home}/.cargo/credentials.toml", False) in made.hidden
+
+
+@pytest.mark.parametrize("link", ["bin", ".venv/bin", ".venv", ".venv/bin/python3", "bin/node"])
+def test_a_link_that_a_command_made_opens_nothing(root: Path, tmp_path: Path, link: str) -> None:
+    secret = tmp_path / "private/bin"
+    secret.mkdir(parents=True)
+    for name in ("python3", "node", "python3.12"):
+        (secret / name).touch()
+    (root / link).parent.mkdir(parents=True, exist_ok=True)
+    is_file = link.endswith(("python3", "node"))
+    (root / link).symlink_to(secret / "node" if is_file else secret.parent if link == ".venv" else secret)
+    (tmp_path / "way").symlink_to(root)
+    env = {"PATH": f"{root}/bin:{root}/.venv/bin:{tmp_path}/way/bin", "HOME": str(tmp_path)}
+    rules = ShellScope(read=(f"{root}/**",), write=(f"{root}/**",))
+    assert scope_trees(plan(rules, root=root, spool_dir=root / "none", env=env)) == {str(root): True}
+
+
 def test_below_the_root_names_are_sought_near_it_and_in_homes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ Rules that float (``**/NAME``) are about what people keep, so they do not hold i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix", "/gnu")
 INSTALLED = ("/opt",)  # programs as a rule, but also a place where people work
@@ -37,6 +37,7 @@ _SECRETS = (
     "/etc/NetworkManager/system-connections",
 )
 
+_LANGUAGES = ("python3", "python", "node", "ruby", "java", "go")
 _SHARED_PREFIXES = ("", "/", "/usr", "/usr/local")
 
 
@@ -88,22 +89,55 @@ def system_secrets() -> Iterator[str]:
             yield path
 
 
-def program_trees(env: Mapping[str, str]) -> Iterator[str]:
-    """Yield where the programs on ``PATH`` are installed: ``PREFIX`` of ``PREFIX/bin``, else the directory itself.
+def program_trees(env: Mapping[str, str], root: str, writable: Collection[str]) -> Iterator[str]:
+    """Yield where programs are installed: those on ``PATH``, and the interpreters that these and the workspace use.
 
-    A prefix that is somebody's home, or ``~/.local``, holds more than programs.
+    It is ``PREFIX`` of ``PREFIX/bin``, else the directory itself. A prefix that is somebody's home, or ``~/.local``,
+    holds more than programs. Where a command can write it can put a link: from there only a true Python is followed.
     """
-    home = env.get("HOME", "")
     yield from (path for path in INSTALLED if os.path.isdir(path))  # noqa: PTH112
-    for entry in env.get("PATH", "").split(":"):
-        if not entry.startswith("/") or not os.path.isdir(entry):  # noqa: PTH112
+    home = env.get("HOME", "")
+    for entry in (entry for entry in env.get("PATH", "").split(":") if entry.startswith("/")):
+        if not os.path.isdir(entry):  # noqa: PTH112
             continue
-        directory = os.path.realpath(entry)
-        prefix, _, last = directory.rpartition("/")
-        whole = last in ("bin", "sbin", "condabin") and prefix not in (*_SHARED_PREFIXES, home, f"{home}/.local")
-        chosen = prefix if whole and prefix.count("/") > 1 else directory
-        if not is_system(chosen) and chosen not in ("/", home):
-            yield chosen
+        if _leads_through(entry, writable):
+            yield from _pythons(entry)
+            continue
+        languages = (os.path.realpath(f"{entry}/{name}") for name in _LANGUAGES)
+        used = {os.path.dirname(path) for path in languages if os.path.isfile(path)}  # noqa: PTH113, PTH120
+        for directory in (os.path.realpath(entry), *sorted(used)):
+            yield from _installation(directory, home)
+    for name in (".venv", "venv"):
+        yield from _pythons(f"{root}/{name}/bin")
+
+
+def _leads_through(path: str, writable: Collection[str]) -> bool:
+    """Return whether ``path``, or a link on the way, lies where a command can write."""
+    while path not in ("", "/"):
+        real = os.path.realpath(path)
+        if any(inside(path, tree) or inside(real, tree) for tree in writable):
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
+def _pythons(directory: str) -> Iterator[str]:
+    """Yield the installation of Python that ``directory`` of a virtual environment leads to."""
+    prefix, _, program = os.path.realpath(f"{directory}/python3").rpartition("/bin/")
+    is_python = "/" not in program and os.path.isfile(f"{prefix}/lib/{program}/os.py")  # noqa: PTH113
+    if is_python and prefix.count("/") > 1 and not is_system(prefix):
+        yield prefix
+
+
+def _installation(directory: str, home: str) -> Iterator[str]:
+    prefix, _, last = directory.rpartition("/")
+    whole = last in ("bin", "sbin", "condabin") and prefix not in (*_SHARED_PREFIXES, home, f"{home}/.local")
+    chosen = prefix if whole and prefix.count("/") > 1 else directory
+    if is_system(chosen) or chosen in ("/", home):
+        return
+    yield chosen
+    if chosen.endswith("/.cargo") and os.path.isdir(rustup := chosen.removesuffix("cargo") + "rustup"):  # noqa: PTH112
+        yield rustup
 
 
 def program_secrets(tree: str) -> Iterator[str]:

@@ -60,7 +60,7 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     rules = _rules(scope)
     writable = set(expanded(scope.write, rules, root))
     readable = set(expanded(scope.read, rules, root))
-    programs = {path for path in places.program_trees(env) if not refused(path, rules)}
+    programs = {path for path in places.program_trees(env, str(root), writable) if not refused(path, rules)}
     if (common := _repository(root, rules)) is not None:
         (writable if any(inside(str(root), tree) for tree in writable) else readable).add(common)
     seen = dict.fromkeys((*readable, *programs, *([str(spool_dir)] if spool_dir.is_dir() else ())), False)
