@@ -160,7 +160,9 @@ class LiveBranch(Audience, SessionRow):
         conversation = self.conversation.snapshot()
         return await asyncio.to_thread(turn.from_client, self.file, conversation, text, is_agent=self.ref.is_agent)
 
-    def start_run(self, prompt: Prompt, *, run_id: str, interactive: bool, allow: Sequence[str] = ()) -> int:
+    def start_run(
+        self, prompt: Prompt, *, run_id: str, interactive: bool, allow: Sequence[str] = (), tool_results: bool = True
+    ) -> int:
         """Record the user's edits and message and the start of its run, show them, and return the last row's number.
 
         ``allow`` are the client's grants for this run.
@@ -185,6 +187,7 @@ class LiveBranch(Audience, SessionRow):
             "interactive": interactive,
             "anchor": anchor,
             "prompt": prompt.insert,
+            **({} if tool_results else {"tool_results": False}),
         }
         if allow:
             run["allow"] = list(allow)

@@ -194,7 +194,13 @@ class Host(OpenBranches):
             )
             # No await from here on: what is started is supervised.
             allow = [grant.pattern for grant in options.grants]
-            seq = branch.start_run(prompt, run_id=run_id, interactive=options.interactive, allow=allow)
+            seq = branch.start_run(
+                prompt,
+                run_id=run_id,
+                interactive=options.interactive,
+                allow=allow,
+                tool_results=settings.tool_results,
+            )
             branch.run = run
             branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run_id)
             branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": "started"},)))
@@ -426,6 +432,7 @@ class Host(OpenBranches):
             temperature=preset.temperature,
             result=preset.result,
             limits=limits_of(preset),
+            tool_results=preset.include_tool_results,
         )
 
     def _witness(self, ref: BranchRef, root: BranchRef, run_id: str) -> RunWitness:

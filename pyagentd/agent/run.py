@@ -67,6 +67,7 @@ class RunSettings:
     temperature: float | None = None
     thinking_budget: int | None = None
     limits: Limits = field(default_factory=Limits)
+    tool_results: bool = True  # whether the document shows calls and their results
     result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
 
 

@@ -75,12 +75,14 @@ class Renderer:
                 self._feed_part(row.data)
             case "run" if row.data["state"] == "started":
                 self._begin()
+                self._shows_tools = row.data.get("tool_results") is not False
                 self._put(RUN_OPEN)
             case "run" if row.data["state"] == "finished":
                 self._finish(row.data.get("error"))
         return self._inserts
 
     def _begin(self) -> None:
+        self._shows_tools = True  # else calls are in the log only: `include-tool-results: false`
         self._last: Block = "start"
         self._open = ""  # the reasoning part whose fence is open
         self._shown: dict[str, int] = {}  # text and reasoning parts of the run: how much of their text is shown
@@ -127,6 +129,8 @@ class Renderer:
 
     def _show_tool(self, part_id: str, data: Mapping[str, Any]) -> None:
         self._shown[part_id] = 1
+        if not self._shows_tools:
+            return
         self._separate("tool")
         self._put(tool_head(data), "ignore", part_id)
         self._put(tool_body(data), ("tool", data["toolCallId"]), part_id)

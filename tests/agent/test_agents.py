@@ -329,3 +329,19 @@ async def test_a_finished_agent_can_be_prompted_again(helper: World) -> None:
     await converse(helper, agent, prompt="And else?")
     assert body(agent) == "Find it.\n\nfound\n\n### And else?\n\nmore\n\n### "
     assert [message["role"] for message in helper.server.last.messages] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("included", [True, False])
+async def test_tool_results_are_in_the_document_unless_the_preset_says_no(world: World, included: bool) -> None:
+    (world.project / "a.txt").write_text("alpha\n")
+    world.preset("main", model=f"m\ninclude-tool-results: {str(included).lower()}")
+    look = answer("I look.", tool_use("Read", file_path=str(world.project / "a.txt")))
+    world.server.say(look, "It is alpha.", "Yes.")
+    ref = world.session()
+    await converse(world, ref, prompt="What is it?")
+    assert ("alpha\n" in body(ref)) == included and ("``` tool" in body(ref)) == included
+    assert "alpha" in json.dumps([row.data for row in rows(ref) if row.type == "part"])
+    assert_closed(ref)
+    await converse(world, ref, prompt="Sure?")
+    said = json.dumps(world.server.last.messages)
+    assert ("tool_result" in said) == included and "I look." in said and "It is alpha." in said
