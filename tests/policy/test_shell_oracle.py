@@ -135,7 +135,7 @@ def check(text: str, parts: list[Simple], ran: Ran, status: int) -> None:
         assert len(ran.commands) == len(programs), f"{text!r} runs {ran.commands}, not all of {told}"
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.one_of(LINES, LIKELY, LIKELY), status=st.sampled_from([0, 1]))
 @example(text="p a\\\n#b", status=0)
 @example(text="p \\\n#b", status=0)
@@ -177,7 +177,7 @@ def test_enough_of_the_lines_are_readable():
     """The property above says nothing of what is refused, so it must not be about nothing."""
     seen = Counter()
 
-    @settings(max_examples=300, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=150, deadline=None, database=None, derandomize=True)
     @given(text=LIKELY)
     def count(text):
         try:
@@ -188,5 +188,5 @@ def test_enough_of_the_lines_are_readable():
             seen["read"] += 1
 
     count()
-    assert seen["read"] > 60
-    assert seen["refused"] > 60
+    assert seen["read"] > 15
+    assert seen["refused"] > 15

@@ -104,7 +104,7 @@ def written_unsaid(text: str, told: shell.ShellReading | None = None) -> list[st
         return [path for path in changed if not covered(path, writes)]
 
 
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(text=LINES)
 @example(text="sort -t -o ../y a")
 @example(text="sed -n -i.nef 'w ../y' a")

@@ -43,7 +43,7 @@ def explained(words: tuple[str, ...], reading: shell.ShellReading) -> bool:
     return False
 
 
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(text=LINES)
 @example(text="echo p | xargs env")
 @example(text="echo x | xargs -i% p %")
