@@ -420,7 +420,11 @@ class Host(OpenBranches):
         return RunSettings(
             backend=backend,
             model=model,
-            system=system_prompt(preset.body, branch.conversation.session["metadata_json"]["environment"]),
+            system=system_prompt(
+                preset.body,
+                branch.conversation.session["metadata_json"]["environment"],
+                called_by_agent=branch.ref.is_agent and preset.caller == "agent",
+            ),
             tools={
                 name: offered[name]
                 for name in permitted_tools(self.presets, branch.ref, ancestors, preset.tools)

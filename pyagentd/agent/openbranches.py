@@ -173,7 +173,8 @@ class OpenBranches:
 
     def inside(self, directory: Path) -> list[LiveBranch]:
         """Return the branches and agents in ``directory`` that are open."""
-        return [branch for branch in self._branches.values() if branch.ref.branch_dir.is_relative_to(directory)]
+        place = str(directory)  # keys are resolved directories; comparing paths would cost a crowd much
+        return [branch for key, branch in self._branches.items() if key == place or key.startswith(f"{place}/")]
 
     def forget(self, sink: Sink) -> None:
         """Let a client go from every branch it watched."""

@@ -23,9 +23,13 @@ def environment(root: Path, now: datetime) -> str:
     return "<environment>\n" + "\n".join(lines) + "\n</environment>"
 
 
-def system_prompt(preset_body: str, environment_text: str) -> str:
+_CALLED_BY_AGENT = "Your caller is another agent; return structured output."  # neighbours B.6, word for word
+
+
+def system_prompt(preset_body: str, environment_text: str, *, called_by_agent: bool = False) -> str:
     """Return the whole system prompt in the order that must not change."""
-    return "\n\n".join(part for part in (preset_body.strip(), environment_text) if part)
+    caller = _CALLED_BY_AGENT if called_by_agent else ""
+    return "\n\n".join(part for part in (preset_body.strip(), caller, environment_text) if part)
 
 
 def _git_branch(root: Path) -> str:

@@ -19,6 +19,7 @@ DEFAULT_PRESET = "programming-assistant"
 
 Mode = Literal["primary", "subagent", "all"]
 Result = Literal["all", "last"]
+Caller = Literal["user", "agent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Preset:
     shell: Commands = field(default_factory=Commands)
     body: str = ""  # the system message
     result: Result = "all"  # what of an agent's answer its parent gets: all its text, or what followed its last tool
+    caller: Caller = "user"  # "agent": a model that was spawned is told so
     profile: Profile | str | None = None  # one written out, the name of one, or none
     roam: Roam = field(default_factory=Roam)
     max_turns: int | None = None  # requests to the model in one run; None: no limit
@@ -108,6 +110,7 @@ def parse_preset(
         ),
         body=body.strip(),
         result=keys.choice("result", "all", get_args(Result)),
+        caller=keys.choice("caller", "user", get_args(Caller)),
         profile=keys.profile("profile", "permissions", profiles),
         roam=Roam(
             subdirectory=roam.directories("subdirectory"), tags=roam.texts("tags"), node_ids=roam.texts("node_ids")

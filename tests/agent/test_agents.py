@@ -345,3 +345,14 @@ async def test_tool_results_are_in_the_document_unless_the_preset_says_no(world:
     await converse(world, ref, prompt="Sure?")
     said = json.dumps(world.server.last.messages)
     assert ("tool_result" in said) == included and "I look." in said and "It is alpha." in said
+
+
+@pytest.mark.parametrize("caller", ["agent", "user"])
+async def test_an_agent_knows_that_an_agent_called_it_only_if_its_preset_says_so(world: World, caller: str) -> None:
+    world.preset("helper", model=f"model-helper\ncaller: {caller}")
+    world.server.say(answer(spawn()), "found", "Done")
+    await converse(world, world.session())
+    parent, child, _ = world.server.requests
+    line = "Your caller is another agent; return structured output."
+    assert (line in json.dumps(child.body["system"])) == (caller == "agent")
+    assert line not in json.dumps(parent.body["system"])
