@@ -139,7 +139,14 @@ class _Daemon:
             clients=lambda: len(server.clients),
         )
         greeting = {"pid": os.getpid(), "version": __version__, "sessions_dir": str(self._config.sessions_dir)}
-        server = Server(service.operations(), pulse=pulse, greeting=greeting, token=token, on_disconnect=host.forget)
+        server = Server(
+            service.operations(),
+            pulse=pulse,
+            greeting=greeting,
+            token=token,
+            on_disconnect=host.forget,
+            own_children=False,
+        )
         return host, indexer, server
 
     async def _listen_tcp(self, server: Server) -> int | None:

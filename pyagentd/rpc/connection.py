@@ -16,7 +16,7 @@ from pyagentd.errors import PyagentdError, WireError
 from pyagentd.events import Event
 from pyagentd.log import telling
 from pyagentd.pulse import Pulse
-from pyagentd.rpc.auth import same_user, token_matches
+from pyagentd.rpc.auth import is_descendant, same_user, token_matches
 from pyagentd.rpc.framing import (
     MAX_INCOMING,
     PROTOCOL,
@@ -48,6 +48,7 @@ class Host(Protocol):
     greeting: Mapping[str, Any]
     pulse: Pulse
     hello_timeout_s: float
+    own_children: bool
 
     def opened(self, client: Client) -> None:
         """Take note of a client that has introduced itself."""
@@ -160,8 +161,11 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=_EVENTS_WAIT, low=_EVENTS_WAIT // 4)
         self._deadline = self._loop.call_later(self._host.hello_timeout_s, self._drop, "said nothing in time")
         # The directory's mode keeps other users out already; this holds where a mode is ignored or was changed.
-        if self._token is None and not same_user(transport.get_extra_info("socket")):
+        peer = transport.get_extra_info("socket")
+        if self._token is None and not same_user(peer):
             self._drop("is another user")
+        elif self._token is None and not self._host.own_children and is_descendant(peer):
+            self._drop("was started by this daemon")  # a command must not approve itself
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102
         self._deadline.cancel()

@@ -34,6 +34,7 @@ class Server:
         on_connect: Called with each client that has introduced itself.
         on_disconnect: Called with each of them when its connection has ended.
         hello_timeout_s: How long a peer may take to introduce itself.
+        own_children: Whether a process that this one started may be a client on the unix socket.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class Server:
         on_connect: Callable[[Client], None] | None = None,
         on_disconnect: Callable[[Client], None] | None = None,
         hello_timeout_s: float = HELLO_TIMEOUT_S,
+        own_children: bool = True,
     ) -> None:
         offered = [operation(name, run) for name, run in operations.items()]
         self.operations: Mapping[str, Operation] = {each.name: each for each in offered}
         self.pulse = pulse
         self.greeting: Mapping[str, Any] = greeting or {}
         self.hello_timeout_s = hello_timeout_s
+        self.own_children = own_children  # whether a process that this one started may be a client
         self.clients: set[Client] = set()
         self._token = token
         self._on_connect = on_connect

@@ -130,9 +130,10 @@ def test_an_agent_cannot_change_its_own_or_its_parents_records(
 
 def test_without_confinement_a_change_of_records_is_told(system: System, attack: Attack) -> None:
     """The attack does have its effects then, so the test above can fail."""
-    gentle = ("preset", "socket", "runtime", "signal", "approve", "work")  # the others would end the session
-    found = attack("off", *gentle)
+    gentle = ("preset", "socket", "runtime", "signal", "work")  # the others would end the session
+    found = attack("off", *gentle, "approve")
     assert {found[name] for name in gentle} == {"did"}
+    assert found["approve"] == "failed"  # who the daemon started is no client of it
     assert found["kept"] == "False"
     assert f"While this command ran, {found['file']}" in found["text"]
     assert found["file"] in found["shown"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,31 @@ async def test_the_kernel_tells_whose_process_the_peer_is(monkeypatch: pytest.Mo
         assert auth.same_user(here)
         monkeypatch.setattr("os.geteuid", lambda: 12345)
         assert not auth.same_user(here)
+
+
+async def test_who_the_daemon_started_is_no_client_of_it(strangers: Strangers, daemon: Daemon) -> None:
+    """A command of an agent that is not confined must not approve itself."""
+    daemon.server.own_children = False
+    peer = await strangers()  # this very process
+    peer.send(call(1, "hello", HELLO))
+    assert await peer.ended() == b""
+    assert daemon.log == []
+    daemon.server.own_children = True
+    assert (await (await strangers()).call("hello", HELLO))[0] == "return"
+
+
+def test_a_process_is_known_by_whom_it_descends_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        command = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{tmp_path}/s'); s.recv(1)"
+        child = subprocess.Popen(["/bin/sh", "-c", f'{sys.executable} -c "{command}"; :'])
+        peer, _ = listener.accept()
+        with peer:
+            assert auth.is_descendant(peer)
+            monkeypatch.setattr("os.getpid", lambda: 0x7FFFFFFF)
+            assert not auth.is_descendant(peer)
+    child.wait()
 
 
 async def test_a_peer_of_another_user_is_dropped(
