@@ -1,0 +1,45 @@
+"""Blocking work of many branches in few threads; failures go to whoever waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from pyagentd.agent import syncing as subject
+from pyagentd.agent.syncing import Syncing, syncing
+
+
+async def test_what_is_asked_at_once_is_done_in_few_threads() -> None:
+    made, threads = Syncing(), []
+    await asyncio.gather(*(made.do(lambda: threads.append(threading.get_ident())) for _ in range(200)))
+    assert len(threads) == 200
+    assert len(set(threads)) <= subject._THREADS
+    assert threading.get_ident() not in threads
+
+
+async def test_a_failure_is_told_to_whoever_waits_for_it_and_nobody_else() -> None:
+    def refuse() -> None:
+        raise OSError("no")
+
+    made = Syncing()
+    good, bad, also = await asyncio.gather(
+        made.do(lambda: None), made.do(refuse), made.do(lambda: None), return_exceptions=True
+    )
+    assert good is None and also is None and isinstance(bad, OSError)
+
+
+async def test_who_stops_waiting_stops_nobody_else() -> None:
+    made, release = Syncing(), threading.Event()
+    first, second = asyncio.create_task(made.do(release.wait)), asyncio.create_task(made.do(lambda: None))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    first.cancel()
+    release.set()
+    await second
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_there_is_one_for_a_loop() -> None:
+    assert syncing() is syncing()
