@@ -129,6 +129,38 @@ It turns itself on and off.
             (pyagentd-ask-notice-keys current (cdr asks)))
           pyagentd-rule))
 
+(defun pyagentd-ask-notice--rows (text width)
+  "Return how many rows TEXT takes in a window that is WIDTH columns wide."
+  (apply #'+ (mapcar (lambda (line)
+                       (max 1 (ceiling (string-width line) (max 1 width))))
+                     (split-string (string-trim-right text "\n") "\n"))))
+
+(defun pyagentd-ask-notice--fitted (current asks)
+  "Return the notice about ASKS and CURRENT, short enough for its window.
+What does not fit below the top of a window cannot be scrolled to."
+  (let* ((text (pyagentd-ask-notice--text current asks))
+         (window (get-buffer-window nil 'visible))
+         (excess (if window
+                     (- (pyagentd-ask-notice--rows text (window-body-width window))
+                        (- (window-body-height window) 2))
+                   0)))
+    (if (<= excess 0) text
+      (pyagentd-ask-text-shorter (plist-get current :preview) excess
+        (pyagentd-ask-notice--text current asks)))))
+
+(defun pyagentd-ask-notice--reveal (position)
+  "Scroll the windows whose point is at POSITION so that they show the notice."
+  (dolist (window (get-buffer-window-list nil nil 'visible))
+    (when (= position (window-point window))
+      (with-selected-window window
+        (let ((room (- (window-body-height)
+                       (pyagentd-ask-notice--rows
+                        (overlay-get pyagentd-ask-notice--overlay 'before-string)
+                        (window-body-width))
+                       1)))
+          (when (> (count-screen-lines (window-start) position) room)
+            (recenter (max 0 room))))))))
+
 (defun pyagentd-ask-notice-current ()
   "Return the ask that keys in this buffer answer, or nil."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
@@ -172,9 +204,10 @@ It turns itself on and off.
         (overlay-put pyagentd-ask-notice--overlay 'pyagentd-ask
                      pyagentd-ask-notice--current)
         (overlay-put pyagentd-ask-notice--overlay 'before-string
-                     (pyagentd-ask-notice--text
+                     (pyagentd-ask-notice--fitted
                       current (pyagentd-ask-in (current-buffer))))
-        (pyagentd-ask-notice--move))
+        (pyagentd-ask-notice--move)
+        (pyagentd-ask-notice--reveal (pyagentd-insert-position)))
     (pyagentd-ask-notice--delete)))
 
 (defun pyagentd-ask-notice--refresh-all ()

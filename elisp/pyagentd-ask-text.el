@@ -157,7 +157,7 @@
   "Return exactly what an answer to ASK that is to last would remember."
   (when (and (pyagentd-ask-lasting ask) (not (pyagentd-ask-scope-p ask)))
     (concat
-     (propertize "  For this session, or always in this project, exactly this would be remembered:\n"
+     (propertize "  For longer than once, exactly this would be remembered:\n"
                  'face 'shadow)
      (pyagentd-ask-text--bounded
       'remember (mapcar (lambda (regexp)
@@ -218,6 +218,17 @@ Lines after the first have INDENT before them."
   "Evaluate BODY, in which parts of an ask are shown whole."
   (declare (indent 0) (debug t))
   `(let ((pyagentd-ask-text--lines nil) (pyagentd-ask-text--width nil))
+     ,@body))
+
+(defmacro pyagentd-ask-text-shorter (preview rows &rest body)
+  "Evaluate BODY, in which PREVIEW, a text or nil, has ROWS rows less.
+A few lines of it are shown all the same."
+  (declare (indent 2) (debug t))
+  `(let* ((shown (min (alist-get 'preview pyagentd-ask-text--lines)
+                      (length (split-string (or ,preview "") "\n"))))
+          (pyagentd-ask-text--lines
+           (cons (cons 'preview (max 3 (- shown ,rows 1)))
+                 pyagentd-ask-text--lines)))
      ,@body))
 
 (defun pyagentd-ask-text-whole-p (ask)

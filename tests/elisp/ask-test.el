@@ -176,4 +176,28 @@
     (should (= (overlay-start pyagentd-ask-notice--overlay)
                (pyagentd-insert-position)))))
 
+(ert-deftest pyagentd-ask-notice-is-as-short-as-its-window ()
+  (pyagentd-test-with-ask
+    (goto-char (point-max))
+    (switch-to-buffer (current-buffer))
+    (let ((diff (concat "--- /x\n+++ /x\n" (make-string 2000 ?\n)))
+          (height (lambda () (pyagentd-ask-notice--rows (pyagentd-test-notice) 80))))
+      (cl-letf (((symbol-function 'window-body-height) (lambda (&rest _) 20))
+                ((symbol-function 'window-body-width) (lambda (&rest _) 80)))
+        (pyagentd-test-events
+         (list 'ask 2 (ask-test--plist
+                       "q2" :preview (concat diff (mapconcat #'number-to-string
+                                                             (number-sequence 1 90)
+                                                             "\n")))))
+        (pyagentd-ask-next)
+        (should (<= (funcall height) 18))
+        (should (string-search "C-c C-y once" (pyagentd-test-notice))))
+      (cl-letf (((symbol-function 'window-body-height) (lambda (&rest _) 80))
+                ((symbol-function 'window-body-width) (lambda (&rest _) 80)))
+        (pyagentd-ask-notice-refresh)
+        (should (> (funcall height) 30))))))
+
+(ert-deftest pyagentd-ask-notice-counts-rows ()
+  (should (= 4 (pyagentd-ask-notice--rows "ab\n\nabcdef\n" 4))))
+
 ;;; ask-test.el ends here
