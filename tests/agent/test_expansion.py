@@ -217,3 +217,23 @@ def test_patterns_become_what_would_really_be_opened(tmp_path: Path) -> None:
 def test_a_malformed_pattern_is_said(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="control"):
         widening_for(TOOL_NAMES, "Read", ["a\nb"], tmp_path)
+
+
+async def test_a_question_about_scope_survives_the_daemon(world: World, service: Service) -> None:
+    outside = world.home / "outside.txt"
+    outside.write_text("far")
+    async with talking(world, service) as talk:
+        ref = talk.branch.ref
+        await talk.say(answer(request("Read", str(outside))), answer(read(outside)), "Done")
+        before = await talk.ask()
+        await world.host.shutdown()
+    world.start()
+    service = world.service()
+    async with talking(world, service, ref) as talk:
+        (ask,) = (await service.asks(talk.watcher))["asks"]
+        assert (ask["id"], ask["kind"], ask["patterns"]) == (before["id"], "scope", [str(outside)])
+        told = await service.answer(talk.watcher, ask=ask["id"], decision="always", env=dict(world.options.env))
+        assert told == {"accepted": True}
+        assert "far" in await talk.end()
+        decided = [row for row in await talk.decisions() if row[0] == "ask_approved"]
+        assert decided == [("ask_approved", "human: always", "a test")]
