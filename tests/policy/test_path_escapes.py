@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,25 @@ TOOLS = builtin_tools()
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    """A tree of one's own, for what changes something inside."""
     made = build(tmp_path.resolve())
     monkeypatch.setenv("HOME", str(made.home))
     return made
+
+
+@pytest.fixture(scope="module")
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tree, dict[str, str]]:
+    tree = build(tmp_path_factory.mktemp("tree").resolve())
+    return tree, tree.guarded()
+
+
+@pytest.fixture
+def still(_shared: tuple[Tree, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Iterator[Tree]:
+    """A tree for all in which nothing changes."""
+    tree, before = _shared
+    monkeypatch.setenv("HOME", str(tree.home))
+    yield tree
+    assert tree.guarded() == before
 
 
 class Agent:
@@ -92,8 +108,12 @@ def named(cases: tuple[Case | Swap | Search, ...]) -> list[Any]:
     return [pytest.param(case, id=f"{number}:{texts[number][:50]}") for number, case in enumerate(cases)]
 
 
-@pytest.mark.parametrize("case", named(corpus.CASES))
-async def test_no_way_of_writing_a_path_leads_out(tree: Tree, case: Case) -> None:
+INSIDE = tuple(case for case in corpus.CASES if case.want == "inside")
+OUTSIDE = tuple(case for case in corpus.CASES if case.want != "inside")
+
+
+@pytest.mark.parametrize("case", named(INSIDE))
+async def test_what_looks_like_a_way_out_and_is_inside_changes_nothing_else(tree: Tree, case: Case) -> None:
     agent = Agent(tree, everywhere=case.everywhere)
     if "hard" in case.path:
         hard_links(tree)
@@ -102,14 +122,22 @@ async def test_no_way_of_writing_a_path_leads_out(tree: Tree, case: Case) -> Non
         agent.decisions.clear()
         envelope = await agent.call(tool, **arguments(tool, tree.filled(case.path)))
         assert SECRET not in envelope.text, tool
-        assert tree.guarded() == before, tool
+        assert isinstance(agent.decisions[0], Allow), (tool, agent.decisions)
+    assert tree.guarded() == before
+
+
+@pytest.mark.parametrize("case", named(OUTSIDE))
+async def test_no_way_of_writing_a_path_leads_out(still: Tree, case: Case) -> None:
+    agent = Agent(still, everywhere=case.everywhere)
+    for tool in case.tools:
+        agent.decisions.clear()
+        envelope = await agent.call(tool, **arguments(tool, still.filled(case.path)))
+        assert not envelope.ok and SECRET not in envelope.text, tool
         match case.want:
             case "impossible":
-                assert (envelope.ok, agent.decisions) == (False, []), tool
+                assert agent.decisions == [], tool
             case "refused":
-                assert not envelope.ok, tool
-            case "inside":
-                assert isinstance(agent.decisions[0], Allow), (tool, agent.decisions)
+                pass
             case rule:
                 (decision,) = agent.decisions
                 assert isinstance(decision, Deny) and decision.rule == rule, (tool, decision)
@@ -143,15 +171,15 @@ async def test_what_is_put_in_the_way_after_the_check_is_not_followed(tree: Tree
 
 @pytest.mark.parametrize("search", named(corpus.SEARCHES))
 @pytest.mark.parametrize("tool", ["Glob", "Grep"])
-async def test_no_file_pattern_finds_what_is_outside(tree: Tree, tool: str, search: Search) -> None:
-    agent = Agent(tree)
-    args = {"pattern": tree.filled(search.pattern)} if tool == "Glob" else {"pattern": ".", "glob": search.pattern}
+async def test_no_file_pattern_finds_what_is_outside(still: Tree, tool: str, search: Search) -> None:
+    agent = Agent(still)
+    args = {"pattern": still.filled(search.pattern)} if tool == "Glob" else {"pattern": ".", "glob": search.pattern}
     args |= {} if search.path is None else {"path": search.path}
     envelope = await agent.call(tool, **args)
     assert SECRET not in envelope.text
     for line in envelope.text.splitlines():
         if line.startswith("/"):
-            assert agent.readable(resolve(line, tree.root)), line
+            assert agent.readable(resolve(line, still.root)), line
 
 
 @pytest.mark.parametrize("name", ["hard.txt", "hard-preset.md", "hard-messages.jsonl"])
