@@ -160,7 +160,7 @@ def test_everything_is_admitted_by_a_star_and_only_the_grammar_knows_more():
         ("ls &&", "nothing follows `&&`"),
         ("cd -", "one plain directory"),
         ("ls | xargs rm", "could be an option of `rm`"),
-        ("sort -o ./x* a", "cannot be told before"),
+        ("sort -o ./x* a", "name them"),
     ],
 )
 def test_an_unreadable_line_says_why(text, reason):

@@ -46,7 +46,7 @@ def _option(item: Given, program: Program, found: Found) -> None:
         case "takes" if item.value is not None and item.value.varies:
             raise Unreadable(f"what `{item.value.text}` after `{item.name}` becomes cannot be told before; quote it")
         case "takes" | "operand" if program.code and item.value and re.search(program.code, item.value.text):
-            found.runs(item.value.text, item.at, "makes it run or write something")
+            found.runs(item.value.text, item.at, program.what)
 
 
 def _operands(program: Program, items: list[Given], found: Found) -> None:

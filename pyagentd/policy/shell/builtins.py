@@ -27,8 +27,9 @@ def check(words: tuple[Word, ...]) -> None:
     name = words[0].text
     if name in REFUSED:
         raise Unreadable(f"`{name}` runs text or changes what later words mean")
+    looked_at = words[1:2] if name == "printf" else words[1:]
     for option in _EVALUATES.get(name, ()):
-        if any(word.text.startswith(option) or word.leads for word in words[1:]):
+        if any(word.text.startswith(option) or word.leads for word in looked_at):
             raise Unreadable(f"`{name} {option}` evaluates what follows it")
 
 

@@ -61,7 +61,7 @@ class Found:
             self.writes += [f"{directory.rstrip('/')}/*" for directory in word.within]
         else:
             raise Unreadable(
-                f"`{self.program}` writes to `{word.text}`, and which files that is cannot be told before"
+                f"`{self.program}` writes to `{word.text}`, and which files that is cannot be told; name them"
             )
 
     def write_beside(self, word: Word) -> None:

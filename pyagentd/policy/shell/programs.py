@@ -47,8 +47,8 @@ class Program:
     suffix: str = ""  # options whose argument is added to names of files
     makes: str = ""  # with one of these every operand is written
     prints: str = ""  # with one of these it writes nothing of all this
-    code: str = ""  # a regular expression: an argument in which it is found makes it run or write something
-    what: str = "runs something"  # what the options of ``does`` do
+    code: str = ""  # a regular expression: an operand or an argument of ``takes`` in which it is found does something
+    what: str = "runs something"  # what such an argument and the options of ``does`` do
 
 
 # Whatever arguments they get, these only read and print: a pattern may stand for any of their arguments.
@@ -149,7 +149,9 @@ PROGRAMS: dict[str, Program] = {
         runs="-P --pager -H --html -C --config-file -p --preprocessor -X --gxditview",
     ),
     "yq": Program(does="-i --inplace --in-place"),
-    "date": Program(takes="-d --date", reads="-f --file -r --reference", runs="-s --set"),
+    "date": Program(
+        script="-d --date", reads="-f --file -r --reference", runs="-s --set", code=r"^[^+]", what="sets the clock"
+    ),
     # archives
     "zip": Program(
         takes="-b -n -P -s -t -tt -x -i",
@@ -211,7 +213,8 @@ PROGRAMS: dict[str, Program] = {
         --etag-save
         """,
         runs="-K --config --engine",
-        code="%output",
+        code="%output|^@|=[@<]|^(?i:file):",
+        what="writes files, or sends them",
         drops="-O --remote-name --remote-name-all -J --remote-header-name",
     ),
     "wget": Program(
