@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyagentd.policy.shell.found import Found
 from pyagentd.policy.shell.options import given
-from pyagentd.policy.shell.programs import Program, roles_of
+from pyagentd.policy.shell.program import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word, names
 
 _TAR = Program(

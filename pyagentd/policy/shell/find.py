@@ -6,7 +6,7 @@ import re
 
 from pyagentd.policy.shell.found import Found, Inner
 from pyagentd.policy.shell.options import given, is_abbreviated
-from pyagentd.policy.shell.programs import Program, roles_of
+from pyagentd.policy.shell.program import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word, names
 
 _RUNS = names("-exec -execdir -ok -okdir")

@@ -7,49 +7,8 @@ is not named is harmless. Options that are named and do something need an allowa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-from typing import Literal, get_args
-
-from pyagentd.policy.shell.options import Role
+from pyagentd.policy.shell.program import Program
 from pyagentd.policy.shell.values import names
-
-Operands = Literal[
-    "",  # read, or no files
-    "written",
-    "removed",
-    "copied",  # all but the last to the last
-    "moved",  # the same, and removed
-    "linked",  # the same; a hard link lets one write to what it links to
-    "first",  # the first is written
-    "second",  # what follows the first is written
-    "moded",  # the same; the first is a mode, which may look like an option
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
-    """Options by what they do, and what its operands are."""
-
-    takes: str = ""
-    maybe: str = ""  # an argument only where it is attached
-    script: str = ""
-    reads: str = ""
-    writes: str = ""
-    into: str = ""
-    runs: str = ""
-    does: str = ""  # no argument: makes it run something
-    deletes: str = ""  # no argument
-    drops: str = ""  # no argument: makes it write files in the current directory
-    operands: Operands = ""
-    here: bool = False  # it writes files in the current directory, or instead where an ``into`` says
-    beside: str = ""  # with one of these, or always with "*", it writes others beside what it writes
-    suffix: str = ""  # options whose argument is added to names of files
-    makes: str = ""  # with one of these every operand is written
-    prints: str = ""  # with one of these it writes nothing of all this
-    code: str = ""  # a regular expression: an operand or an argument of ``takes`` in which it is found does something
-    what: str = "runs something"  # what such an argument and the options of ``does`` do
-
 
 # Whatever arguments they get, these only read and print: a pattern may stand for any of their arguments.
 PLAIN = names(
@@ -309,9 +268,3 @@ _ALSO = {
     "man": "apropos whatis",
 }
 ALIASES = {also: name for name, others in _ALSO.items() for also in others.split()}
-
-
-@cache
-def roles_of(program: Program) -> dict[str, Role]:
-    """Return what each option that is known of a program does."""
-    return {option: role for role in get_args(Role) for option in getattr(program, role, "").split()}

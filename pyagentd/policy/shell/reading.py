@@ -13,7 +13,8 @@ from pyagentd.policy.shell.find import read_find, read_xargs
 from pyagentd.policy.shell.found import Found, literal
 from pyagentd.policy.shell.git import read_git
 from pyagentd.policy.shell.grammar import Simple, check_program, parse
-from pyagentd.policy.shell.programs import ALIASES, PLAIN, PROGRAMS, roles_of
+from pyagentd.policy.shell.program import roles_of
+from pyagentd.policy.shell.programs import ALIASES, PLAIN, PROGRAMS
 from pyagentd.policy.shell.scripts import read_awk, read_sed
 from pyagentd.policy.shell.values import ShellReading, SimpleCommand, Unreadable, Word
 from pyagentd.policy.shell.wrappers import unwrap

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyagentd.policy.shell.options import Given, given, is_abbreviated
-from pyagentd.policy.shell.programs import Program, roles_of
+from pyagentd.policy.shell.program import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word, names
 
 
