@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-import regex
-
 from pyagentd.policy.aliases import META_TOOLS, action_prefixes, canonical_tool
 from pyagentd.policy.profiles import Profile
 
@@ -33,6 +31,8 @@ def _may_match(pattern: str, prefix: str) -> bool:
     """Return False only when no text that begins with ``prefix`` is matched by ``pattern``."""
     if _UNSURE.search(pattern):
         return True
+    import regex  # it takes a while, and most sessions have no profile
+
     try:
         return regex.fullmatch(pattern, prefix, regex.DOTALL | regex.VERSION0, partial=True, timeout=1.0) is not None
     except (regex.error, TimeoutError):
