@@ -182,7 +182,7 @@ async def test_a_document_that_is_gone_is_made_anew_from_the_log(world: World) -
 
 
 async def test_text_of_a_run_whose_roles_were_shifted_before_a_restart_is_there_once(world: World) -> None:
-    world.server.say("Hello", answer("I use Bash for this.", tool_use("Bash", command="exec sleep 100")))
+    world.server.say("Hello", answer("I use Bash for this.", tool_use("Bash", command="sleep 100")))
     ref, watcher = world.session(), Watcher()
     async with world.host.using(ref) as branch:
         await prompt(world, branch, "The first question")
