@@ -436,7 +436,7 @@ class Host(OpenBranches):
             temperature=preset.temperature,
             result=preset.result,
             limits=limits_of(preset),
-            tool_results=preset.include_tool_results,
+            tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
         )
 
     def _witness(self, ref: BranchRef, root: BranchRef, run_id: str) -> RunWitness:

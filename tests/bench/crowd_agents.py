@@ -49,12 +49,11 @@ def agents(world: World) -> Iterator[Result]:
     sizes, turns, times = ((1, 5), 3, 1) if world.quick else ((1, 20, 200), 20, 3)
     (world.system.project / FILE).write_text(NOTE)
     with crowd_server() as url:
-        world.system.use_server(url)
         daemon = world.daemon()
         costs = {}
         for size in sizes:
             repeat = times if size < 100 else 1
-            ours = [in_daemon(world, daemon, size, turns, f"{size}-{number}") for number in range(repeat)]
+            ours = [in_daemon(world, url, daemon, size, turns, f"{size}-{number}") for number in range(repeat)]
             loops = [in_loop(world, url, size, turns) for _ in range(repeat)]
             costs[size] = cost, loop = _middle(ours), _middle(loops)
             yield Fact(f"{size} agents × {turns} turns: each result once", all(each.results == size for each in ours))
@@ -116,7 +115,7 @@ def _middle(crowds: list[Crowd]) -> Crowd:
     return next(crowd for crowd in crowds if crowd.cpu_s == middle)
 
 
-def in_daemon(world: World, daemon: int, size: int, turns: int, name: str) -> Crowd:
+def in_daemon(world: World, url: str, daemon: int, size: int, turns: int, name: str) -> Crowd:
     """Have one session spawn ``size`` agents at once."""
     branch = world.session(f"crowd-{name}", preset=_PARENT)
     with world.client() as client:
@@ -124,9 +123,7 @@ def in_daemon(world: World, daemon: int, size: int, turns: int, name: str) -> Cr
         before = memory_mb(daemon)
         with _watched(daemon) as peak:
             spent, start = Spent(daemon), time.perf_counter()
-            client.call(
-                "prompt", branch=str(branch), text=f"agents {size} {turns}", allow=["tool:PersistentAgent:.*"]
-            )
+            client.call("prompt", branch=str(branch), text=f"agents {size} {turns}", **_options(url))
             for event in client.events(timeout=300):
                 if event.kind == "run" and event.args[0]["phase"] == "finished":
                     assert event.args[0]["reason"] == "done", event.args
@@ -137,9 +134,14 @@ def in_daemon(world: World, daemon: int, size: int, turns: int, name: str) -> Cr
         turns=size * turns,
         cpu_s=cpu,
         wall_s=wall,
-        memory_mb=max(peak) - before,
+        memory_mb=max(0.0, max(peak) - before),
         results=results(branch),
     )
+
+
+def _options(url: str) -> dict[str, Any]:
+    env = {"PYAGENTD_BACKEND": "anthropic", "ANTHROPIC_BASE_URL": url}
+    return {"env": env, "key": "test-key", "allow": [_GRANT]}
 
 
 def in_loop(world: World, url: str, size: int, turns: int) -> Crowd:
