@@ -127,7 +127,7 @@ def sleeping() -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("how", ["kill", "stop", "terminate"])
+@pytest.mark.parametrize("how", ["kill", "stop"])
 def test_two_questions_at_depth_2_and_3_are_answered_out_of_order_across_a_restart(home: System, how: str) -> None:
     emacs, undisturbed = begin(home, "undisturbed")
     for ask in asks(home, undisturbed, 2)[::-1]:
@@ -166,12 +166,10 @@ def test_two_questions_at_depth_2_and_3_are_answered_out_of_order_across_a_resta
     assert late.returncode == 1 and "answered already" in late.stderr
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
-def test_both_questions_come_back_and_emacs_that_stayed_goes_on(home: System, how: str) -> None:
+def test_both_questions_come_back_and_emacs_that_stayed_goes_on(home: System) -> None:
     emacs, ref = begin(home, "test")
     three, two = asks(home, ref, 2)
-    said = end_daemon(home, how)
-    assert ("2 questions stay open" in said) == (how == "stop")
+    end_daemon(home, "terminate")
     assert {ask["id"] for ask in asks(home, ref, 2)} == {two["id"], three["id"]}
     emacs.wait("(= 2 (length pyagentd-ask--pending))")
     allow(home, two)
