@@ -21,7 +21,7 @@ from pyagentd.policy.shell.wrappers import unwrap
 
 _MAX_DEPTH = 6  # commands inside commands
 _MAX_PLACES = 8  # directories a line may be in
-_MAX_LENGTH = 100_000  # characters
+_MAX_LENGTH = 30_000  # characters
 _MAX_PATHS = 1_000
 _VERSION = re.compile(r"[-.\d]+$")
 

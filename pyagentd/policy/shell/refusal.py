@@ -63,7 +63,7 @@ def denied(command: str, reading: ShellReading, rules: Commands) -> str | None:
 
 def _in_words(text: str, reading: ShellReading) -> bool:
     wanted = " ".join(text.split())
-    return any(
+    return wanted != "" and any(
         wanted in " ".join(words) or _same_options(wanted.split(), words)
         for command in reading.commands
         for words in {command.words, command.said}
