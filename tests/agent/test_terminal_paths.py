@@ -23,6 +23,7 @@ from pyagentd.agent.recorder import Recorder
 from pyagentd.agent.run import Outcome
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
+from pyagentd.llm.retry import RetryPolicy
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
@@ -251,6 +252,7 @@ async def test_every_end_is_one_result_and_no_overlay(
     )
     world.server.say(answer(spawn()))
     ref, watcher = world.session(), Overlays()
+    monkeypatch.setattr(RetryPolicy, "delay", lambda *_: 0.0)
     ending.fault(world, monkeypatch)
     await play(world, ref, watcher, ending)
     monkeypatch.undo()

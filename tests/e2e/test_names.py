@@ -178,7 +178,6 @@ def test_a_daemon_that_cannot_start_is_given_up_after_two_seconds(system: System
 @pytest.mark.spec("000", "Preset template copied via filesystem helper")
 def test_an_agents_directory_and_its_preset_are_made_by_name(system: System) -> None:
     _, branch = system.new()
-    system.ok("stop")
     emacs = names(system)
     made = Path(emacs.eval(f'(jf/gptel--create-agent-directory {quoted(branch)} "explorer" "Find module!")'))
     assert re.fullmatch(r"explorer-\d{14}-find-module", made.name)
