@@ -180,15 +180,13 @@
   (pyagentd-test-with-ask
     (goto-char (point-max))
     (switch-to-buffer (current-buffer))
-    (let ((diff (concat "--- /x\n+++ /x\n" (make-string 2000 ?\n)))
+    (let ((diff (concat "--- /x\n+++ /x\n"
+                        (mapconcat #'number-to-string (number-sequence 1 90) "\n")))
           (height (lambda () (pyagentd-ask-notice--rows (pyagentd-test-notice) 80))))
       (cl-letf (((symbol-function 'window-body-height) (lambda (&rest _) 20))
                 ((symbol-function 'window-body-width) (lambda (&rest _) 80)))
         (pyagentd-test-events
-         (list 'ask 2 (ask-test--plist
-                       "q2" :preview (concat diff (mapconcat #'number-to-string
-                                                             (number-sequence 1 90)
-                                                             "\n")))))
+         (list 'ask 2 (ask-test--plist "q2" :preview diff)))
         (pyagentd-ask-next)
         (should (<= (funcall height) 18))
         (should (string-search "C-c C-y once" (pyagentd-test-notice))))
