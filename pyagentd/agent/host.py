@@ -237,6 +237,9 @@ class Host(OpenBranches):
             self.trees.ended(waiting.run_id)
             branch.finish_run(waiting.run_id, Outcome(reason="error", text="", code=error.code, message=str(error)))
             return
+        if self._closing:  # meanwhile; the next daemon finds it as it is
+            self.trees.ended(waiting.run_id)
+            return
         self.questions.go_on(waiting.run_id, asks)
         branch.run = Run(
             run_id=waiting.run_id,
