@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.completion import Completion, Hints, agents_in
 from pyagentd.agent.opening import RESTARTED
 from pyagentd.agent.results import outcome_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions
-from pyagentd.agent.spawn import Assignment, result_of
+from pyagentd.agent.spawn import Assignment
 from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
@@ -32,31 +33,6 @@ log = logging.getLogger(__name__)
 _AGAIN_S = 2.0  # an editor that had not saved may have by then
 
 Debt = Literal["running", "delivered", "dropped"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """The end of an agent, for its parent."""
-
-    id: str
-    description: str
-    outcome: Outcome
-
-    @property
-    def text(self) -> str:
-        """What the parent's model reads."""
-        state = {"done": "finished", "aborted": "was aborted", "error": "failed"}[self.outcome.reason]
-        return f"Background agent {self.id} ({self.description}) {state}:\n\n{result_of(self.outcome).text}"
-
-
-class Hints(Protocol):
-    """Remembers, beside the logs, which branches to open when the daemon starts."""
-
-    def note(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Remember that ``branch`` waits for something."""
-
-    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Forget it again."""
 
 
 class Background:
@@ -140,7 +116,7 @@ class Background:
         """Find the results that were owed to a branch when its daemon ended."""
         if parent.refusal:
             return
-        known = {agent for message in parent.conversation.messages.values() for agent in _agents_in(message.row)}
+        known = {agent for message in parent.conversation.messages.values() for agent in agents_in(message.row)}
         for agent, row in parent.conversation.agents.items():
             if row["state"] != "running" or agent in self._alive.get(parent.key, ()):
                 continue
@@ -278,9 +254,3 @@ class Background:
 
 def _child(parent: BranchRef, agent: str) -> BranchRef:
     return paths.agent_ref(paths.agents_dir(parent.branch_dir) / agent)
-
-
-def _agents_in(row: dict[str, object]) -> tuple[str, ...]:
-    metadata = row.get("metadata_json")
-    found = metadata.get("agents") if isinstance(metadata, dict) else None
-    return tuple(found) if isinstance(found, list) else ()
