@@ -293,8 +293,8 @@ class Host(OpenBranches):
         except asyncio.CancelledError:
             await self._leave(branch, run)
             raise
-        self.asks.abort_run(run.id)
         with _whatever_happens(run):
+            self.asks.abort_run(run.id)
             await self._end_below(branch, run)
         trouble = ""
         try:
