@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent import turn
+from pyagentd.agent import stopping, turn
 from pyagentd.agent.agents import AgentSpawner
 from pyagentd.agent.asking import Questions
 from pyagentd.agent.asks import Answer
@@ -132,9 +132,9 @@ class Host(OpenBranches):
         self._closing = True
         self.agents.background.close()
         while runs := self.runs:
-            waiting = self._waiting(runs)
+            left = stopping.waiting(runs, self.asks, self.opened)
             for branch in runs:
-                if branch.run is not None and branch.key in waiting:
+                if branch.run is not None and branch.key in left:
                     branch.run.suspend()
             for branch in runs:
                 branch.stop()
@@ -148,24 +148,6 @@ class Host(OpenBranches):
         await asyncio.to_thread(self.ledger.close)
         if self._closes_state:
             self.state.close()
-
-    def _waiting(self, runs: Sequence[LiveBranch]) -> frozenset[str]:
-        """Return the keys of those of ``runs`` that wait for a human, and of those that wait for them."""
-        asking = [branch for branch in runs if branch.run is not None and self.asks.of_run(branch.run.id)]
-        waiting: set[str] = set()
-        for branch in asking:
-            above: LiveBranch | None = branch
-            while above is not None and above.key not in waiting:
-                waiting.add(above.key)
-                above = self._waiting_for(above)
-        return frozenset(waiting)
-
-    def _waiting_for(self, agent: LiveBranch) -> LiveBranch | None:
-        """Return the branch whose run waits for an agent's."""
-        session, parent = agent.conversation.session, self.opened(str(agent.ref.branch_dir.parent.parent))
-        if not agent.ref.is_agent or session.get("background") or parent is None or parent.run is None:
-            return None
-        return parent if session.get("parent_run_id") == parent.run.id else None
 
     async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
         """Start a run for the prompt that ``read`` returns.
