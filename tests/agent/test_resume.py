@@ -309,3 +309,19 @@ async def test_a_session_that_was_copied_does_not_ask_the_same_twice(world: Worl
         assert branch.run is None
     assert assert_closed(copied)["reason"] == "restart"
     assert len(world.host.asks.all()) == 1
+
+
+async def test_a_request_for_more_scope_is_asked_again_too(world: World) -> None:
+    world.preset("main", tools="Read, request_scope_expansion")
+    wanted = {"tool_name": "Read", "patterns": ["/var/log/**"], "justification": "to see"}
+    world.server.say(answer(tool_use("request_scope_expansion", id="call_scope", **wanted)), "Done.")
+    ref = world.session()
+    await begin(world, ref, "Hi", asks=1)
+    (before,) = world.host.asks.all()
+    ref = await restart(world, ref, "stopped")
+    (ask,) = await awake(world, ref, 1)
+    assert (ask["id"], ask["kind"], ask["patterns"]) == (before["id"], "scope", ["/var/log/**"])
+    await say(world, ask, "always")
+    await ended(world)
+    assert calls_of(ref)["call_scope"]["state"] == "output-available"
+    assert "/var/log/**" in (ref.branch_dir / "preset.md").read_text()
