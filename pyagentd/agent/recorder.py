@@ -132,10 +132,16 @@ class Recorder:
         for row in rows:
             self._take(row)
 
-    async def commit(self) -> None:
-        """Return when everything recorded so far survives a power failure."""
+    async def commit(self, also: Callable[[], None] | None = None) -> None:
+        """Return when everything recorded so far survives a power failure, and ``also`` was done in that thread."""
         self.flush()
-        await syncing().do(self.journal.sync)
+
+        def work() -> None:
+            self.journal.sync()
+            if also is not None:
+                also()
+
+        await syncing().do(work)
 
     def close(self) -> None:
         """Write what waits and close the file."""

@@ -261,7 +261,7 @@ class Run:
                             tasks.create_task(self._run_tool(call, results))
             except ExceptionGroup as failures:  # tools never raise; recording their results may
                 raise failures.exceptions[0] from None
-        await self._recorder.commit()
+        await self._recorder.commit(also=self._log.flush)
         self._view.append(Message(role="user", parts=tuple(results[call.id] for call in calls)))
         self._move(S.RESULTS)
         return self._call_model
@@ -318,7 +318,10 @@ class Run:
         return Outcome(reason="error", text=self._answer.text, code=code, message=message)
 
     def _end(self, signal: S, outcome: Outcome) -> Outcome:
-        self._answer.close("aborted" if signal is S.ABORT else f"not run: {outcome.message}")
+        try:
+            self._answer.close("aborted" if signal is S.ABORT else f"not run: {outcome.message}")
+        finally:
+            self._log.flush()
         self.state = advance(self.state, signal)
         return outcome
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from pyagentd.errors import StoreError
@@ -38,10 +39,19 @@ class OrgLog:
     def __init__(self, branch_dir: Path) -> None:
         self._tools = paths.tools_log_file(branch_dir)
         self._prompts = paths.prompts_log_file(branch_dir)
+        self._due: list[tuple[Mapping[str, Any], int]] = []  # calls that are not written yet
+        self._taking = Lock()
 
     def tool(self, data: Mapping[str, Any], now_ms: int) -> None:
-        """Add a finished call; ``data`` is the part in AI SDK form, ``now_ms`` when it finished."""
-        _append(self._tools, tool_entry(data, _time(now_ms)))
+        """Note a finished call for ``flush``; ``data`` is the part in AI SDK form, ``now_ms`` when it finished."""
+        self._due.append((data, now_ms))
+
+    def flush(self) -> None:
+        """Add the calls that were noted; from any thread."""
+        with self._taking:
+            due, self._due = self._due, []
+        if due:
+            _append(self._tools, "".join(tool_entry(data, _time(now_ms)) for data, now_ms in due))
 
     def system_prompt(self, text: str, now_ms: int) -> None:
         """Add the system prompt of a run, unless it is the one that was added last."""

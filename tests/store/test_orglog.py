@@ -78,6 +78,7 @@ def test_calls_are_added_at_the_end_for_their_owner_alone(tmp_path: Path) -> Non
     log = OrgLog(tmp_path)
     log.tool(call("one"), 0)
     log.tool(call("two"), 0)
+    log.flush()
     file = tmp_path / "tools.org"
     assert file.stat().st_mode & 0o777 == 0o600
     assert re.findall(r"begin_example\n(.*)\n", file.read_text()) == ["one", "two"]
@@ -88,6 +89,7 @@ def test_a_log_that_cannot_be_written_is_said_and_no_more(tmp_path: Path, caplog
     (tmp_path / "system-prompts.org").symlink_to(tmp_path / "elsewhere")
     log = OrgLog(tmp_path)
     log.tool(call(), 0)
+    log.flush()
     log.system_prompt("Hi", 0)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert not (tmp_path / "elsewhere").exists(), "what a planted link points at is not ours"
