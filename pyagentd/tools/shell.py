@@ -75,8 +75,13 @@ async def _prepared(command: str, scope: ShellScope, ctx: ToolContext) -> enclos
     try:
         return await asyncio.shield(preparing)
     except asyncio.CancelledError:
-        preparing.add_done_callback(lambda done: None if done.exception() else done.result().close())
+        preparing.add_done_callback(_close_unused)
         raise
+
+
+def _close_unused(prepared: asyncio.Future[enclosure.Enclosure]) -> None:
+    if not prepared.cancelled() and prepared.exception() is None:
+        prepared.result().close()
 
 
 def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
