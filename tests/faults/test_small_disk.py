@@ -51,11 +51,11 @@ def _mount(*arguments: str) -> None:
 
 @pytest.fixture
 def small(system: System, model_server: ModelServer) -> Iterator[System]:
-    """A system whose sessions are on a disk of their own, of 900 kB."""
+    """A system whose sessions are on a disk of their own, of 2 MB."""
     system.use_server(model_server.url)
     system.env["PYAGENTD_TITLES"] = "off"
     system.sessions.mkdir()
-    _mount("-t", "tmpfs", "-o", "size=900k,mode=700", "small", str(system.sessions))
+    _mount("-t", "tmpfs", "-o", "size=2m,mode=700", "small", str(system.sessions))
     yield system
     system.run("stop")
     subprocess.run(["umount", "--lazy", str(system.sessions)], check=False)
