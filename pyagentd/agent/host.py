@@ -11,52 +11,36 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pyagentd.agent import stopping, turn
 from pyagentd.agent.agents import AgentSpawner
 from pyagentd.agent.asking import Questions
 from pyagentd.agent.asks import Answer
-from pyagentd.agent.authority import Authority, compile_grants
+from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.budget import limits_of
-from pyagentd.agent.confining import shell_scope
-from pyagentd.agent.expansion import Place, scope_expansion
+from pyagentd.agent.equipping import Equipping
 from pyagentd.agent.grants import Grants
-from pyagentd.agent.ledger import Ledger, RunWitness
+from pyagentd.agent.ledger import Ledger
 from pyagentd.agent.machine import State as RunState
 from pyagentd.agent.openbranches import Listener as Listener
 from pyagentd.agent.openbranches import OpenBranches
-from pyagentd.agent.override import overridden, settings_of
-from pyagentd.agent.prompt import environment, system_prompt
-from pyagentd.agent.resuming import DeferredBackend, Resumed
-from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
-from pyagentd.agent.settings import (
-    DEFAULT_MAX_TOKENS,
-    Presets,
-    SendOptions,
-    backend_for,
-    permitted_tools,
-    policy_context,
-)
-from pyagentd.agent.spawn import persistent_agent, result_of
+from pyagentd.agent.resuming import Resumed
+from pyagentd.agent.run import Outcome, Run, new_run_id, told_of
+from pyagentd.agent.settings import Presets, SendOptions
+from pyagentd.agent.spawn import result_of
 from pyagentd.agent.turn import Prompt
 from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.events import Event
-from pyagentd.llm.backend import Backend
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
-from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.state import State
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.paths import BranchRef, root_of
+from pyagentd.store.paths import root_of
 from pyagentd.store.suspended import Suspended
 from pyagentd.store.suspended import standing as standing_of
-from pyagentd.tools.builtin import builtin_tools
-from pyagentd.tools.spec import Output, ToolContext, ToolSpec
+from pyagentd.tools.spec import Output
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +146,7 @@ class Host(OpenBranches):
             await branch.keeper.settle()
             await branch.look_once()
             run_id, prompt = new_run_id(), await read()
-            settings = await self._settings(branch, run_id, prompt.settings, options)
+            settings = await Equipping(self, branch, run_id, options).settings(prompt.settings)
             if self._closing:
                 raise Busy("The daemon is stopping", mend="Send it again in a moment")
             run = Run(
@@ -213,7 +197,7 @@ class Host(OpenBranches):
             conversation = branch.conversation.snapshot()
             view, seen = await asyncio.to_thread(turn.of_run, branch.file, conversation, last)
             model = str(standing.message.row["metadata_json"].get("model") or "")
-            settings = await self._settings(branch, waiting.run_id, seen, options, model=model)
+            settings = await Equipping(self, branch, waiting.run_id, options).settings(seen, model=model)
         except PyagentdError as error:
             log.error("%s cannot go on: %s", branch.ref.name, error)
             self.trees.ended(waiting.run_id)
@@ -342,113 +326,6 @@ class Host(OpenBranches):
             self.questions.close_left(branch, run.id)
         branch.set_status(status)
         self.agents.progress(branch, status)
-
-    # -- what a run needs --------------------------------------------------------------------------------------
-
-    async def _settings(
-        self, branch: LiveBranch, run_id: str, seen: Settings, options: SendOptions, *, model: str | None = None
-    ) -> RunSettings:
-        """Return what holds for a run.
-
-        Args:
-            branch: Where it runs.
-            run_id: Its id.
-            seen: The Local Variables of the document.
-            options: What its client wants.
-            model: Of a run that is resumed: who answered so far; the server is found when it is needed.
-        """
-        own = self.presets.of_branch(branch.ref)
-        preset = overridden(own, branch.override(own, seen))
-        branch.write_settings(given=settings_of(own), effective=settings_of(preset), seen=seen)
-        backend: Backend
-        if model is None:
-            backend, model = backend_for(preset, self.config, options)
-        else:
-            backend = DeferredBackend(lambda: backend_for(preset, self.config, options))
-        ancestors = paths.ancestors_of(branch.ref)
-        root, root_ref = await self.root_of(branch), ancestors[-1] if ancestors else branch.ref
-        await self.grants.load(root_ref, root)
-        authority = Authority(
-            context=policy_context(
-                self.presets,
-                branch.ref,
-                ancestors,
-                options,
-                self.config,
-                remembered=lambda: self.grants.patterns(root_ref, root),
-            ),
-            ask_human=lambda fields: self._ask_human(branch, run_id, ancestors, fields),
-            stop=branch.stop,
-            witness=self._witness(branch.ref, root_ref, run_id),
-            leaving=lambda: self._closing,
-        )
-        context = ToolContext(
-            root=root,
-            branch_dir=branch.ref.branch_dir,
-            spool_dir=paths.files_dir(branch.ref.branch_dir),
-            readable=authority.readable,
-            env=options.env,
-            scope=shell_scope(self.presets, branch.ref, ancestors, self.config),
-            notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
-        )
-        offered: dict[str, ToolSpec] = builtin_tools()
-        if "PersistentAgent" in preset.tools:  # to say which agents there are takes a look at every preset
-            spawner = self.agents.spawner(branch, options, run_id)
-            offered["PersistentAgent"] = persistent_agent(spawner, depth=len(ancestors))
-        place = Place(
-            ref=branch.ref,
-            preset=lambda: self.presets.of_branch(branch.ref),
-            tools=builtin_tools(),
-            clock=self.clock,
-        )
-        offered["request_scope_expansion"] = scope_expansion(place, authority)
-        return RunSettings(
-            backend=backend,
-            model=model,
-            system=system_prompt(
-                preset.body,
-                branch.conversation.session["metadata_json"]["environment"],
-                called_by_agent=branch.ref.is_agent and preset.caller == "agent",
-            ),
-            tools={
-                name: offered[name]
-                for name in permitted_tools(self.presets, branch.ref, ancestors, preset.tools)
-                if name in offered
-            },
-            context=context,
-            authority=authority,
-            max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
-            temperature=preset.temperature,
-            result=preset.result,
-            limits=limits_of(preset),
-            tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
-        )
-
-    def _witness(self, ref: BranchRef, root: BranchRef, run_id: str) -> RunWitness:
-        """Return who notes the decisions of a run of ``ref``, in the tree of ``root``."""
-        return RunWitness(
-            ledger=self.ledger,
-            clock=self.clock,
-            session=root.session_id,
-            branch_dir=Projection(self.state, self.config.sessions_dir).key(ref.branch_dir),
-            agent=ref.session_id if ref.is_agent else None,
-            run_id=run_id,
-        )
-
-    async def root_of(self, branch: LiveBranch) -> Path:
-        """Return the session's workspace root; recorded, with the environment, when the first run needs it."""
-        session = branch.conversation.session
-        if "environment" not in session.get("metadata_json", {}):  # {}: a session that was made without us
-            root = Path(session.get("workspace_root") or Path.home())
-            text = await asyncio.to_thread(environment, root, self.clock.now())
-            branch.record_session(workspace_root=root, metadata={"environment": text})
-            session = branch.conversation.session
-        return Path(session["workspace_root"])
-
-    async def _ask_human(
-        self, branch: LiveBranch, run_id: str, ancestors: tuple[BranchRef, ...], fields: Mapping[str, Any]
-    ) -> Answer:
-        return await self.questions.ask(branch, run_id, ancestors, fields)
 
 
 @contextlib.contextmanager

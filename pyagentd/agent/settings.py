@@ -1,7 +1,4 @@
-"""From a branch on disk, the user's configuration and a client's wishes to what one run needs.
-
-Everything that can be wrong (preset, backend, key, pattern) is found here, before anything is recorded.
-"""
+"""What a client wants of its run, and what follows from that, presets and configuration: rules, tools, backend."""
 
 from __future__ import annotations
 

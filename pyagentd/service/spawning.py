@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyagentd.agent.equipping import workspace_root
 from pyagentd.agent.results import outcome_of
 from pyagentd.agent.spawn import MAX_DEPTH, Assignment, result_of
 from pyagentd.errors import BadRequest, NotFound, PresetError, PyagentdError
@@ -58,7 +59,7 @@ class Spawning(Group):
             deny=tuple(denied_paths),
         )
         async with self._host.using(parent) as live:
-            await self._host.root_of(live)
+            await workspace_root(live, self._host.clock)
             spawner = self._host.agents.spawner(live, options, run_id="")
             if preset not in (known := spawner.templates()):
                 raise PresetError(

@@ -15,6 +15,7 @@ import pytest
 
 from pyagentd.agent.asks import Answer
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.equipping import workspace_root
 from pyagentd.agent.opening import RESTARTED
 from pyagentd.errors import BadRequest, Busy, ConfigError
 from pyagentd.store.paths import BranchRef
@@ -239,7 +240,7 @@ async def test_an_exception_in_a_tool_is_a_result_for_the_model(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.preset("main", tools="Broken")
-    monkeypatch.setattr("pyagentd.agent.host.builtin_tools", lambda: {"Broken": broken_tool()})
+    monkeypatch.setattr("pyagentd.agent.equipping.builtin_tools", lambda: {"Broken": broken_tool()})
     world.server.say(answer(tool_use("Broken")), "It broke")
     ref, _ = await run(world)
     assert assert_closed(ref)["reason"] == "done"
@@ -284,7 +285,7 @@ async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room
 async def test_a_disk_that_is_full_from_the_start_starts_no_run(world: World) -> None:
     ref = world.session()
     async with world.host.using(ref) as branch:
-        await world.host.root_of(branch)  # the session's own row
+        await workspace_root(branch, world.host.clock)  # the session's own row
         with full_disk(ref), pytest.raises(Exception, match="too large"):
             await world.host.prompt(branch, text="Hi", options=world.options)
         assert branch.run is None
@@ -434,7 +435,7 @@ async def test_calls_that_only_look_overlap_and_those_that_write_run_alone(
 ) -> None:
     log: list[str] = []
     tools = [meeting("Look", True, log, asyncio.Barrier(2)), meeting("Change", False, log, None)]
-    monkeypatch.setattr("pyagentd.agent.host.builtin_tools", lambda: {tool.name: tool for tool in tools})
+    monkeypatch.setattr("pyagentd.agent.equipping.builtin_tools", lambda: {tool.name: tool for tool in tools})
     world.preset("main", tools="Look, Change")
     order = [("Look", "a"), ("Look", "b"), ("Change", "c"), ("Change", "d"), ("Look", "e"), ("Look", "f")]
     world.server.say(answer(*[tool_use(tool, who=who) for tool, who in order]), "Done")
@@ -460,7 +461,7 @@ async def test_results_are_shown_in_the_order_of_the_calls_whichever_came_first(
         return f"{args['who']} result"
 
     tool = replace(meeting("Look", True, [], None), run=look)
-    monkeypatch.setattr("pyagentd.agent.host.builtin_tools", lambda: {"Look": tool})
+    monkeypatch.setattr("pyagentd.agent.equipping.builtin_tools", lambda: {"Look": tool})
     world.preset("main", tools="Look")
     world.server.say(answer(tool_use("Look", who="first"), tool_use("Look", who="second")), "Done")
     ref, _ = await run(world)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import host as host_module
+from pyagentd.agent import equipping
 from pyagentd.agent.answer import Answer
 from pyagentd.agent.asks import Answer as Answered
 from pyagentd.agent.audience import Audience
@@ -144,7 +144,7 @@ def tool_raises(world: World, patch: pytest.MonkeyPatch) -> None:
     def tools() -> dict[str, ToolSpec]:
         return {name: replace(spec, run=run) if name == "Read" else spec for name, spec in builtin_tools().items()}
 
-    patch.setattr(host_module, "builtin_tools", tools)
+    patch.setattr(equipping, "builtin_tools", tools)
 
 
 def listener_raises(world: World, patch: pytest.MonkeyPatch) -> None:

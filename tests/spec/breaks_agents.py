@@ -12,6 +12,7 @@ _PLACE = "elisp/pyagentd-place.el"
 _SESSION = "elisp/pyagentd-session.el"
 _AGENTS = "pyagentd/agent/agents.py"
 _HOST = "pyagentd/agent/host.py"
+_EQUIPPING = "pyagentd/agent/equipping.py"
 _PRESETS = "pyagentd/agent/presets.py"
 _RUN = "pyagentd/agent/run.py"
 _ANSWER = "pyagentd/agent/answer.py"
@@ -104,7 +105,7 @@ BREAKS_OF_AGENTS = [
         "          pyagentd--branch-name (plist-get place :branch-name)\n"
         "          pyagentd--session-dir (plist-get place :session-dir)\n",
     ),
-    _of("Tools captured from agent buffer context", _HOST, "ancestors, preset.tools)", "ancestors, offered)"),
+    _of("Tools captured from agent buffer context", _EQUIPPING, "ancestors, preset.tools)", "ancestors, known)"),
     _of(
         "Backend, model, system message from preset YAML",
         "pyagentd/policy/presets.py",
@@ -117,7 +118,7 @@ BREAKS_OF_AGENTS = [
         "        file = paths.preset_file(ref.branch_dir)\n",
         "        file = paths.preset_file(ref.branch_dir.parent.parent if ref.is_agent else ref.branch_dir)\n",
     ),
-    _of("gptel-with-preset isolation", _HOST, "overridden(own, branch.override(own, seen))", "own"),
+    _of("gptel-with-preset isolation", _EQUIPPING, "overridden(own, branch.override(own, seen))", "own"),
     _of(
         "Prompt inserted to buffer before request",
         _RENDER,
@@ -354,7 +355,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "gptel-with-preset creates clean scope",
-        _HOST,
+        _EQUIPPING,
         "            temperature=preset.temperature,\n",
         "            temperature=None,\n",
     ),
@@ -397,9 +398,9 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Tools captured in agent buffer context",
-        _HOST,
-        "permitted_tools(self.presets, branch.ref, ancestors, preset.tools)",
-        "self.presets.of_branch(root_ref).tools",
+        _EQUIPPING,
+        "permitted_tools(host.presets, ref, ancestors, preset.tools)",
+        "host.presets.of_branch(self._top).tools",
     ),
     _of(
         "Overlay cleaned up on all paths",
@@ -409,7 +410,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Zero configuration inheritance",
-        _HOST,
+        _EQUIPPING,
         "max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS",
         "max_tokens=preset.max_tokens or 777",
     ),

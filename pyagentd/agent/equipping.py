@@ -1,0 +1,165 @@
+"""What one run needs: from preset, Local Variables, configuration and its client's wishes to ``RunSettings``.
+
+Everything that can be wrong (preset, backend, key, pattern) is found here, before anything of the run is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyagentd.agent.authority import Authority
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.budget import limits_of
+from pyagentd.agent.confining import shell_scope
+from pyagentd.agent.expansion import Place, scope_expansion
+from pyagentd.agent.ledger import RunWitness
+from pyagentd.agent.override import overridden, settings_of
+from pyagentd.agent.prompt import environment, system_prompt
+from pyagentd.agent.resuming import DeferredBackend
+from pyagentd.agent.run import RunSettings
+from pyagentd.agent.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, permitted_tools, policy_context
+from pyagentd.agent.spawn import persistent_agent
+from pyagentd.clock import Clock
+from pyagentd.events import Event
+from pyagentd.llm.backend import Backend
+from pyagentd.policy.presets import Preset
+from pyagentd.store import paths
+from pyagentd.store.index.projection import Projection
+from pyagentd.store.local_variables import Settings
+from pyagentd.tools.builtin import builtin_tools
+from pyagentd.tools.spec import ToolContext, ToolSpec
+
+if TYPE_CHECKING:  # the host equips the runs it starts
+    from pyagentd.agent.host import Host
+
+
+class Equipping:
+    """One run that is about to begin or to go on.
+
+    Args:
+        host: Who starts it.
+        branch: Where it runs.
+        run_id: Its id.
+        options: What its client wants.
+    """
+
+    def __init__(self, host: Host, branch: LiveBranch, run_id: str, options: SendOptions) -> None:
+        self._host = host
+        self._branch = branch
+        self._run_id = run_id
+        self._options = options
+        self._ancestors = paths.ancestors_of(branch.ref)
+        self._top = self._ancestors[-1] if self._ancestors else branch.ref
+
+    async def settings(self, seen: Settings, *, model: str | None = None) -> RunSettings:
+        """Return what holds for the run.
+
+        Args:
+            seen: The Local Variables of the document.
+            model: Of a run that is resumed: who answered so far; the server is found when it is needed.
+
+        Raises:
+            PyagentdError: Something of it is no good.
+        """
+        host, branch = self._host, self._branch
+        own = host.presets.of_branch(branch.ref)
+        preset = overridden(own, branch.override(own, seen))
+        branch.write_settings(given=settings_of(own), effective=settings_of(preset), seen=seen)
+        backend, model = self._backend(preset, model)
+        root = await workspace_root(branch, host.clock)
+        await host.grants.load(self._top, root)
+        authority = self._authority(root)
+        return RunSettings(
+            backend=backend,
+            model=model,
+            system=system_prompt(
+                preset.body,
+                branch.conversation.session["metadata_json"]["environment"],
+                called_by_agent=branch.ref.is_agent and preset.caller == "agent",
+            ),
+            tools=self._tools(preset, authority),
+            context=self._tool_context(root, authority),
+            authority=authority,
+            max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
+            temperature=preset.temperature,
+            result=preset.result,
+            limits=limits_of(preset),
+            tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
+        )
+
+    def _backend(self, preset: Preset, model: str | None) -> tuple[Backend, str]:
+        if model is None:
+            return backend_for(preset, self._host.config, self._options)
+        return DeferredBackend(lambda: backend_for(preset, self._host.config, self._options)), model
+
+    def _authority(self, root: Path) -> Authority:
+        """Return who decides what the run may do in the workspace ``root``."""
+        host, branch = self._host, self._branch
+        return Authority(
+            context=policy_context(
+                host.presets,
+                branch.ref,
+                self._ancestors,
+                self._options,
+                host.config,
+                remembered=lambda: host.grants.patterns(self._top, root),
+            ),
+            ask_human=lambda fields: host.questions.ask(branch, self._run_id, self._ancestors, fields),
+            stop=branch.stop,
+            witness=self._witness(),
+            leaving=lambda: host.closing,
+        )
+
+    def _witness(self) -> RunWitness:
+        """Return who notes the run's decisions for the audit."""
+        host, ref = self._host, self._branch.ref
+        return RunWitness(
+            ledger=host.ledger,
+            clock=host.clock,
+            session=self._top.session_id,
+            branch_dir=Projection(host.state, host.config.sessions_dir).key(ref.branch_dir),
+            agent=ref.session_id if ref.is_agent else None,
+            run_id=self._run_id,
+        )
+
+    def _tool_context(self, root: Path, authority: Authority) -> ToolContext:
+        host, branch = self._host, self._branch
+        return ToolContext(
+            root=root,
+            branch_dir=branch.ref.branch_dir,
+            spool_dir=paths.files_dir(branch.ref.branch_dir),
+            readable=authority.readable,
+            env=self._options.env,
+            scope=shell_scope(host.presets, branch.ref, self._ancestors, host.config),
+            notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
+        )
+
+    def _tools(self, preset: Preset, authority: Authority) -> dict[str, ToolSpec]:
+        """Return the tools that the model is offered, by name."""
+        host, ref, ancestors = self._host, self._branch.ref, self._ancestors
+        known: dict[str, ToolSpec] = builtin_tools()
+        if "PersistentAgent" in preset.tools:  # to say which agents there are takes a look at every preset
+            spawner = host.agents.spawner(self._branch, self._options, self._run_id)
+            known["PersistentAgent"] = persistent_agent(spawner, depth=len(ancestors))
+        place = Place(
+            ref=ref,
+            preset=lambda: host.presets.of_branch(ref),
+            tools=builtin_tools(),
+            clock=host.clock,
+        )
+        known["request_scope_expansion"] = scope_expansion(place, authority)
+        permitted = permitted_tools(host.presets, ref, ancestors, preset.tools)
+        return {name: known[name] for name in permitted if name in known}
+
+
+async def workspace_root(branch: LiveBranch, clock: Clock) -> Path:
+    """Return a session's workspace root; recorded, with the environment, when the first run needs it."""
+    session = branch.conversation.session
+    if "environment" not in session.get("metadata_json", {}):  # {}: a session that was made without us
+        root = Path(session.get("workspace_root") or Path.home())
+        text = await asyncio.to_thread(environment, root, clock.now())
+        branch.record_session(workspace_root=root, metadata={"environment": text})
+        session = branch.conversation.session
+    return Path(session["workspace_root"])
