@@ -20,12 +20,13 @@ from pyagentd.agent.presets import ProjectPresets
 from pyagentd.agent.results import outcome_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions, backend_for
-from pyagentd.agent.spawn import Assignment
+from pyagentd.agent.spawn import Assignment, result_of
 from pyagentd.errors import ToolError
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset
 from pyagentd.store import sessions
 from pyagentd.store.paths import BranchRef
+from pyagentd.tools.spec import Output
 
 if TYPE_CHECKING:  # the host owns the spawner; the spawner starts runs through the host
     from pyagentd.agent.host import Host
@@ -134,8 +135,13 @@ class ParentSpawner:
         ref, _ = await self.launch(wanted)
         return ref.session_id
 
-    async def rejoin(self, call_id: str) -> Outcome | None:
-        """Return the outcome of the agent that a call spawned before the daemon's end; None if it spawned none."""
+    async def rejoin(self, call_id: str) -> Output | None:
+        """Return the result of a call that was made before the daemon's end; None if it spawned no agent."""
+        outcome = await self._rejoined(call_id)
+        return None if outcome is None else result_of(outcome)
+
+    async def _rejoined(self, call_id: str) -> Outcome | None:
+        """Return what the agent that a call spawned came to, once it has."""
         ref = await asyncio.to_thread(child_of_call, self.parent.ref, call_id)
         if ref is None:
             return None

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyagentd.agent import stopping, turn
+from pyagentd.agent import stopping
 from pyagentd.agent.agents import AgentSpawner
 from pyagentd.agent.asking import Questions
 from pyagentd.agent.asks import Answer
-from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.continuing import continuation
 from pyagentd.agent.equipping import Equipping
 from pyagentd.agent.grants import Grants
 from pyagentd.agent.ledger import Ledger
@@ -26,21 +26,18 @@ from pyagentd.agent.machine import State as RunState
 from pyagentd.agent.openbranches import Listener as Listener
 from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.resuming import Resumed
-from pyagentd.agent.run import Outcome, Run, new_run_id, told_of
+from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
 from pyagentd.agent.settings import Presets, SendOptions
-from pyagentd.agent.spawn import result_of
 from pyagentd.agent.turn import Prompt
 from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.events import Event
+from pyagentd.messages import Message
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
 from pyagentd.store.index.state import State
-from pyagentd.store.paths import root_of
 from pyagentd.store.suspended import Suspended
-from pyagentd.store.suspended import standing as standing_of
-from pyagentd.tools.spec import Output
 
 log = logging.getLogger(__name__)
 
@@ -149,26 +146,16 @@ class Host(OpenBranches):
             settings = await Equipping(self, branch, run_id, options).settings(prompt.settings)
             if self._closing:
                 raise Busy("The daemon is stopping", mend="Send it again in a moment")
-            run = Run(
-                run_id=run_id,
-                session_id=branch.ref.session_id,
-                recorder=branch.recorder,
-                view=prompt.view,
-                settings=settings,
-                prepare=branch.secure,
-                observe=lambda run, status: self._observe(branch, run, status),
-            )
+            run = self._run(branch, run_id, prompt.view, settings)
             # No await from here on: what is started is supervised.
-            allow = [grant.pattern for grant in options.grants]
             seq = branch.start_run(
                 prompt,
                 run_id=run_id,
                 interactive=options.interactive,
-                allow=allow,
+                allow=[grant.pattern for grant in options.grants],
                 tool_results=settings.tool_results,
             )
-            branch.run = run
-            branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run_id)
+            self._set_off(branch, run, options)
             branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": "started"},)))
             if self._unfinished:
                 self.own(self._finish_agents())
@@ -176,52 +163,42 @@ class Host(OpenBranches):
 
     async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
         """Go on with the run that an earlier daemon left waiting in a branch; what prevents it ends the run."""
-        last, standing = branch.last_run, standing_of(branch.conversation)
-        branch.last_run = None
-        if self._closing or branch.refusal or last is None or standing is None:
-            self.trees.ended(waiting.run_id)
-            return
-        data = branch.conversation.runs[waiting.run_id].data
-        late = self.trees.late(root_of(branch.ref).key)
-        options = SendOptions(
-            interactive=data["interactive"], env=late.env, late=late, grants=compile_grants(data.get("allow", []))
-        )
-        spawner = self.agents.spawner(branch, options, waiting.run_id)
-
-        async def rejoin(call_id: str) -> Output | None:
-            outcome = await spawner.rejoin(call_id)
-            return None if outcome is None else result_of(outcome)
-
-        asks = [ask for ask in branch.conversation.asks.values() if ask.get("run_id") == waiting.run_id]
         try:
-            conversation = branch.conversation.snapshot()
-            view, seen = await asyncio.to_thread(turn.of_run, branch.file, conversation, last)
-            model = str(standing.message.row["metadata_json"].get("model") or "")
-            settings = await Equipping(self, branch, waiting.run_id, options).settings(seen, model=model)
+            found = await continuation(self, branch, waiting.run_id)
         except PyagentdError as error:
             log.error("%s cannot go on: %s", branch.ref.name, error)
             self.trees.ended(waiting.run_id)
             branch.finish_run(waiting.run_id, Outcome(reason="error", text="", code=error.code, message=str(error)))
             return
-        if self._closing:  # meanwhile; the next daemon finds it as it is
+        if found is None or self._closing:  # meanwhile; the next daemon finds it as it is
             self.trees.ended(waiting.run_id)
             return
-        self.questions.go_on(waiting.run_id, asks)
-        branch.run = Run(
-            run_id=waiting.run_id,
+        self.questions.go_on(waiting.run_id, found.asks)
+        run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
+        self._set_off(branch, run, found.options)
+
+    def _run(
+        self,
+        branch: LiveBranch,
+        run_id: str,
+        view: tuple[Message, ...],
+        settings: RunSettings,
+        resumed: Resumed | None = None,
+    ) -> Run:
+        return Run(
+            run_id=run_id,
             session_id=branch.ref.session_id,
             recorder=branch.recorder,
-            view=(*view, *standing.done),
+            view=view,
             settings=settings,
             prepare=branch.secure,
             observe=lambda run, status: self._observe(branch, run, status),
-            resumed=Resumed(
-                standing=standing,
-                asked=frozenset(ask["tool_call_id"] for ask in asks if ask["decision"] is None),
-                rejoin=rejoin,
-            ),
+            resumed=resumed,
         )
-        branch.task = asyncio.create_task(self._supervise(branch, branch.run, options), name=waiting.run_id)
+
+    def _set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
+        branch.run = run
+        branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
 
     async def answer(self, ask_id: str, answer: Answer, options: SendOptions) -> bool:
         """Settle a question; return whether this answer was the first.

@@ -393,8 +393,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Prompt inserted to buffer, request reads from buffer",
         _HOST,
-        "                view=prompt.view,\n",
-        "                view=prompt.view[:-1],\n",
+        "run_id, prompt.view, settings)",
+        "run_id, prompt.view[:-1], settings)",
     ),
     _of(
         "Tools captured in agent buffer context",
