@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pyagentd.agent import expansion
 from pyagentd.agent.override import settings_of
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
@@ -133,7 +134,7 @@ def _parsed(text: str, name: str) -> Preset:
 
 
 def _unknown_tools(preset: Preset) -> list[str]:
-    known = {*builtin_tools(), AGENT_TOOL}
+    known = {*builtin_tools(), AGENT_TOOL, expansion.NAME}
     unknown = [name for name in preset.tools if name not in known]
     return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
 
