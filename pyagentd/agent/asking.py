@@ -7,11 +7,13 @@ under its id, one with an answer is not asked again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from pyagentd.agent.asks import Answer, AskBoard
+from pyagentd.agent.asks import Answer
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.openbranches import OpenBranches
+from pyagentd.agent.settings import SendOptions
 from pyagentd.errors import StoreError
 from pyagentd.ids import new_id
 from pyagentd.store.paths import BranchRef
@@ -42,20 +44,16 @@ class Questions:
     """Asks, for all runs.
 
     Args:
-        board: Where open questions are.
-        opened: Returns the branch with a key if it is open.
-        asked: Told the id of every question that is shown.
+        branches: Where runs go on; its board has the open questions.
 
     Attributes:
         hints: Who remembers where questions are open, if anybody does.
     """
 
-    def __init__(
-        self, board: AskBoard, opened: Callable[[str], LiveBranch | None], *, asked: Callable[[str], None]
-    ) -> None:
-        self._board = board
-        self._opened = opened
-        self._asked = asked
+    def __init__(self, branches: OpenBranches) -> None:
+        self._branches = branches
+        self._board = branches.asks
+        self._trees = branches.trees
         self._left: dict[str, Left] = {}  # by run
         self.hints: Hints | None = None
 
@@ -85,13 +83,38 @@ class Questions:
             row=row,
             record=lambda answer: self._record(branch, row, answer),
         )
-        self._asked(ask.id)
+        self._trees.asked(ask.id)
         try:
             with branch.asking(), self._unhurried(branch, ancestors):
                 return await ask.future
         finally:
             if branch.run is None or not branch.run.suspended:
                 self._board.drop(ask)
+
+    async def answer(self, ask_id: str, answer: Answer, options: SendOptions) -> bool:
+        """Settle a question; return whether this answer was the first.
+
+        Args:
+            ask_id: Which.
+            answer: What the human decided.
+            options: Environment and key of who answers, for runs whose own client was gone with an earlier daemon.
+
+        Raises:
+            NotFound: It is not open; says what became of it, as far as that is known.
+        """
+        await self._trees.awake()
+        self._recall_settled(ask_id)
+        late = self._trees.known_late(self._board.get(ask_id).branches[-1])
+        if late is not None:
+            late.take(options)
+        return self._board.answer(ask_id, answer)
+
+    def _recall_settled(self, ask_id: str) -> None:
+        """Have the board know how a question was settled before it was made, if an open log tells."""
+        for branch in () if self._board.has(ask_id) else self._branches.all_opened:
+            row = branch.conversation.asks.get(ask_id)
+            if row is not None and row["decision"] is not None:
+                self._board.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
 
     def go_on(self, run_id: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Take over the questions that a run had asked before it was resumed."""
@@ -105,7 +128,7 @@ class Questions:
             with contextlib.suppress(StoreError):  # closed with the run
                 self._record(branch, row, answer)
             self._board.note_settled(row["id"], answer)
-            self._asked(row["id"])
+            self._trees.asked(row["id"])
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
         """Record how a question was settled."""
@@ -123,7 +146,7 @@ class Questions:
     @contextlib.contextmanager
     def _unhurried(self, branch: LiveBranch, ancestors: Sequence[BranchRef]) -> Iterator[None]:
         """Stop the clock of a branch's run and of those that wait for it, while a human is asked."""
-        above = (self._opened(ref.key) for ref in ancestors)
+        above = (self._branches.opened(ref.key) for ref in ancestors)
         with contextlib.ExitStack() as stack:
             for each in (branch, *above):
                 if each is not None and each.run is not None:

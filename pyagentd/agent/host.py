@@ -16,7 +16,6 @@ from typing import Any
 from pyagentd.agent import stopping
 from pyagentd.agent.agents import AgentSpawner
 from pyagentd.agent.asking import Questions
-from pyagentd.agent.asks import Answer
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.continuing import continuation
 from pyagentd.agent.equipping import Equipping
@@ -63,7 +62,7 @@ class Host(OpenBranches):
         self._closes_state = state is None
         self.ledger = Ledger(self.state)
         self.grants = Grants(self, self.state)
-        self.questions = Questions(self.asks, self.opened, asked=self.trees.asked)
+        self.questions = Questions(self)
         self.agents = AgentSpawner(self)
         self.listeners.append(self.agents.background)
         self._closing = False
@@ -122,7 +121,7 @@ class Host(OpenBranches):
             await asyncio.wait([branch.task for branch in runs if branch.task is not None])
         while self._errands:
             await asyncio.wait(self._errands)
-        for branch in list(self._branches.values()):
+        for branch in self.all_opened:
             with contextlib.suppress(StoreError):
                 await branch.close()
         self._branches.clear()
@@ -199,31 +198,6 @@ class Host(OpenBranches):
     def _set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
         branch.run = run
         branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
-
-    async def answer(self, ask_id: str, answer: Answer, options: SendOptions) -> bool:
-        """Settle a question; return whether this answer was the first.
-
-        Args:
-            ask_id: Which.
-            answer: What the human decided.
-            options: Environment and key of who answers, for runs whose own client was gone with an earlier daemon.
-
-        Raises:
-            NotFound: It is not open; says what became of it, as far as that is known.
-        """
-        await self.trees.awake()
-        self._recall_settled(ask_id)
-        late = self.trees.known_late(self.asks.get(ask_id).branches[-1])
-        if late is not None:
-            late.take(options)
-        return self.asks.answer(ask_id, answer)
-
-    def _recall_settled(self, ask_id: str) -> None:
-        """Have the board know how a question was settled before it was made, if an open log tells."""
-        for branch in () if self.asks.has(ask_id) else self._branches.values():
-            row = branch.conversation.asks.get(ask_id)
-            if row is not None and row["decision"] is not None:
-                self.asks.note_settled(ask_id, Answer(decision=row["decision"], by=row.get("decided_by") or ""))
 
     async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
         """Execute a run, then record and tell its end; the one place a run can end.

@@ -178,7 +178,7 @@ class OpenBranches:
 
     def forget(self, sink: Sink) -> None:
         """Let a client go from every branch it watched."""
-        for branch in list(self._branches.values()):
+        for branch in self.all_opened:
             branch.detach(sink)
             if branch.idle:
                 self.own(self._close_if_idle(branch))
@@ -187,6 +187,11 @@ class OpenBranches:
         """Tell whoever watches the event's branch."""
         if (branch := self._branches.get(event.branch)) is not None:
             branch.publish(event)
+
+    @property
+    def all_opened(self) -> list[LiveBranch]:
+        """The branches that are open."""
+        return list(self._branches.values())
 
     @property
     def runs(self) -> list[LiveBranch]:

@@ -72,7 +72,7 @@ class Approvals(Group):
         decided = _decision(decision)
         answer = Answer(decision=decided, reason=reason, input=input, by=client.name)
         async with self._remembering(ask, answer):
-            accepted = await self._host.answer(ask, answer, options)
+            accepted = await self._host.questions.answer(ask, answer, options)
         if decided in _REMEMBERED_AS:
             await self._answer_covered(client, options)
         return {"accepted": accepted}
@@ -181,7 +181,9 @@ class Approvals(Group):
             run = live.run if live is not None else None
             if run is not None and run.authority.is_allowed_now(str(row.get("tool_call_id"))):
                 with contextlib.suppress(NotFound):
-                    await self._host.answer(str(row["id"]), Answer(decision="allow", by=client.name), options)
+                    await self._host.questions.answer(
+                        str(row["id"]), Answer(decision="allow", by=client.name), options
+                    )
 
     async def _revoke(self, branch: str, action: str, kind: GrantKind | None) -> dict[str, Any]:
         async with self._host.using(self._ref(branch)) as live:

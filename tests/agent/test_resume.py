@@ -70,7 +70,7 @@ async def awake(world: World, ref: BranchRef, asks: int) -> list[dict[str, Any]]
 
 
 async def say(world: World, ask: dict[str, Any], decision: Any = "allow", **more: Any) -> None:
-    assert await world.host.answer(ask["id"], Answer(decision=decision, **more), world.options)
+    assert await world.host.questions.answer(ask["id"], Answer(decision=decision, **more), world.options)
 
 
 async def ended(world: World) -> None:
@@ -197,7 +197,7 @@ async def test_abort_at_the_root_ends_everything(helper: World, how: str) -> Non
     assert not helper.host.asks.all() and not helper.host.agents.running(ref.key)
     assert all(assert_closed(each)["reason"] == "aborted" for each in whole_tree(ref))
     with pytest.raises(NotFound, match="was stopped"):
-        await helper.host.answer(two["id"], Answer(decision="allow"), helper.options)
+        await helper.host.questions.answer(two["id"], Answer(decision="allow"), helper.options)
 
 
 async def test_abort_before_the_agents_were_opened_ends_them_too(helper: World) -> None:
@@ -254,7 +254,7 @@ async def test_an_answer_that_was_given_before_the_end_counts(world: World) -> N
     async with world.host.using(ref):
         await awake(world, ref, 0)
         with pytest.raises(NotFound, match="answered already"):
-            await world.host.answer(ask["id"], Answer(decision="deny"), world.options)
+            await world.host.questions.answer(ask["id"], Answer(decision="deny"), world.options)
     assert last_of(rows(ref), "ask")[ask["id"]]["decision"] == "allow"
 
 
@@ -265,7 +265,7 @@ async def test_without_a_key_the_run_ends_with_that_error(world: World, monkeypa
     await begin(world, ref, "Hi", asks=1)
     ref = await restart(world, ref, "stopped")
     (ask,) = await awake(world, ref, 1)
-    assert await world.host.answer(ask["id"], Answer(decision="allow"), SendOptions(interactive=True))
+    assert await world.host.questions.answer(ask["id"], Answer(decision="allow"), SendOptions(interactive=True))
     await ended(world)
     end = assert_closed(ref)
     assert end["reason"] == "error" and end["error"]["code"] == "no-key"
