@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pyagentd.policy.shell.found import Found
-from pyagentd.policy.shell.options import given
+from pyagentd.policy.shell.options import following, given
 from pyagentd.policy.shell.program import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word, names
 
@@ -134,12 +134,8 @@ def _options(found: Found, name: str, words: tuple[Word, ...], subcommand: int) 
         elif item.role == "reads":
             found.read(value)
         elif item.name == "-o" and name in ("archive", "format-patch"):
-            found.write(value or _next(words, at))
+            found.write(value or following(words, at))
 
 
 def _is_elsewhere(text: str) -> bool:
     return "/" in text and ":" not in text  # without a slash it is in the current directory; with a colon a URL
-
-
-def _next(words: tuple[Word, ...], at: int) -> Word | None:
-    return words[at + 1] if at + 1 < len(words) else None

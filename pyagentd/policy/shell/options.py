@@ -58,7 +58,7 @@ def given(words: tuple[Word, ...], roles: Mapping[str, Role]) -> Iterator[Given]
             read = _long(words, at, roles) if whole else _short(words, at, roles)
             yield from (replace(item, certain=False) for item in read) if perhaps_taken else read
             value = read[-1].value if read else None
-            took = value is not None and value is _following(words, at)
+            took = value is not None and value is following(words, at)
             # What looks like an option is looked at as one even if it may be an argument, and then its own argument
             # may be an operand.
             certain = took and not perhaps_taken and not words[at + 1].text.startswith("-")
@@ -78,7 +78,7 @@ def _long(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[G
     if equals:
         value = Word(text=attached, bare=False, varies=word.varies)
     elif role in WITH_ARGUMENT and (certain or role != "takes"):
-        value = _following(words, at)
+        value = following(words, at)
     return [Given(role=role, name=full, value=value, at=at)]
 
 
@@ -98,12 +98,13 @@ def _short(words: tuple[Word, ...], at: int, roles: Mapping[str, Role]) -> list[
         if role == "maybe" or role in WITH_ARGUMENT:
             rest = word.text[index:]
             attached = Word(text=rest, bare=False, varies=word.varies) if rest else None
-            value = attached or (None if role == "maybe" else _following(words, at))
+            value = attached or (None if role == "maybe" else following(words, at))
         found.append(Given(role=role, name=f"-{letter}", value=value, at=at))
         if role == "maybe" or role in WITH_ARGUMENT:
             break
     return found
 
 
-def _following(words: tuple[Word, ...], at: int) -> Word | None:
+def following(words: tuple[Word, ...], at: int) -> Word | None:
+    """Return the word after the one at index ``at``, if there is one."""
     return words[at + 1] if at + 1 < len(words) else None
