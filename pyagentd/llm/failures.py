@@ -11,6 +11,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
+import aiohttp
 import anthropic
 import httpx2
 
@@ -77,12 +78,15 @@ def _address(error: Exception) -> str:
 
 
 def _of_network(cause: httpx2.TransportError, address: str) -> str:
+    beneath = cause.__cause__  # what aiohttp raised: httpx2 has one name for no connection and a lost one
     if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
         return f"The model's server{address} could not be reached in time"
     if isinstance(cause, httpx2.TimeoutException):
         return f"The model's server{address} went silent"
-    if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError):
-        return f"The model's server{address} cannot be reached: {str(cause) or type(cause).__name__}"
+    connecting = not isinstance(beneath, aiohttp.ClientError) or isinstance(beneath, aiohttp.ClientConnectorError)
+    if isinstance(cause, httpx2.ConnectError | httpx2.ProxyError) and connecting:
+        reason = beneath.os_error if isinstance(beneath, aiohttp.ClientConnectorError) else cause
+        return f"The model's server{address} cannot be reached: {str(reason) or type(reason).__name__}"
     return f"The connection to the model's server{address} broke off: {str(cause) or type(cause).__name__}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -144,7 +146,7 @@ async def test_text_comes_as_deltas_then_whole(model_server: ModelServer, backen
     model_server.say(answer(text("Hello, wörld 🌍!", chunks=5)))
     items = await collect(backend, request())
     assert items[0] == PartStarted(0, "text")
-    assert [type(item) for item in items[1:-2]] == [PartDelta] * 5
+    assert {type(item) for item in items[1:-2]} == {PartDelta}
     assert said(items) == "Hello, wörld 🌍!"
     assert items[-2:] == [PartFinished(0, Text(text="Hello, wörld 🌍!")), end(items)]
 
@@ -252,7 +254,52 @@ async def test_deltas_arrive_while_the_answer_is_still_being_written(
         async for batch in batches:
             if any(isinstance(item, PartDelta) for item in batch):
                 break
-    model_server.wait_until(lambda: model_server.hangups == 1)
+    await asyncio.to_thread(model_server.wait_until, lambda: model_server.hangups == 1)
+
+
+async def test_hundreds_of_agents_have_a_connection_each(
+    model_server: ModelServer, backend: AnthropicBackend
+) -> None:
+    together = asyncio.Event()
+
+    async def begin() -> None:
+        async with aclosing(backend.stream(request())) as batches:
+            await anext(batches)
+            if model_server.connections == 250:
+                together.set()
+            await together.wait()
+
+    model_server.rule = lambda request: answer(text("one two", chunks=2), hang_after=4)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        for _ in range(250):
+            tasks.create_task(begin())
+    await asyncio.to_thread(model_server.wait_until, lambda: model_server.hangups == 250)
+
+
+async def test_a_proxy_of_the_environment_is_asked(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", model_server.url)
+    backend = AnthropicBackend(make_client(api_key="k", base_url="http://model.invalid", timeout_s=5))
+    await flatten_or_error(backend, [])
+    await backend.close()
+    assert model_server.last.path == "http://model.invalid/v1/messages"
+
+
+async def test_closing_leaves_nothing_open(
+    model_server: ModelServer, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    backend = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=5))
+    await collect(backend, request())
+    await backend.close()
+    del backend
+    gc.collect()
+    assert not caplog.messages  # where aiohttp complains of what nobody closed
+    assert not [warning for warning in recwarn if issubclass(warning.category, ResourceWarning)]
+
+
+async def test_closing_what_was_never_used_harms_nothing() -> None:
+    await AnthropicBackend(make_client(api_key="k", base_url="http://model.invalid", timeout_s=5)).close()
 
 
 # What goes wrong
@@ -358,6 +405,7 @@ async def test_an_answer_that_breaks_off_is_transient_and_keeps_what_came(
     came: list[StreamItem] = []
     error = await flatten_or_error(backend, came)
     assert isinstance(error, TransientProviderError)
+    assert "broke off" in str(error) or "in the middle" in str(error)
     assert said(came) == "one "
     assert not any(isinstance(item, StepFinished) for item in came)
 

@@ -129,7 +129,7 @@ async def test_aborting_an_answer_ends_its_request(model_server: ModelServer, ba
     async with aclosing(backend.stream(request())) as batches:
         async for _ in batches:
             break
-    model_server.wait_until(lambda: model_server.hangups == 1)
+    await asyncio.to_thread(model_server.wait_until, lambda: model_server.hangups == 1)
 
 
 def test_jitter_takes_at_most_half_of_a_wait_away() -> None:
