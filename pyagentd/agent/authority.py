@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
@@ -233,12 +232,3 @@ class Authority:
 
 def _rule(answer: Answer) -> str:
     return f"human: {answer.decision}{', edited' if answer.input is not None else ''}"
-
-
-def compile_grants(patterns: list[str]) -> tuple[re.Pattern[str], ...]:
-    """Compile ``--allow`` patterns; they match a whole action string, newlines included (DD-16).
-
-    Raises:
-        re.error: A pattern is malformed.
-    """
-    return tuple(re.compile(pattern, re.DOTALL) for pattern in patterns)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent import turn
-from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.equipping import Equipping
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import RunSettings
 from pyagentd.agent.settings import SendOptions
 from pyagentd.messages import Message
+from pyagentd.policy.profiles import compile_action
 from pyagentd.store import paths
 from pyagentd.store.suspended import standing as standing_of
 
@@ -49,9 +49,8 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
         return None
     data = branch.conversation.runs[run_id].data
     late = host.trees.late(paths.root_of(branch.ref).key)
-    options = SendOptions(
-        interactive=data["interactive"], env=late.env, late=late, grants=compile_grants(data.get("allow", []))
-    )
+    grants = tuple(map(compile_action, data.get("allow", ())))
+    options = SendOptions(interactive=data["interactive"], env=late.env, late=late, grants=grants)
     asks = tuple(ask for ask in branch.conversation.asks.values() if ask.get("run_id") == run_id)
     view, seen = await asyncio.to_thread(turn.of_run, branch.file, branch.conversation.snapshot(), last)
     model = str(standing.message.row["metadata_json"].get("model") or "")

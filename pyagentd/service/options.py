@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.settings import SendOptions
 from pyagentd.errors import BadRequest
+from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client
 from pyagentd.sexp import SexpError, plist_to_dict
 
@@ -21,10 +20,7 @@ def send_options(
     Raises:
         BadRequest: ``allow`` has something that is no regular expression, or ``env`` is no plist.
     """
-    try:
-        grants = compile_grants(list(allow))
-    except re.error as error:
-        raise BadRequest(f"{error.pattern!r} is no regular expression: {error}") from None
+    grants = tuple(map(compile_action, allow))
     return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
 
 

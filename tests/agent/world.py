@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyagentd.agent.attaching import attach
-from pyagentd.agent.authority import compile_grants
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.host import Host
 from pyagentd.agent.settings import Presets, SendOptions
 from pyagentd.config import load_config
 from pyagentd.events import Event
+from pyagentd.policy.profiles import compile_action
 from pyagentd.pulse import Pulse
 from pyagentd.service import Service
 from pyagentd.store import document, sessions
@@ -151,7 +151,7 @@ class World:
 
     def granted(self, *patterns: str) -> SendOptions:
         """The options of a client whose grants match ``patterns``."""
-        return replace(self.options, grants=compile_grants(list(patterns)))
+        return replace(self.options, grants=tuple(map(compile_action, patterns)))
 
 
 async def attached(branch: LiveBranch, watcher: Watcher, mode: Literal["edit", "view"] = "view") -> dict[str, Any]:
