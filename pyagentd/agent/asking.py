@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from pyagentd.agent.asks import Answer
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.hints import Hints
 from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.settings import SendOptions
 from pyagentd.errors import StoreError
@@ -26,18 +27,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "input": None,
     "path": None,
 }
-
-
-class Hints(Protocol):
-    """Who remembers where a later daemon has to look; neither method blocks or raises."""
-
-    def note(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Remember that something waits in a branch."""
-        ...
-
-    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Forget that."""
-        ...
 
 
 class Questions:

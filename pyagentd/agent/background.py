@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.completion import Completion, Hints, agents_in
+from pyagentd.agent.completion import Completion, agents_in
+from pyagentd.agent.hints import Hints
 from pyagentd.agent.opening import RESTARTED
 from pyagentd.agent.results import outcome_of
 from pyagentd.agent.run import Outcome
@@ -25,7 +26,7 @@ from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the host owns them; they wake branches through the host
     from pyagentd.agent.host import Host
 
 log = logging.getLogger(__name__)
@@ -45,12 +46,14 @@ class Background:
     def __init__(self, host: Host) -> None:
         self.hints: Hints | None = None
         self._host = host
-        self._alive: dict[str, set[str]] = {}  # by the parent's key: ids of agents whose end is awaited
-        self._dropped: set[str] = set()  # keys of agents that are stopped with their parent
-        self._ready: dict[str, list[Completion]] = {}  # ... and ends that wait for the parent
-        self._options: dict[str, SendOptions] = {}  # ... and of the run that spawned one last
-        self._waiters: dict[str, asyncio.Event] = {}  # of agents whose result waits for what is below them
-        self._woken: dict[str, list[asyncio.Task[Outcome]]] = {}  # ... and the runs that began meanwhile
+        # By the parent's key:
+        self._alive: dict[str, set[str]] = {}  # ids of agents whose end is awaited
+        self._ready: dict[str, list[Completion]] = {}  # ends that wait for the parent
+        self._options: dict[str, SendOptions] = {}  # of the run that spawned one last
+        # By the agent's key:
+        self._dropped: set[str] = set()  # those that are stopped with their parent
+        self._waiters: dict[str, asyncio.Event] = {}  # of those whose result waits for what is below them
+        self._woken: dict[str, list[asyncio.Task[Outcome]]] = {}  # runs of these that began meanwhile
 
     def begin(
         self, parent: LiveBranch, child: BranchRef, wanted: Assignment, run_id: str, options: SendOptions

@@ -1,13 +1,11 @@
-"""The end of a background agent, as its parent is told; and who remembers that somebody is to be told."""
+"""The end of a background agent, as its parent is told."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.spawn import result_of
-from pyagentd.store.paths import BranchRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,16 +21,6 @@ class Completion:
         """What the parent's model reads."""
         state = {"done": "finished", "aborted": "was aborted", "error": "failed"}[self.outcome.reason]
         return f"Background agent {self.id} ({self.description}) {state}:\n\n{result_of(self.outcome).text}"
-
-
-class Hints(Protocol):
-    """Remembers, beside the logs, which branches to open when the daemon starts."""
-
-    def note(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Remember that ``branch`` waits for something."""
-
-    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
-        """Forget it again."""
 
 
 def agents_in(row: dict[str, object]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import NotASession, StoreError
@@ -29,6 +29,18 @@ class Waiting(NamedTuple):
     ref: BranchRef
     kind: str
     id: str
+
+
+class Hints(Protocol):
+    """Who remembers where a later daemon has to look; neither method blocks or raises."""
+
+    def note(self, branch: BranchRef, kind: str, id: str) -> None:
+        """Remember that something waits in a branch."""
+        ...
+
+    def forget(self, branch: BranchRef, kind: str, id: str) -> None:
+        """Forget that."""
+        ...
 
 
 class PendingHints:
