@@ -59,8 +59,8 @@ class Resumed:
         )
 
 
-async def settled(action: Action) -> None:
-    """Allow what was decided before the daemon ended."""
+async def decided_before(action: Action) -> None:
+    """Allow what was decided before the daemon ended; see ``tools.invoke.Authorise``."""
 
 
 class DeferredBackend:

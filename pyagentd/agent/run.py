@@ -20,7 +20,7 @@ from pyagentd.agent.budget import Limits, Stopwatch
 from pyagentd.agent.machine import Signal as S
 from pyagentd.agent.machine import State, advance
 from pyagentd.agent.recorder import Recorder
-from pyagentd.agent.resuming import Resumed, settled
+from pyagentd.agent.resuming import Resumed, decided_before
 from pyagentd.errors import PyagentdError
 from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
@@ -270,7 +270,7 @@ class Run:
         settings = self._settings
         spec = settings.tools.get(call.name)
         if (stand_in := self._stand_ins.pop(call.id, None)) is not None:
-            envelope = await invoke(stand_in, {}, settings.context, settled)
+            envelope = await invoke(stand_in, {}, settings.context, decided_before)
         elif spec is None:
             known = ", ".join(sorted(settings.tools)) or "none"
             text = f"There is no tool {call.name!r}. Available: {known}."

@@ -22,7 +22,7 @@ from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 log = logging.getLogger(__name__)
 
 MAX_DEPTH = 5
-DAY_S = 24 * 60 * 60.0
+_DAY_S = 24 * 60 * 60.0
 
 _WILD = re.compile(r"[*?\[{]")
 
@@ -100,7 +100,7 @@ def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
         kind="meta",
         confirm=True,
         parallel_safe=True,
-        timeout_s=DAY_S,
+        timeout_s=_DAY_S,
         run=run,
         describe=describe,
         preview=lambda args, ctx: _preview(args, presets.get(args["preset"])),
