@@ -11,16 +11,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pyagentd.agent.answer import Answer
 from pyagentd.agent.authority import Authority
 from pyagentd.agent.budget import Limits, Stopwatch
+from pyagentd.agent.calling import Calling, describe
 from pyagentd.agent.machine import Signal as S
 from pyagentd.agent.machine import State, advance
 from pyagentd.agent.recorder import Recorder
-from pyagentd.agent.resuming import Resumed, decided_before
+from pyagentd.agent.resuming import Resumed
 from pyagentd.errors import PyagentdError
 from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
@@ -35,7 +36,6 @@ from pyagentd.llm.backend import (
 )
 from pyagentd.messages import Message, ToolCall, ToolResult
 from pyagentd.store.orglog import OrgLog
-from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec, schema_of
 
 log = logging.getLogger(__name__)
@@ -112,12 +112,17 @@ class Run:
         self._observe = observe
         self._log = OrgLog(settings.context.branch_dir)
         self._answer = Answer(recorder, session_id=session_id, model=settings.model, called=self._log.tool)
+        self._calling = Calling(
+            tools=settings.tools,
+            context=settings.context,
+            authority=settings.authority,
+            record=self._answer.result,
+        )
         self._tools = tuple(ToolSchema(**schema_of(spec)) for spec in settings.tools.values())
         self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
         self._note = ""
         self._turns = 0
         self._resumed = resumed
-        self._stand_ins: dict[str, ToolSpec] = {}  # by call id
         if resumed is not None:
             self._answer.resume(resumed.standing)
             self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
@@ -235,65 +240,28 @@ class Run:
     async def _run_tools(self) -> Step:
         calls = self._answer.calls
         self._move(S.CALLS, tools=[describe(call) for call in calls])
-        return await self._complete(calls, {})
+        return await self._complete(calls, {}, {})
 
     async def _go_on(self) -> Step:
         """Take up the calls of the last request where the end of an earlier daemon left them."""
-        assert self._resumed is not None
+        resumed = self._resumed
+        assert resumed is not None
         await self._prepare()
-        calls, results = self._answer.calls, dict(self._resumed.standing.results)
+        calls, results = self._answer.calls, resumed.standing.results
         self._view.append(self._answer.step_message())
         self._move(S.RESUME, tools=[describe(call) for call in calls])
-        waiting = ([call for call in group if call.id not in results] for group in self._groups(calls))
-        begun: list[ToolCall] = next(filter(None, waiting), [])
-        self._stand_ins = {
-            call.id: self._resumed.stand_in(call) for call in begun if call.id not in self._resumed.asked
-        }
-        return await self._complete(calls, results)
+        begun = (call for call in self._calling.first_open(calls, results) if call.id not in resumed.asked)
+        return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
 
-    async def _complete(self, calls: tuple[ToolCall, ...], results: dict[str, ToolResult]) -> Step:
-        """Run the calls that have no result yet, and give the model all of them."""
-        for group in self._groups(calls):
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    for call in group:
-                        if call.id not in results:
-                            tasks.create_task(self._run_tool(call, results))
-            except ExceptionGroup as failures:  # tools never raise; recording their results may
-                raise failures.exceptions[0] from None
+    async def _complete(
+        self, calls: tuple[ToolCall, ...], results: Mapping[str, ToolResult], stand_ins: Mapping[str, ToolSpec]
+    ) -> Step:
+        """Make the calls that have no result yet, and give the model all results."""
+        made = await self._calling.complete(calls, results, stand_ins)
         await self._recorder.commit(also=self._log.flush)
-        self._view.append(Message(role="user", parts=tuple(results[call.id] for call in calls)))
+        self._view.append(Message(role="user", parts=made))
         self._move(S.RESULTS)
         return self._call_model
-
-    async def _run_tool(self, call: ToolCall, results: dict[str, ToolResult]) -> None:
-        settings = self._settings
-        spec = settings.tools.get(call.name)
-        if (stand_in := self._stand_ins.pop(call.id, None)) is not None:
-            envelope = await invoke(stand_in, {}, settings.context, decided_before)
-        elif spec is None:
-            known = ", ".join(sorted(settings.tools)) or "none"
-            text = f"There is no tool {call.name!r}. Available: {known}."
-            envelope = Envelope(ok=False, text=text, duration_ms=0)
-        else:
-            context = replace(settings.context, call_id=call.id)
-            authorise = settings.authority.for_call(spec, call, context)
-            envelope = await invoke(spec, dict(call.input), context, authorise)
-        results[call.id] = self._answer.result(call, envelope)
-
-    def _groups(self, calls: tuple[ToolCall, ...]) -> list[list[ToolCall]]:
-        """Split the calls so that those that only look run together and those that change something run alone."""
-        groups: list[list[ToolCall]] = []
-        joinable = False
-        for call in calls:
-            spec = self._settings.tools.get(call.name)
-            parallel = spec is None or spec.parallel_safe
-            if parallel and joinable:
-                groups[-1].append(call)
-            else:
-                groups.append([call])
-            joinable = parallel
-        return groups
 
     def _request(self) -> ModelRequest:
         settings = self._settings
@@ -332,13 +300,6 @@ class Run:
             log.exception("run %s could not be closed on disk", self.id)
             self.state = advance(self.state, signal)
             return outcome
-
-
-def describe(call: ToolCall) -> str:
-    """Return a call as one short line for people: ``Read presets/plan.md``."""
-    values = [str(value) for value in call.input.values() if isinstance(value, str | int | float)]
-    line = " ".join([call.name, *values[:2]]).replace("\n", " ")
-    return line if len(line) <= 80 else line[:79] + "…"
 
 
 def told_of(error: Exception) -> tuple[str, str]:
