@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from pyagentd.agent.askedscope import widening_for
 from pyagentd.agent.authority import Authority
 from pyagentd.clock import Clock
-from pyagentd.errors import PyagentdError, ToolError, UserError
+from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.policy.action import Action, ResolvedPath
-from pyagentd.policy.aliases import META_TOOLS, canonical_tool
+from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.guard import Deny
-from pyagentd.policy.patterns import exactly, normalised, validate_pattern
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.widening import ROAM_KEYS, Right, Widening
+from pyagentd.policy.widening import Widening
 from pyagentd.store import metadata, paths, presetlists
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
@@ -34,10 +31,6 @@ NAME = "request_scope_expansion"
 
 # The question waits for a human without limit (DD-19).
 _FOREVER_S = 10 * 365 * 24 * 3600.0
-
-_WILD = re.compile(r"[*?\[]")
-
-_ROAM_TOOLS = ("create_roam_node_in_scope", "add_roam_tags_in_scope", "link_roam_nodes_in_scope")
 
 _DESCRIPTION = """\
 Ask the user for more scope when a tool was denied because a path or command is outside it. Name the tool that was \
@@ -174,83 +167,6 @@ def _samples(tools: Mapping[str, ToolSpec], tool: str, widening: Widening, ctx: 
         path = path if path.startswith("/") else f"/{path}"
         sample = ResolvedPath(lexical=path, resolved=path)
         yield Action(tool=tool, detail=path, kind=widening.right, paths=(sample,))
-
-
-def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[str], root: Path) -> Widening:
-    """Return what ``patterns`` for ``tool`` (our name) would add to the scope; looks at the disk.
-
-    Raises:
-        ToolError: Nobody knows the tool, it has no scope, or a pattern is malformed.
-    """
-    right = _right_of(tools, tool)
-    try:
-        match right:
-            case "read" | "write":
-                return Widening(right=right, patterns=_unique(_path_pattern(each, root) for each in patterns))
-            case "command":
-                words = [_first_word(each) for each in patterns]
-                return Widening(right=right, patterns=_unique(words), commands=_unique(patterns))
-            case "pattern":
-                return Widening(right=right, patterns=_unique(entry for each in patterns for entry in _roam(each)))
-    except UserError as error:
-        raise ToolError(str(error)) from error
-
-
-def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
-    if tool in _ROAM_TOOLS:
-        return "pattern"
-    if tool in META_TOOLS:
-        raise ToolError(f"{tool} has no scope that could be expanded")
-    spec = tools.get(tool)
-    if spec is None or spec.kind == "meta":
-        raise ToolError(f"There is no tool {tool!r} with a scope. Known: {', '.join(tools)}")
-    return spec.kind
-
-
-def _path_pattern(text: str, root: Path) -> str:
-    """Return ``text`` as the pattern of the files that would really be opened: absolute, links followed."""
-    if "\0" in text or "\n" in text:
-        raise ToolError(f"{text!r} is no pattern: it has a control character")
-    pattern = normalised(text.strip())
-    if not pattern.startswith(("/", "**/")):
-        pattern = f"{exactly(str(root))}/{pattern.removeprefix('./')}"
-    wild = _WILD.search(pattern)
-    if wild is None:  # a path: of a directory everything in it is meant
-        path = os.path.realpath(os.path.normpath(pattern))
-        return exactly(path) + ("/**" if os.path.isdir(path) else "")  # noqa: PTH112 - text, as everywhere here
-    validate_pattern(pattern)
-    if pattern.startswith("**/"):
-        return pattern
-    directory, slash, rest = pattern[: wild.start()].rpartition("/")
-    tail = slash + rest + pattern[wild.start() :]
-    if "\\" in directory:
-        return pattern
-    return exactly(os.path.realpath(directory or "/")).rstrip("/") + tail
-
-
-def _first_word(command: str) -> str:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise ToolError(f"{command!r} cannot be read as a command: {error}") from None
-    word = words[0] if words else ""
-    if not re.fullmatch(r"[\w.+/@-]+", word) or word.startswith("-"):
-        raise ToolError(
-            f"{command!r} does not begin with the name of a command. Name plain commands, such as `make`."
-        )
-    return word
-
-
-def _roam(entry: str) -> list[str]:
-    key, separator, value = entry.partition(":")
-    values = [each.strip() for each in (value.split(",") if key != "subdirectory" else [value]) if each.strip()]
-    if not separator or key not in ROAM_KEYS or not values:
-        raise ToolError(f"{entry!r} says nothing about notes. Write subdirectory:GLOB, tags:A,B or node_ids:*")
-    return [f"{key}:{each}" for each in values]
-
-
-def _unique(texts: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts))
 
 
 def _listed(patterns: Sequence[str]) -> str:

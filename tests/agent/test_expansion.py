@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.expansion import NAME, widening_for
+from pyagentd.agent.askedscope import widening_for
+from pyagentd.agent.expansion import NAME
 from pyagentd.errors import ToolError
 from pyagentd.service import Service
 from pyagentd.store import metadata, presetfile
