@@ -145,3 +145,13 @@ def test_a_question_takes_the_answers_it_has(
     assert ("add it to the scope" in shown) == (ask is SCOPE)
     os.write(keyboard, line.encode())
     assert prompt.poll(5) == reply
+
+
+def test_what_was_typed_before_a_question_is_on_the_screen_answers_nothing(keyboard: int) -> None:
+    os.write(keyboard, b"a\na\na\n")
+    prompt = AskPrompt()
+    assert prompt.poll(5) == Reply("allow")  # the question that was there
+    prompt.put(FULL, "/s/main")
+    assert prompt.poll(0.01) is None
+    os.write(keyboard, b"d\n")
+    assert prompt.poll(5) == Reply("deny")

@@ -1,15 +1,18 @@
 """A question of the run, asked on the terminal, with every answer that it has.
 
 The first answer wins wherever it is given, so the line is read without blocking and a question that was settled
-elsewhere is withdrawn. Questions go to stderr: stdout holds the answer only.
+elsewhere is withdrawn. What was typed before a question was on the screen answers nothing. Questions go to stderr:
+stdout holds the answer only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import sys
+import termios
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -113,8 +116,9 @@ class AskPrompt:
         self._choices = _line_of(self._offered, _TOLD)
 
     def put(self, ask: Mapping[str, Any], branch: str) -> None:
-        """Print ``ask`` and the choices."""
+        """Print ``ask`` and the choices; what was typed before is no answer to it."""
         self._typed = b""
+        _discard_typed()
         self._offered = choices(ask)
         self._choices = _line_of(self._offered, _SCOPE_TOLD if ask.get("kind") == "scope" else _TOLD)
         print(f"\a{question(ask, branch)}\n{self._choices}", end="", file=sys.stderr, flush=True)
@@ -139,3 +143,17 @@ class AskPrompt:
 
 def _line_of(offered: Sequence[Decision], told: Mapping[str, str]) -> str:
     return f"{', '.join(told[each] for each in offered)}: "
+
+
+def _discard_typed() -> None:
+    """Drop what waits to be read from a terminal; who is in the background has no say in it."""
+    if not sys.stdin.isatty():
+        return
+    fd = sys.stdin.fileno()
+    try:
+        if os.tcgetpgrp(fd) != os.getpgrp():
+            return  # to try would stop this process
+    except OSError:  # not the terminal of this session, so nothing stops
+        pass
+    with contextlib.suppress(termios.error):  # hung up: there is nothing to read either
+        termios.tcflush(fd, termios.TCIFLUSH)
