@@ -36,7 +36,7 @@ else
 endif
 
 test-e2e: setup ## Run the end-to-end tests: real daemon, real Emacs, real server
-	$(PYTHON) -m pytest -n 2 -m e2e
+	$(PYTHON) -m pytest -n 3 -m e2e
 
 lint: lint-py lint-el ## Check style and types of both languages
 
