@@ -19,11 +19,13 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 _NEVER_WRAP = 1 << 20
 
 # The form `dump_texts` gives to values without escapes; a line end of YAML's own or a byte order mark is no such
-# value. Tens of thousands of such files are read for a list of sessions; the library takes a millisecond for each.
+# value. Tens of thousands of such files are read for a list of sessions, and one is written
+# for each agent; the library takes a millisecond for each.
 _PLAIN_TEXT = r"[\x20\x21\x23-\x5b\x5d-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe]*"
 _PLAIN_LINE = rf'([A-Za-z_][A-Za-z0-9_-]{{0,63}}): "({_PLAIN_TEXT})"\n'
 _PLAIN_LINES = re.compile(f"(?:{_PLAIN_LINE})+")
 _PLAIN = re.compile(_PLAIN_LINE)
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 class Malformed(Exception):
@@ -53,7 +55,15 @@ def load_texts(text: str) -> dict[str, str]:
 
 def dump_texts(values: Mapping[str, str]) -> str:
     """Return ``values`` as YAML, one key a line, every value in double quotes."""
+    text = "".join([f'{key}: "{value}"\n' for key, value in values.items()])
+    if _PLAIN_LINES.fullmatch(text) and text.count("\n") == len(values) and not any(map(_is_word, values)):
+        return text
     return dump(CommentedMap({key: quoted(value) for key, value in values.items()}))
+
+
+def _is_word(key: str) -> bool:
+    """Return whether ``key`` means something else than its text unless it is quoted."""
+    return key.lower() in _WORDS
 
 
 def load(text: str) -> Any:

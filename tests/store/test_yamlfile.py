@@ -5,6 +5,7 @@ import string
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from ruamel.yaml.comments import CommentedMap
 
 from pyagentd.store import yamlfile
 from pyagentd.store.yamlfile import Malformed, dump_texts, load_texts
@@ -51,3 +52,15 @@ def test_what_is_written_is_read(texts):
     expected = slowly(written)
     if isinstance(expected, dict):
         assert load_texts(written) == expected
+
+
+@given(st.dictionaries(st.sampled_from(["id", "true", "No", "- a", "_", "x" * 70]) | st.text(max_size=4), values))
+@example({"id": "plain", "null": "word"})
+@example({"id": "x" * 300})
+def test_both_ways_of_writing_agree(texts):
+    quoted = CommentedMap({key: yamlfile.quoted(value) for key, value in texts.items()})
+    try:
+        expected = yamlfile.dump(quoted)
+    except Exception:  # a character that YAML does not have
+        return
+    assert dump_texts(texts) == expected
