@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pyagentd.errors import ToolError, UserError
+from pyagentd.policy import shell
 from pyagentd.policy.aliases import META_TOOLS
 from pyagentd.policy.patterns import exactly, normalised, validate_pattern
 from pyagentd.policy.widening import ROAM_KEYS, Right, Widening
@@ -34,12 +35,25 @@ def widening_for(tools: Mapping[str, ToolSpec], tool: str, patterns: Sequence[st
             case "read" | "write":
                 return Widening(right=right, patterns=_unique(_path_pattern(each, root) for each in patterns))
             case "command":
-                words = [_first_word(each) for each in patterns]
-                return Widening(right=right, patterns=_unique(words), commands=_unique(patterns))
+                programs = [program for each in patterns for program in _programs(each)]
+                return Widening(right=right, patterns=_unique(programs), commands=_unique(patterns))
             case "pattern":
                 return Widening(right=right, patterns=_unique(entry for each in patterns for entry in _roam(each)))
     except UserError as error:
         raise ToolError(str(error)) from error
+
+
+def asked_lines(commands: Sequence[str]) -> Iterator[str]:
+    """Yield lines that show the command lines that were asked for, whole, and what each of them runs."""
+    for number, text in enumerate(commands, 1):
+        yield f"Command {number}, as asked for:"
+        yield from (f"  {line}" for line in text.splitlines())
+        reading = shell.read(text)
+        if reading.unreadable is not None:
+            yield f"  Nobody can tell beforehand what it does: {reading.unreadable}"
+        elif len(reading.commands) > 1:
+            yield "  It runs:"
+            yield from (f"    {each.text}" for each in reading.commands)
 
 
 def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
@@ -72,6 +86,14 @@ def _path_pattern(text: str, root: Path) -> str:
     if "\\" in directory:
         return pattern
     return exactly(os.path.realpath(directory or "/")).rstrip("/") + tail
+
+
+def _programs(command: str) -> list[str]:
+    """Return what ``shell_commands.allow`` needs for each command of a line; of one not read its first word."""
+    reading = shell.read(command)
+    if reading.unreadable is not None or not reading.commands:
+        return [_first_word(command)]
+    return [each.words[0] for each in reading.commands]
 
 
 def _first_word(command: str) -> str:

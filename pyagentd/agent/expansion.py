@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyagentd.agent.askedscope import widening_for
+from pyagentd.agent.askedscope import asked_lines, widening_for
 from pyagentd.agent.authority import Authority
 from pyagentd.clock import Clock
 from pyagentd.errors import PyagentdError, ToolError
@@ -113,6 +113,7 @@ async def _request(place: Place, authority: Authority, args: Args, ctx: ToolCont
             return Output(
                 text=f"Permission granted for this turn only: the next call of {tool} that needs "
                 f"{_listed(widening.patterns)} may have it."
+                + (" The user is still asked about the command itself." if widening.commands else "")
             )
 
 
@@ -122,9 +123,11 @@ def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolCo
     lines = [f"Adds to {file}:"]
     for (section, key), values in widening.lists().items():
         lines += [f"{section}: {key}:", *(f"  - {value}" for value in values)]
+    if widening.commands:
+        lines += [*asked_lines(widening.commands), "Allowed once, a command is still asked about before it runs."]
     return {
         "tool_call_id": ctx.call_id,
-        "detail": f"{tool}: {_listed(widening.patterns)}",
+        "detail": f"{tool}: {_listed(widening.commands or widening.patterns)}",
         "reason": args["justification"],
         "preview": "\n".join(lines),
         "choices": ["allow", "always", "deny"],
@@ -151,7 +154,7 @@ def _refuse_hopeless(authority: Authority, widening: Widening, samples: Iterable
     """Raise ``ToolError`` when some of it would be denied even inside the scope: nobody is asked for nothing."""
     for action in samples:
         decision = authority.would_be(action, widening)
-        if isinstance(decision, Deny) and decision.rule in ("protected", "deny"):
+        if isinstance(decision, Deny) and decision.rule in ("protected", "deny", "command"):
             raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")
 
 

@@ -15,6 +15,7 @@ from pyagentd.policy.context import Context
 from pyagentd.policy.guard import once_key
 from pyagentd.policy.patterns import exactly
 from pyagentd.policy.presets import Preset
+from pyagentd.policy.shell import ANY
 
 Right = Literal["read", "write", "command", "pattern"]
 
@@ -26,7 +27,7 @@ class Widening:
     """Additions to one right."""
 
     right: Right
-    patterns: tuple[str, ...]  # of paths; first words of commands; of notes ``KEY:VALUE``, see ``ROAM_KEYS``
+    patterns: tuple[str, ...]  # of paths; programs of commands; of notes ``KEY:VALUE``, see ``ROAM_KEYS``
     commands: tuple[str, ...] = ()  # whole command lines that were asked for
 
     def lists(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -65,17 +66,21 @@ class Widening:
     def widen(self, context: Context, action: Action) -> Context | None:
         """Return ``context`` with the additions, as far as they concern ``action``; None when they do not.
 
-        A resource that was asked for by its very name needs no further question; one that a pattern covers does.
+        A file that was asked for by its very name needs no further question; one that a pattern covers does, and so
+        does every command: a line that was asked for is inside the scope as it stands, and then its tool asks.
         """
         if action.kind != self.right and not (action.kind == "command" and self.right in ("read", "write")):
             return None
-        named = action.command in self.commands or (
+        named = (
             action.kind in ("read", "write")
             and len(action.paths) == 1
             and exactly(action.paths[0].resolved) in self.patterns
         )
         once = context.allow_once | {once_key(action)} if named else context.allow_once
-        return replace(context, preset=self.preset(context.preset), allow_once=once)
+        preset = self.preset(context.preset)
+        if action.command is not None and action.command in self.commands:
+            preset = replace(preset, shell=replace(preset.shell, allow=_joined(preset.shell.allow, (ANY,))))
+        return replace(context, preset=preset, allow_once=once)
 
 
 def _joined(had: Iterable[str], new: Iterable[str]) -> tuple[str, ...]:

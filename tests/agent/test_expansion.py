@@ -127,15 +127,66 @@ async def test_a_command_adds_its_name(world: World, service: Service) -> None:
         assert lists(preset)["shell_commands"]["allow"] == ["ls", "make", "git"]
 
 
-async def test_a_command_allowed_once_is_that_command(world: World, service: Service) -> None:
+async def test_a_command_allowed_once_is_in_the_scope_once_and_still_asked_about(
+    world: World, service: Service
+) -> None:
     async with talking(world, service) as talk:
         preset = talk.branch.ref.branch_dir / "preset.md"
         preset.write_text(preset.read_text().replace('["*"]', "[ls]"))
-        calls = [tool_use("Bash", command=command) for command in ("make -n; make -q", "make -v", "make -v")]
-        await talk.say(answer(request("Bash", "make -v")), *(answer(call) for call in calls[1:]), "Done")
+        call = tool_use("Bash", command="make -v")
+        await talk.say(answer(request("Bash", "make -v")), answer(call), answer(call), "Done")
         await talk.answer("allow")
+        ask = (await talk.asks(2))[1]
+        assert ask["kind"] == "tool" and ask["detail"] == "make -v"
+        await service.answer(talk.watcher, ask=ask["id"], decision="allow")
         await talk.end()
-        assert (await talk.decisions())[-2:] == [("allow", "allowed once", None), ("deny", "command", None)]
+        assert (await talk.decisions())[-2:] == [
+            ("ask_approved", "human: allow", "a test"),
+            ("deny", "command", None),
+        ]
+
+
+HIDDEN = "git status > {root}/q; touch {root}/more; echo done"
+
+
+@pytest.mark.parametrize(
+    ("line", "programs", "told"),
+    [
+        (HIDDEN, ["git", "touch", "echo"], ["    touch {root}/more", "    echo done"]),
+        ("git status $(touch {root}/more)", ["git"], ["  Nobody can tell beforehand what it does: "]),
+    ],
+    ids=["several", "unreadable"],
+)
+async def test_no_part_of_a_command_line_hides_behind_its_first_word(
+    world: World, service: Service, line: str, programs: list[str], told: list[str]
+) -> None:
+    line, *told = (each.format(root=world.project) for each in (line, *told))
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        preset.write_text(preset.read_text().replace('["*"]', "[ls]"))
+        await talk.say(answer(request("Bash", line)), answer(tool_use("Bash", command=line)), "Done")
+        ask = await talk.ask()
+        assert ask["patterns"] == programs and line in ask["detail"]
+        for each in (f"  {line}", *told):
+            assert any(shown.startswith(each) for shown in ask["preview"].splitlines()), each
+        assert all(f"  - {program}" in ask["preview"] for program in programs)
+        await talk.answer("allow")
+        asked = (await talk.asks(2))[1]
+        assert asked["kind"] == "tool" and asked["detail"] == line
+        await service.answer(talk.watcher, ask=asked["id"], decision="deny")
+        await talk.end()
+        assert not (world.project / "more").exists()
+
+
+async def test_a_command_line_that_writes_outside_is_not_asked_for(world: World, service: Service) -> None:
+    line = f"echo x > {world.home}/outside.txt"
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        preset.write_text(preset.read_text().replace('["*"]', "[ls]"))
+        await talk.say(answer(request("Bash", line)), answer(tool_use("Bash", command=line)), "Done")
+        await talk.end()
+        assert "outside `paths.write`" in results(world.server.requests[1])[0] and not talk.watcher.of("ask")
+        assert not (world.home / "outside.txt").exists()
 
 
 async def test_notes_are_added_by_kind(world: World, service: Service) -> None:
