@@ -41,8 +41,8 @@
 (defvar-local pyagentd-ask-notice--current nil
   "Id of the ask that the keys answer, nil for none.")
 
-(dolist (variable '(pyagentd-ask-notice--overlay pyagentd-ask-notice--current))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-ask-notice--overlay
+                          'pyagentd-ask-notice--current)
 
 (defvar pyagentd-ask-mode-map (make-sparse-keymap)
   "Keymap that is active where something is asked.")
@@ -55,7 +55,7 @@ It turns itself on and off.
   :lighter nil
   :interactive nil)
 
-(put 'pyagentd-ask-mode 'permanent-local t)
+(pyagentd-permanent-local 'pyagentd-ask-mode)
 (put 'pyagentd-ask-notice--move 'permanent-local-hook t)
 
 ;;;; Keys

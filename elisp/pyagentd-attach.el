@@ -70,13 +70,12 @@ time.")
 (defvar-local pyagentd-attach--said nil
   "Notes about this session that were shown.")
 
-(dolist (variable '(pyagentd-attach-state pyagentd-attach-seq
-                    pyagentd-attach-partial pyagentd-attach-wants-lease
-                    pyagentd-attach-free pyagentd-attach-viewer
-                    pyagentd-attach--fresh pyagentd-attach--start
-                    pyagentd-attach--latest pyagentd-attach--behind
-                    pyagentd-attach--said))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-attach-state 'pyagentd-attach-seq
+                          'pyagentd-attach-partial
+                          'pyagentd-attach-wants-lease 'pyagentd-attach-free
+                          'pyagentd-attach-viewer 'pyagentd-attach--fresh
+                          'pyagentd-attach--start 'pyagentd-attach--latest
+                          'pyagentd-attach--behind 'pyagentd-attach--said)
 
 (defvar pyagentd-attach--tries 0
   "How often the attach in progress was tried before.")

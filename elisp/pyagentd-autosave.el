@@ -59,11 +59,10 @@ See `pyagentd-autosave-idle-time'.")
 (defvar-local pyagentd-autosave--pause nil
   "Seconds to the next attempt to save, nil unless there is trouble.")
 
-(dolist (variable '(pyagentd-autosave-enabled pyagentd-autosave--timer
-                    pyagentd-autosave--deadline
-                    pyagentd-autosave--last-change
-                    pyagentd-autosave--pause))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-autosave-enabled 'pyagentd-autosave--timer
+                          'pyagentd-autosave--deadline
+                          'pyagentd-autosave--last-change
+                          'pyagentd-autosave--pause)
 
 ;;;; When
 

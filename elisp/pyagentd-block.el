@@ -73,8 +73,7 @@ SPEC 001 System message isolation.")
   "Alist of `pyagentd-block-settings' and their values as last set.
 It outlives a change of the major mode, which the variables do not.")
 
-(put 'pyagentd-block--foreign 'permanent-local t)
-(put 'pyagentd-block--settings 'permanent-local t)
+(pyagentd-permanent-local 'pyagentd-block--foreign 'pyagentd-block--settings)
 
 (defun pyagentd-block-set (variable value)
   "Let VARIABLE, one of `pyagentd-block-settings', have VALUE here."

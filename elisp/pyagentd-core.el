@@ -219,6 +219,13 @@ For the edges only: hooks, timers, filters and event handlers."
          (progn ,@body)
        (error (pyagentd-log 'error "%s: %s" ,what (pyagentd-error-text ,err))))))
 
+;;;; Variables
+
+(defun pyagentd-permanent-local (&rest variables)
+  "Let buffer-local values of VARIABLES, symbols, outlive a new major mode."
+  (dolist (variable variables)
+    (put variable 'permanent-local t)))
+
 ;;;; Values from the wire
 
 (defun pyagentd-symbol (value)

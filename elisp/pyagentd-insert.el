@@ -50,10 +50,9 @@
 (defvar-local pyagentd-insert--time nil
   "Time (`float-time') of the last insertion.")
 
-(dolist (variable '(pyagentd-insert--marker pyagentd-insert--cell
-                    pyagentd-insert--dirty pyagentd-insert--timer
-                    pyagentd-insert--time))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-insert--marker 'pyagentd-insert--cell
+                          'pyagentd-insert--dirty 'pyagentd-insert--timer
+                          'pyagentd-insert--time)
 
 (defvar pyagentd-insert-hook nil
   "Hook run after text of a run was inserted; be quick.")

@@ -71,8 +71,8 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
 (defvar-local pyagentd-overlay--background nil
   "Alist of the agents that nobody waits for: id and plist.")
 
-(dolist (variable '(pyagentd-overlay--table pyagentd-overlay--background))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-overlay--table
+                          'pyagentd-overlay--background)
 
 (defvar pyagentd-overlay-changed-hook nil
   "Hook run when an agent has begun, moved or ended.")

@@ -42,9 +42,8 @@
   "Absolute directory of the branch; of the agent itself for agents.
 It is the name of the branch on the wire.")
 
-(dolist (variable '(pyagentd--session-id pyagentd--session-dir
-                    pyagentd--branch-name pyagentd--branch-dir))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd--session-id 'pyagentd--session-dir
+                          'pyagentd--branch-name 'pyagentd--branch-dir)
 
 (defun pyagentd-place-of (file)
   "Return the session to which FILE, a session.md, belongs by its name.

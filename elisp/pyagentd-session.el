@@ -73,9 +73,8 @@ A function may signal an error; then nothing is written.")
   "Functions called with BEG and END after a change of a session buffer.
 Not called for text that the daemon inserts.")
 
-(dolist (variable '(pyagentd-session-viewing pyagentd-session-sha256
-                    pyagentd-session-trouble))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-session-viewing 'pyagentd-session-sha256
+                          'pyagentd-session-trouble)
 
 ;;;; Reading
 
@@ -280,7 +279,7 @@ same, Emacs asks."
 (dolist (pair pyagentd-session-hooks)
   (put (cdr pair) 'permanent-local-hook t))
 
-(put 'pyagentd-mode 'permanent-local t)
+(pyagentd-permanent-local 'pyagentd-mode)
 
 ;;;###autoload
 (define-minor-mode pyagentd-mode

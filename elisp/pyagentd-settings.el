@@ -39,8 +39,7 @@
 (defvar-local pyagentd-settings--saved nil
   "The same with the values the file has as far as we know.")
 
-(dolist (variable '(pyagentd-settings--own pyagentd-settings--saved))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-settings--own 'pyagentd-settings--saved)
 
 (defconst pyagentd-settings--keys
   '((gptel-model . :model) (gptel--backend-name . :backend)

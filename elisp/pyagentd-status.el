@@ -55,10 +55,9 @@ They get the title, a string, or nil if it has none any more.  Add
   "Functions that return more to say in the header line, a string or nil.
 They are called in the session buffer.")
 
-(dolist (variable '(pyagentd-status pyagentd-status-title pyagentd-status-preset
-                    pyagentd-status-model pyagentd-status-hindrance
-                    pyagentd-status--line))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-status 'pyagentd-status-title
+                          'pyagentd-status-preset 'pyagentd-status-model
+                          'pyagentd-status-hindrance 'pyagentd-status--line)
 
 (defun pyagentd-status--busy (status)
   "Return what a run with STATUS does, in gptel's words."

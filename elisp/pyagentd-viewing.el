@@ -38,9 +38,8 @@
 (defvar-local pyagentd-viewing--locked nil
   "Non-nil if we made the buffer read-only.")
 
-(dolist (variable '(pyagentd-viewing-refusal pyagentd-viewing-diverged
-                    pyagentd-viewing--locked))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-viewing-refusal 'pyagentd-viewing-diverged
+                          'pyagentd-viewing--locked)
 
 (defconst pyagentd-viewing-diverged-text
   "The file was changed elsewhere; what you wrote here is not saved, \

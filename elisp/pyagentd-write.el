@@ -49,8 +49,7 @@ TICK is the `buffer-chars-modified-tick' of the text it is of.")
 (defvar-local pyagentd-write--hash nil
   "The hash computed last: (TICK . SHA256), TICK as above.")
 
-(put 'pyagentd-write--image 'permanent-local t)
-(put 'pyagentd-write--hash 'permanent-local t)
+(pyagentd-permanent-local 'pyagentd-write--image 'pyagentd-write--hash)
 
 ;;;; Bytes
 
