@@ -142,26 +142,11 @@ They are of CATEGORY and ANNOTATE, a function, annotates them."
 (defun pyagentd-branch--create (request)
   "Have the daemon make a branch as REQUEST says, and return it as a plist.
 If that is quit or comes too late, what was made goes to the trash."
-  (let* ((outcome nil) (abandoned nil)
-         (deadline (+ (float-time) pyagentd-call-timeout))
-         (late (lambda (made)
-                 (pyagentd-rpc-call-async
-                  'delete (list :branch (plist-get made :branch)
-                                :what "branch")))))
-    (pyagentd-rpc-connect t)
-    (pyagentd-rpc-call-async
-     'branch request
-     :success (lambda (made)
-                (if abandoned (funcall late made) (setq outcome (list made))))
-     :error (lambda (err) (setq outcome (cons 'error err))))
-    (unwind-protect
-        (while (not (or outcome (> (float-time) deadline)))
-          (accept-process-output nil 0.05))
-      (setq abandoned (null outcome)))
-    (pcase outcome
-      (`(error . ,err) (signal (car err) (cdr err)))
-      (`(,made) made)
-      (_ (signal 'pyagentd-timeout '(branch))))))
+  (pyagentd-rpc-call
+   'branch request nil
+   (lambda (made)
+     (pyagentd-rpc-call-async
+      'delete (list :branch (plist-get made :branch) :what "branch")))))
 
 ;;;###autoload
 (defun pyagentd-branch (&optional name side number)

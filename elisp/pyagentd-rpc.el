@@ -355,26 +355,30 @@ logged.  Neither is called twice.  Never starts a daemon."
                                pending (list 'pyagentd-timeout method)))))))
     nil))
 
-(defun pyagentd-rpc-call (method &optional plist timeout)
+(defun pyagentd-rpc-call (method &optional plist timeout late)
   "Call METHOD of the daemon with PLIST and return its answer.
 Start the daemon if necessary.  Signal `pyagentd-remote-error' if it
 refuses, `pyagentd-timeout' after TIMEOUT seconds (default
 `pyagentd-call-timeout') and `pyagentd-disconnected' if the connection
-ends.  Can be quit; the answer is dropped then."
+ends.  Can be quit.  An answer that comes after that, or after TIMEOUT,
+is given to LATE, a function; nil means it is dropped."
   (pyagentd-rpc-connect t)
-  (let* ((outcome nil)
+  (let* ((outcome nil) (abandoned nil)
          (process (pyagentd-rpc--process))
          (deadline (+ (float-time) (or timeout pyagentd-call-timeout)))
          (uid (pyagentd-rpc--submit
                method plist
-               (lambda (value) (setq outcome (list t value)))
+               (lambda (value)
+                 (if abandoned (funcall late value)
+                   (setq outcome (list t value))))
                (lambda (err) (setq outcome (list nil err))))))
     (unwind-protect
         (while (not (or outcome (> (float-time) deadline)))
           (unless (accept-process-output process 0.05 nil t)
             (unless (process-live-p process)
               (pyagentd-rpc--sentinel process nil))))
-      (unless outcome (pyagentd-rpc--forget uid)))
+      (unless outcome
+        (if late (setq abandoned t) (pyagentd-rpc--forget uid))))
     (pcase outcome
       (`(t ,value) value)
       (`(nil ,err) (signal (car err) (cdr err)))
