@@ -105,11 +105,13 @@
             "\n")))
 
 (defun pyagentd-ask-text--commands (ask)
-  "Return each command in ASK on a line of its own, if it has several."
+  "Return each command in ASK on a line of its own, unless it shows them so."
   (when-let ((commands (plist-get ask :commands)))
-    (when (or (cdr commands)
-              (not (equal (string-trim (car commands))
-                          (string-trim (format "%s" (plist-get ask :detail))))))
+    (unless (equal (mapcar #'string-trim commands)
+                   (mapcar (lambda (shown) (string-trim (format "%s" shown)))
+                           (if (pyagentd-ask-scope-p ask)
+                               (plist-get ask :patterns)
+                             (list (plist-get ask :detail)))))
       (pyagentd-ask-text--bounded
        'commands
        (pyagentd-ask-text--label
@@ -119,12 +121,18 @@
                                          'face 'font-lock-constant-face))
                            commands))))))
 
+(defun pyagentd-ask-text--why (ask)
+  "Return why ASK wants more rights, nil if it is not about that."
+  (when-let ((arguments (and (pyagentd-ask-scope-p ask)
+                             (pyagentd-ask-arguments ask))))
+    (gethash "justification" arguments)))
+
 (defun pyagentd-ask-text--scope (ask)
   "Return what rights ASK wants and why, if it is about that."
   (when (pyagentd-ask-scope-p ask)
     (let* ((arguments (pyagentd-ask-arguments ask))
            (tool (and arguments (gethash "tool_name" arguments)))
-           (why (and arguments (gethash "justification" arguments))))
+           (why (pyagentd-ask-text--why ask)))
       (concat
        (pyagentd-ask-text--bounded
         'commands
@@ -140,9 +148,9 @@
                    "  why  " (split-string (format "%s" why) "\n"))))))))
 
 (defun pyagentd-ask-text--reason (ask)
-  "Return why ASK is asked."
+  "Return why ASK is asked, unless it is why more rights are wanted."
   (when-let ((reason (plist-get ask :reason)))
-    (unless (equal reason "")
+    (unless (member reason (list "" (pyagentd-ask-text--why ask)))
       (pyagentd-ask-text--bounded
        'reason
        (mapcar (lambda (line) (propertize line 'face 'pyagentd-detail))

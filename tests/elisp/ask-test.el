@@ -115,16 +115,32 @@
   (pyagentd-test-with-ask
     (pyagentd-test-events
      (list 'ask 2 (list :id "q2" :kind "scope" :tool "request_scope_expansion"
-                        :patterns '("/a/**" "/b/*.log")
+                        :patterns '("/a/**" "/b/*.log") :reason "the log says why"
                         :choices '("allow" "always" "deny")
                         :input "{\"tool_name\":\"Read\",\"justification\":\"the log says why\"}")))
     (pyagentd-ask-next)
     (let ((text (pyagentd-test-notice)))
       (should (string-search "  Read  /a/**\n        /b/*.log\n" text))
-      (should (string-search "why  the log says why" text))
+      (should (string-search "  why  the log says why\n" text))
+      (should-not (string-search "\nthe log says why" text))
       (should (string-search "C-c C-p add to the scope" text))
       (should-not (string-search "C-c C-s" text))
       (should-not (string-search "C-c C-e" text)))))
+
+(ert-deftest pyagentd-ask-about-more-scope-shows-commands ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-events
+     (list 'ask 2 (list :id "q2" :kind "scope" :tool "request_scope_expansion"
+                        :detail "Bash: make" :patterns '("make")
+                        :commands '("make -C /a all")
+                        :reason "another" :choices '("allow" "deny")
+                        :input "{\"tool_name\":\"Bash\",\"justification\":\"it builds\"}")))
+    (pyagentd-ask-next)
+    (should (string-search (concat "  Bash  make\n  why  it builds\n"
+                                   "  runs  make -C /a all\nanother\n")
+                           (pyagentd-test-notice)))
+    (should-not (pyagentd-ask-text--commands
+                 '(:kind scope :patterns ("make") :commands ("make"))))))
 
 (ert-deftest pyagentd-ask-diff-has-the-faces-of-a-diff ()
   (let ((text (pyagentd-ask-text-preview
