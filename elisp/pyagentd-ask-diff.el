@@ -45,18 +45,13 @@
   "Major mode for a change that is asked for.
 
 \\{pyagentd-ask-diff-mode-map}"
-  (setq buffer-read-only t)
-  (setq-local header-line-format
-              (substitute-command-keys
-               " \\<pyagentd-ask-diff-mode-map>\\[pyagentd-allow-once] allow \
-once   \\[pyagentd-deny] deny   \\[pyagentd-ask-ediff] Ediff   q close")))
+  (setq buffer-read-only t))
 
 ;;;###autoload
 (defun pyagentd-ask-diff ()
   "Show the change that is asked for here, as a diff."
   (interactive)
   (let* ((ask (pyagentd-answer-current))
-         (id (pyagentd-ask-id ask))
          (preview (plist-get ask :preview)))
     (unless (and preview (pyagentd-ask-diff-p preview))
       (user-error "This changes no file"))
@@ -65,7 +60,12 @@ once   \\[pyagentd-deny] deny   \\[pyagentd-ask-ediff] Ediff   q close")))
         (erase-buffer)
         (insert preview "\n"))
       (pyagentd-ask-diff-mode)
-      (setq pyagentd-ask-function (lambda () (pyagentd-ask-find id)))
+      (pyagentd-answer-about
+       ask
+       (substitute-command-keys
+        " \\<pyagentd-ask-diff-mode-map>\\[pyagentd-allow-once] allow once   \
+\\[pyagentd-deny] deny   \\[pyagentd-ask-ediff] Ediff   q close")
+       " (answered)   q close")
       (goto-char (point-min))
       (set-buffer-modified-p nil)
       (display-buffer (current-buffer)))))

@@ -44,8 +44,7 @@
 (defvar-local pyagentd-ask-edit--field nil
   "Name of the argument in this buffer; nil if it holds all of them.")
 
-(dolist (variable '(pyagentd-ask-edit--ask pyagentd-ask-edit--field))
-  (put variable 'permanent-local t))
+(pyagentd-permanent-local 'pyagentd-ask-edit--ask 'pyagentd-ask-edit--field)
 
 ;;;; Arguments
 
@@ -76,13 +75,17 @@
   :lighter " Edited"
   :interactive nil
   (when pyagentd-ask-edit-mode
-    (setq header-line-format
-          (list " " (pyagentd-ask-edit--what) "   "
-                (substitute-command-keys
-                 "\\<pyagentd-ask-edit-mode-map>\\[pyagentd-ask-edit-finish] \
-allow it so   \\[pyagentd-ask-edit-cancel] cancel")))))
+    (let ((what (pyagentd-ask-edit--what)))
+      (pyagentd-answer-about
+       pyagentd-ask-edit--ask
+       (concat " " what (substitute-command-keys
+                         "   \\<pyagentd-ask-edit-mode-map>\
+\\[pyagentd-ask-edit-finish] allow it so   \\[pyagentd-ask-edit-cancel] cancel"))
+       (concat " (answered) " what (substitute-command-keys
+                                    "   \\<pyagentd-ask-edit-mode-map>\
+\\[pyagentd-ask-edit-cancel] close"))))))
 
-(put 'pyagentd-ask-edit-mode 'permanent-local t)
+(pyagentd-permanent-local 'pyagentd-ask-edit-mode)
 
 (defun pyagentd-ask-edit--what ()
   "Return what this buffer holds, in words that are no mode line format."
@@ -158,10 +161,8 @@ argument, or ALL from Lisp, all of them as JSON."
 (defun pyagentd-ask-edit-finish ()
   "Allow the call with the arguments as they are here."
   (interactive nil pyagentd-ask-edit-mode)
-  (let ((ask pyagentd-ask-edit--ask) (buffer (current-buffer))
+  (let ((ask (pyagentd-answer-current)) (buffer (current-buffer))
         (input (pyagentd-ask-edit--input)))
-    (unless (pyagentd-ask-find (pyagentd-ask-id ask))
-      (user-error "Already answered elsewhere"))
     (pyagentd-answer-with
      ask 'allow :input input
      :then (lambda ()

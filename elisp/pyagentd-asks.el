@@ -26,13 +26,13 @@
 
 ;;; Code:
 
-(require 'tabulated-list)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-text)
+(require 'pyagentd-table)
 (require 'pyagentd-answer)
 
 (defvar pyagentd-asks-keys
@@ -49,11 +49,10 @@
   (pcase-dolist (`(,key ,command ,_) pyagentd-asks-keys map)
     (define-key map key command)))
 
-(defun pyagentd-asks--help (&rest first)
-  "Return a line that names the keys, after those in FIRST."
-  (mapconcat (pcase-lambda (`(,key ,_ ,word))
-               (concat (propertize key 'face 'pyagentd-key) " " word))
-             (append first pyagentd-asks-keys) "  "))
+(defun pyagentd-asks--words ()
+  "Return the keys of `pyagentd-asks-keys', each with its word."
+  (mapcar (pcase-lambda (`(,key ,_ ,word)) (list key word))
+          pyagentd-asks-keys))
 
 (defun pyagentd-asks-visit ()
   "Visit the conversation that asks what is at point."
@@ -85,17 +84,16 @@
   (when-let ((input (plist-get ask :input)))
     (insert "\n" (propertize "Arguments\n" 'face 'pyagentd-heading)
             (pyagentd-ask-text-json input) "\n"))
-  (insert "\n" (pyagentd-asks--help) "\n"))
+  (insert "\n" (pyagentd-table-keys (pyagentd-asks--words)) "\n"))
 
 ;;;###autoload
 (defun pyagentd-ask-show (&optional ask)
   "Show all of ASK, by default the one that commands here answer."
   (interactive)
-  (let* ((ask (or ask (pyagentd-answer-current)))
-         (id (pyagentd-ask-id ask)))
+  (let ((ask (or ask (pyagentd-answer-current))))
     (with-current-buffer (get-buffer-create "*pyagentd ask*")
       (pyagentd-ask-show-mode)
-      (setq pyagentd-ask-function (lambda () (pyagentd-ask-find id)))
+      (pyagentd-answer-about ask nil " (answered)   q close")
       (let ((inhibit-read-only t))
         (erase-buffer)
         (pyagentd-asks--insert ask))
@@ -113,10 +111,16 @@
                    :session-id)
         "")))
 
+(defun pyagentd-asks--when (ask)
+  "Return when ASK was asked, which stays true however long it is shown."
+  (if-let ((time (pyagentd-here-time (plist-get ask :created-at))))
+      (format-time-string "%m-%d %R" time)
+    ""))
+
 (defun pyagentd-asks--entry (ask)
   "Return the line of ASK for `tabulated-list-entries'."
   (list (pyagentd-ask-id ask)
-        (vector (pyagentd-age (plist-get ask :created-at))
+        (vector (pyagentd-asks--when ask)
                 (propertize (or (pyagentd-ask-who ask) "") 'face 'bold)
                 (propertize (truncate-string-to-width
                              (pyagentd-ask-what ask) 200 nil nil "…")
@@ -126,27 +130,15 @@
 
 (defun pyagentd-asks--print ()
   "Show what is asked and leave point where it was."
-  (setq tabulated-list-entries
-        (mapcar #'pyagentd-asks--entry (pyagentd-ask-open)))
-  (tabulated-list-print t)
-  (save-excursion
-    (goto-char (point-max))
-    (let ((inhibit-read-only t))
-      (insert (if tabulated-list-entries "\n" "Nothing is asked.\n\n")
-              (pyagentd-asks--help '("RET" nil "all of it")) "\n"))))
+  (setq pyagentd-table-rows (pyagentd-ask-open))
+  (pyagentd-table-print (mapcar #'pyagentd-asks--entry pyagentd-table-rows)))
 
 (defun pyagentd-asks--fetch ()
   "Ask the daemon what is asked; it is shown when it comes."
-  (let ((buffer (current-buffer)))
-    (pyagentd-rpc-call-async
-     'asks nil
-     :timeout pyagentd-call-timeout
-     :success (lambda (answer)
-                (pyagentd-ask-receive-all (plist-get answer :asks))
-                (when (buffer-live-p buffer)
-                  (with-current-buffer buffer
-                    (pyagentd-asks--print))))
-     :error (lambda (err) (message "%s" (pyagentd-error-text err))))))
+  (pyagentd-table-fetch 'asks nil
+                        (lambda (answer)
+                          (pyagentd-ask-receive-all (plist-get answer :asks))
+                          (pyagentd-asks--print))))
 
 (defun pyagentd-asks--revert (&rest _)
   "Fetch what is asked again."
@@ -174,8 +166,10 @@
 
 \\{pyagentd-asks-mode-map}"
   (setq tabulated-list-padding 1
-        tabulated-list-format [("Age" 4 nil) ("Agent" 24 t) ("What" 60 t)
+        tabulated-list-format [("Asked" 11 nil) ("Agent" 24 t) ("What" 60 t)
                                ("Session" 0 t)]
+        pyagentd-table-help (cons '("RET" "all of it") (pyagentd-asks--words))
+        pyagentd-table-empty "Nothing is asked."
         pyagentd-ask-function #'pyagentd-asks--at-point)
   (setq-local revert-buffer-function #'pyagentd-asks--revert)
   (add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)

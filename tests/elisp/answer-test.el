@@ -113,7 +113,7 @@
     (with-current-buffer (window-buffer)
       (should (equal (buffer-string) "ls -l"))
       (should (derived-mode-p 'sh-mode))
-      (should (string-search "C-c C-c" (string-join header-line-format)))
+      (should (string-search "C-c C-c" header-line-format))
       (insert "cd / && ")
       (call-interactively (key-binding (kbd "C-c C-c"))))
     (let ((sent (answer-test--sent)))
@@ -147,6 +147,39 @@
       (call-interactively (key-binding (kbd "C-c C-k"))))
     (should (pyagentd-ask-find "q2"))
     (should-not (pyagentd-test-calls 'answer))))
+
+(ert-deftest pyagentd-answer-elsewhere-is-said-where-one-is-looked-at ()
+  (pyagentd-test-with-ask
+    (answer-test--open :preview "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b")
+    (let ((session (current-buffer)) shown)
+      (dolist (look '(pyagentd-ask-show pyagentd-ask-diff pyagentd-ask-edit))
+        (with-current-buffer session
+          (funcall look)))
+      (setq shown (list "*pyagentd ask*" "*pyagentd diff*" "*edit: Bash ls -l*"))
+      (dolist (name shown)
+        (with-current-buffer name
+          (should-not (string-search "(answered)" (or header-line-format "")))))
+      (with-current-buffer session
+        (pyagentd-test-events '(answered 4 (:id "q2" :decision "deny"))))
+      (dolist (name shown)
+        (with-current-buffer name
+          (should (string-search "(answered)" header-line-format))
+          (should-not (string-search "C-c C-c" header-line-format))))
+      (with-current-buffer "*edit: Bash ls -l*"
+        (should (equal '(user-error "Already answered")
+                       (should-error (pyagentd-ask-edit-finish))))
+        (pyagentd-ask-edit-cancel))
+      (should-not (pyagentd-test-calls 'answer)))))
+
+(ert-deftest pyagentd-answer-edited-twice-in-a-row-answers-once ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (pyagentd-ask-edit)
+    (with-current-buffer "*edit: Bash ls -l*"
+      (pyagentd-ask-edit-finish)
+      (should-error (pyagentd-ask-edit-finish) :type 'user-error))
+    (pyagentd-test-await (null (pyagentd-ask-find "q2")))
+    (should (= 1 (length (pyagentd-test-calls 'answer))))))
 
 (ert-deftest pyagentd-answer-refused-edit-stays ()
   (pyagentd-test-with-ask
@@ -206,6 +239,7 @@
     (pyagentd-test-answer
      'asks `(:asks ((:id "q7" :branch ,(concat pyagentd--branch-dir "/agents/planner-20260205143052-plan")
                      :agent "planner-20260205143052-plan" :tool "Read" :kind "tool"
+                     :created-at "2026-02-05T14:30:52Z"
                      :detail "/etc/hosts" :choices ("allow" "deny")))))
     (pyagentd-asks)
     (pyagentd-test-await (pyagentd-ask-find "q7"))
@@ -214,6 +248,9 @@
       (should (string-match-p "planner (plan) +Read /etc/hosts +demo-20260205143052"
                               (buffer-string)))
       (should (string-search "y once" (buffer-string)))
+      (goto-char (point-min))
+      (should (looking-at-p (concat " " (format-time-string
+                                         "%m-%d %R" (encode-time 52 30 14 5 2 2026 t)))))
       (call-interactively (key-binding "d"))
       (should (equal "q7" (plist-get (answer-test--sent) :ask)))
       (pyagentd-test-await (null (pyagentd-ask-find "q7")))
