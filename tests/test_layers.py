@@ -19,6 +19,7 @@ BASE_FILES = {
     "errors",
     "events",
     "ids",
+    "installation",
     "log",
     "messages",
     "pulse",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from pyagentd import installation
 from pyagentd.agent.presets import Presets
 from pyagentd.config import Config
 from pyagentd.store import paths
@@ -21,7 +22,7 @@ def shell_scope(
     """
     family = (ref, *ancestors)
     top = paths.session_dir_of(family[-1].branch_dir)
-    protected = _resolved(config.sessions_dir, config.presets_dir, config.file, top)
+    protected = _resolved(config.sessions_dir, config.presets_dir, config.file, top, *installation.installed())
     hidden = _resolved(config.runtime_dir)
 
     def scope() -> ShellScope:

@@ -6,10 +6,13 @@ same from the first request to the last (neighbours B.3).
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from datetime import datetime
 from pathlib import Path
+
+from pyagentd import installation
 
 
 def environment(root: Path, now: datetime) -> str:
@@ -33,12 +36,16 @@ def system_prompt(preset_body: str, environment_text: str, *, called_by_agent: b
 
 
 def _git_branch(root: Path) -> str:
+    git = installation.program("git")
+    if git is None:
+        return "not known"
     try:
         found = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "--abbrev-ref", "HEAD"],
+            [git, "-C", str(root), "rev-parse", "--abbrev-ref", "HEAD"],
             capture_output=True,
             text=True,
             timeout=2,
+            env={**os.environ, "PATH": installation.PATH},
             check=True,
         )
     except (OSError, subprocess.SubprocessError):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+from pyagentd import installation
 from pyagentd.agent.presets import Presets as Presets
 from pyagentd.config import Config
 from pyagentd.errors import PresetError
@@ -94,7 +95,7 @@ def permitted_tools(
 
 def protected_paths(config: Config) -> tuple[str, ...]:
     """Return patterns of our own places that no tool may write, whatever a preset says (DESIGN §7)."""
-    own = (config.sessions_dir, config.runtime_dir, config.presets_dir)
+    own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *installation.installed())
     return (*(under(str(directory.resolve())) for directory in own), exactly(str(config.file.resolve())))
 
 

@@ -33,8 +33,8 @@ def protected(action: Action, context: Context) -> str | None:
     for path in _written(action):
         if _either((*context.protected, *SESSION_RECORDS), path):
             return (
-                f"{action.tool} may not change {path}: it belongs to the records and settings of pyagentd, which no "
-                f"tool writes. Ask the user to change it."
+                f"{action.tool} may not change {path}: it belongs to the records and settings of pyagentd, or to "
+                f"where it is installed, which no tool writes. Ask the user to change it."
             )
     return None
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from pyagentd import installation
 from pyagentd.agent.confining import shell_scope
 from pyagentd.agent.presets import Presets
 from pyagentd.config import load_config
@@ -48,7 +49,7 @@ def test_denies_come_from_the_whole_family_and_all_else_from_the_agent_itself(tm
     assert scope.deny == ("**/.env", "/far/secret/**")
     assert (scope.commands, scope.network, scope.confine, scope.wanted) == (("git",), True, False, "landlock")
     places = {f"{tmp_path}/sessions", f"{tmp_path}/config/presets", f"{tmp_path}/config/config.toml", str(session)}
-    assert set(scope.protected) == places
+    assert set(scope.protected) == places | set(map(str, installation.installed()))
     assert scope.hidden == (f"{tmp_path}/run",)
     assert scope.records == (agent.key, parent.key)
     given[parent.key] = replace(plain, paths=Paths(deny=("/other/**",)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 from functools import lru_cache
 
+from pyagentd import installation
 from pyagentd.config import Confinement
 from pyagentd.tools.confine import landlock
 from pyagentd.tools.confine.scope import Mechanism
@@ -28,10 +29,18 @@ def confinement(wanted: Confinement = "auto") -> Mechanism | None:
     return None
 
 
-@lru_cache(maxsize=1)
 def bubblewrap() -> tuple[str, ...] | None:
     """Return how ``bwrap`` is called here, with the options this machine needs; None when it does not work."""
-    program = shutil.which("bwrap")
+    found = _bubblewrap()
+    if found is not None and not os.access(found[0], os.X_OK):  # it was removed meanwhile, or is elsewhere now
+        _bubblewrap.cache_clear()
+        found = _bubblewrap()
+    return found
+
+
+@lru_cache(maxsize=1)
+def _bubblewrap() -> tuple[str, ...] | None:
+    program = installation.program("bwrap")
     return next(((program, *extra) for extra in _EXTRA if _answers(program, extra)), None) if program else None
 
 

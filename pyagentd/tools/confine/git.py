@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from pyagentd import installation
+
 _PASSED_ON = r"^(user\.(name|email)|init\.defaultbranch|safe\.directory)$"
 _ASKING_S = 5.0
 _PARTS = ("config", "config.worktree")
@@ -65,7 +67,7 @@ def configuration(env: Mapping[str, str]) -> str:
     """Return the text of a configuration with who the user is, as git reads it."""
     home = env.get("HOME", "")
     files = (f"{home}/.gitconfig", f"{env.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config")
-    return _configuration(home, env.get("PATH", ""), tuple(map(_stamp, files)))
+    return _configuration(home, tuple(map(_stamp, files)))
 
 
 def _stamp(path: str) -> int | None:
@@ -76,13 +78,19 @@ def _stamp(path: str) -> int | None:
 
 
 @lru_cache(maxsize=8)
-def _configuration(home: str, path: str, stamps: tuple[int | None, ...]) -> str:
-    if stamps == (None, None):
+def _configuration(home: str, stamps: tuple[int | None, ...]) -> str:
+    program = installation.program("git")
+    if stamps == (None, None) or program is None:
         return ""
-    asking = ["git", "config", "--global", "--includes", "-z", "--get-regexp", _PASSED_ON]
+    asking = [program, "config", "--global", "--includes", "-z", "--get-regexp", _PASSED_ON]
     try:
         said = subprocess.run(
-            asking, cwd="/", env={"HOME": home, "PATH": path}, capture_output=True, timeout=_ASKING_S, check=True
+            asking,
+            cwd="/",
+            env={"HOME": home, "PATH": installation.PATH},
+            capture_output=True,
+            timeout=_ASKING_S,
+            check=True,
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.SubprocessError):
         return ""

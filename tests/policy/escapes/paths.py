@@ -308,6 +308,7 @@ LINKS = (
 
 PROCESSES = (
     *_all("refused", "/proc/1/root/etc/passwd", "/proc/1/cwd/etc/passwd", "fds/0", "/dev/fd/0", "/dev/stdin"),
+    *_all("refused", "/proc/self/exe"),  # protected where Python is installed for us alone
     *_all(
         "scope",
         "/proc/self/root/etc/passwd",
@@ -316,7 +317,6 @@ PROCESSES = (
         "/proc/thread-self/root/etc/passwd",
         "/proc/self/cwd/../../etc/passwd",
         "/proc/self/cwd",
-        "/proc/self/exe",
         "/proc/self/maps",
         "/proc/self/cmdline",
         "/proc/mounts",
