@@ -84,7 +84,7 @@ def scope_expansion(place: Place, authority: Authority) -> ToolSpec:
         input_schema=_SCHEMA,
         kind="meta",
         run=run,
-        describe=lambda args, ctx: Target(detail=canonical_tool(args["tool_name"])),
+        describe=lambda args, ctx: Target(detail=f"{canonical_tool(args['tool_name'])} {_listed(args['patterns'])}"),
         timeout_s=_FOREVER_S,
     )
 
@@ -100,7 +100,8 @@ async def _request(place: Place, authority: Authority, args: Args, ctx: ToolCont
     _refuse_hopeless(authority, widening, _samples(place.tools, tool, widening, ctx))
     if widening.preset(place.preset()) == place.preset():
         return Output(text=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.")
-    answer = await authority.ask_for_scope(NAME, f"tool:{NAME}:{tool}", _fields(place, tool, widening, args, ctx))
+    asked = f"tool:{NAME}:{tool} {_told(widening)}"
+    answer = await authority.ask_for_scope(NAME, asked, _fields(place, tool, widening, args, ctx))
     match answer.decision:
         case "deny":
             why = f" They say: {answer.reason}" if answer.reason else ""
@@ -170,6 +171,12 @@ def _samples(tools: Mapping[str, ToolSpec], tool: str, widening: Widening, ctx: 
         path = path if path.startswith("/") else f"/{path}"
         sample = ResolvedPath(lexical=path, resolved=path)
         yield Action(tool=tool, detail=path, kind=widening.right, paths=(sample,))
+
+
+def _told(widening: Widening) -> str:
+    """Return which lists would get what, and for which command lines, for the audit."""
+    added = "; ".join(f"{section}.{key}: {_listed(values)}" for (section, key), values in widening.lists().items())
+    return f"{added} (for {_listed(widening.commands)})" if widening.commands else added
 
 
 def _listed(patterns: Sequence[str]) -> str:

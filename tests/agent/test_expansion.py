@@ -189,6 +189,19 @@ async def test_a_command_line_that_writes_outside_is_not_asked_for(world: World,
         assert not (world.home / "outside.txt").exists()
 
 
+async def test_the_audit_says_what_was_asked_for_and_which_list_it_goes_to(world: World, service: Service) -> None:
+    async with talking(world, service) as talk:
+        preset = talk.branch.ref.branch_dir / "preset.md"
+        preset.write_text(preset.read_text().replace('["*"]', "[ls]"))
+        await talk.say(answer(request("Bash", "make -v; git log")), "Done")
+        await talk.answer("deny")
+        await talk.end()
+        rows = (await service.audit(talk.watcher, session=talk.branch.key))["decisions"]
+        asked, called = (row["action"] for row in rows[:2])
+        assert called == f"tool:{NAME}:Bash make -v; git log"
+        assert asked == f"tool:{NAME}:Bash shell_commands.allow: make, git (for make -v; git log)"
+
+
 async def test_notes_are_added_by_kind(world: World, service: Service) -> None:
     async with talking(world, service) as talk:
         preset = talk.branch.ref.branch_dir / "preset.md"
