@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.output import json_option, note, print_json
+from pyagentd.cli.output import json_option, note, print_json, printable
 from pyagentd.errors import BadRequest
 
 _FORMATS = ("md", "json", "jsonl", "html")
@@ -46,7 +46,10 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
     for line in answer.get("notes") or ():
         note(line)
     if place is None:
-        sys.stdout.buffer.write(_content(answer))
+        content = _content(answer)
+        if sys.stdout.isatty():
+            content = printable(content.decode("utf-8", "surrogateescape")).encode()
+        sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
 
 

@@ -20,6 +20,7 @@ from enum import IntEnum
 
 import click
 
+from pyagentd.cli.output import printable
 from pyagentd.errors import PyagentdError, WireError
 
 
@@ -50,7 +51,7 @@ def report(error: Exception, *, as_json: bool) -> None:
     if as_json:
         line = json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False)
     else:
-        line = f"pyagentd: {message}"
+        line = f"pyagentd: {printable(message)}"
     print(line, file=sys.stderr)
 
 

@@ -1,12 +1,14 @@
 """What commands print: JSON for scripts, aligned columns for people.
 
-Colour appears on a terminal only, and never with ``NO_COLOR`` set (https://no-color.org).
+Colour appears on a terminal only, and never with ``NO_COLOR`` set (https://no-color.org). What models, tools and
+files of others say is made ``printable`` before it reaches a terminal.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO, TypeVar
@@ -14,6 +16,12 @@ from typing import Any, TextIO, TypeVar
 import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+# Control characters, and those that reorder, hide or break lines. Joiners stay: scripts and emoji need them.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e007f]|\r(?!\n)"
+)
 
 
 def json_option(command: _F) -> _F:
@@ -36,16 +44,34 @@ def dim(text: str, stream: TextIO) -> str:
     return click.style(text, dim=True) if colour(stream) else text
 
 
+def printable(text: str) -> str:
+    """Return ``text`` with what a terminal would obey, or not show, made visible; line ends and tabs stay."""
+    return _UNSEEN.sub(lambda found: _visible(found[0]), text)
+
+
+def shown(text: str, stream: TextIO) -> str:
+    """Return ``text`` as it goes to ``stream``: printable on a terminal, exactly what it is elsewhere."""
+    return printable(text) if stream.isatty() else text
+
+
+def _visible(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def note(text: str) -> None:
     """Tell the user something beside the output."""
-    print(f"pyagentd: {text}", file=sys.stderr, flush=True)
+    print(f"pyagentd: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print ``rows`` under ``headings`` on a terminal; without headings, separated by tabs, into a pipe."""
+    """Print ``rows`` under ``headings`` on a terminal; without headings, separated by tabs, into a pipe.
+
+    Cells are made printable in either case: who reads a table knows no more of what is in it than a terminal does.
+    """
     if not sys.stdout.isatty():
         for row in rows:
-            print("\t".join(row))
+            print("\t".join(map(printable, row)))
         return
     from rich import box
     from rich.console import Console
@@ -54,5 +80,5 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     Console().print(table)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyagentd.cli.output import printable
+
 if TYPE_CHECKING:
     from rich.status import Status
 
@@ -57,7 +59,7 @@ class Progress:
             self._status.start()
         from rich.text import Text
 
-        self._status.update(Text(text))
+        self._status.update(Text(printable(text)))
 
     def hide(self) -> None:
         """Take the spinner away."""

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.output import colour, dim, json_option, note, print_json
+from pyagentd.cli.output import colour, dim, json_option, note, print_json, printable
 from pyagentd.errors import BadRequest
 
 REINDEX_TIMEOUT_S = 24 * 3600.0
@@ -80,7 +80,7 @@ def _shown(hit: dict[str, Any]) -> str:
     who = hit["kind"] if hit["kind"] in ("reasoning", "tool", "title") else hit["role"]
     copies = f"(+{hit['copies']})" if hit["copies"] else ""
     if not sys.stdout.isatty():
-        return "\t".join((where, who, when, hit["preview"]))
+        return "\t".join((where, who, when, printable(hit["preview"])))
     head = " ".join(filter(None, (_styled(where, bold=True), who, copies)))
     return f"{head} {dim(when, sys.stdout)}\n  {_highlighted(hit['preview'], hit['matches'] or ())}"
 
@@ -88,9 +88,9 @@ def _shown(hit: dict[str, Any]) -> str:
 def _highlighted(text: str, matches: Sequence[Sequence[int]]) -> str:
     pieces, position = [], 0
     for start, end in matches:
-        pieces += [text[position:start], _styled(text[start:end], fg="yellow", bold=True)]
+        pieces += [printable(text[position:start]), _styled(printable(text[start:end]), fg="yellow", bold=True)]
         position = end
-    return "".join([*pieces, text[position:]])
+    return "".join([*pieces, printable(text[position:])])
 
 
 def _styled(text: str, **style: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.output import json_option, note, print_json, print_table
+from pyagentd.cli.output import json_option, note, print_json, print_table, printable
 
 LIST_TIMEOUT_S = 120.0
 
@@ -94,7 +94,13 @@ def show(session: str, as_json: bool) -> None:
         return
     from pyagentd.store.document import read
 
-    click.echo(read(branch_dir / "session.md").body.encode("utf-8", "surrogateescape"))  # bytes as they are
+    body = read(branch_dir / "session.md").body
+    # Into a pipe bytes as they are.
+    click.echo(printable(body) if _on_terminal() else body.encode("utf-8", "surrogateescape"))
+
+
+def _on_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _payload(answer: dict[str, Any]) -> str:

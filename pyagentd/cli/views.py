@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from pyagentd.cli.output import dim, note, print_json
+from pyagentd.cli.output import dim, note, print_json, shown
 from pyagentd.cli.progress import Progress
 from pyagentd.cli.stream import Transcript
 from pyagentd.events import Event
@@ -79,7 +79,8 @@ class TextView:
     def _print(self, text: str, role: Any) -> None:
         for piece in self._transcript.insert(text, role):
             self._progress.hide()
-            sys.stdout.write(dim(piece.text, sys.stdout) if piece.style == "dim" else piece.text)
+            said = shown(piece.text, sys.stdout)
+            sys.stdout.write(dim(said, sys.stdout) if piece.style == "dim" else said)
         sys.stdout.flush()
 
 
