@@ -22,7 +22,6 @@ from pyagentd.agent.equipping import Equipping
 from pyagentd.agent.grants import Grants
 from pyagentd.agent.ledger import Ledger
 from pyagentd.agent.machine import State as RunState
-from pyagentd.agent.openbranches import Listener as Listener
 from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
@@ -75,8 +74,6 @@ class Host(OpenBranches):
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
         self.agents.background.recover(branch)
-
-    # -- runs --------------------------------------------------------------------------------------------------
 
     async def send(self, branch: LiveBranch, *, sha256: str, end: int, options: SendOptions) -> str:
         """Start a run for the prompt that ends at ``end`` of the saved document; return the run's id."""
