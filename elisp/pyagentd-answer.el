@@ -35,6 +35,7 @@
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-text)
 (require 'pyagentd-ask-notice)
+(require 'pyagentd-ask-here)
 
 (autoload 'pyagentd-ask-edit "pyagentd-ask-edit" nil t)
 (autoload 'pyagentd-ask-diff "pyagentd-ask-diff" nil t)
@@ -42,47 +43,10 @@
 (declare-function pyagentd-abort "pyagentd-chat")
 (autoload 'pyagentd-ask-show "pyagentd-asks" nil t)
 
-(defvar-local pyagentd-ask-function nil
-  "Function that returns the ask which commands in this buffer answer.
-It returns nil if there is none; nil here means the one of the notice.")
-
-(defvar-local pyagentd-answer--about nil
-  "The ask that this buffer is about and stays about, nil for none.
-A list (ID OPEN ANSWERED), the header lines while it is and after.")
-
-(pyagentd-permanent-local 'pyagentd-answer--about)
-
-(defun pyagentd-answer-about (ask open answered)
-  "Let commands in this buffer answer ASK, and no other.
-OPEN and ANSWERED are header lines, the latter for when it is settled."
-  (let ((id (pyagentd-ask-id ask)))
-    (setq pyagentd-ask-function (lambda () (pyagentd-ask-find id))
-          pyagentd-answer--about (list id open answered)
-          header-line-format open)))
-
-(defun pyagentd-answer--on-change ()
-  "Say in the buffers about one ask whether it is answered."
-  (dolist (buffer (buffer-list))
-    (when-let ((about (buffer-local-value 'pyagentd-answer--about buffer)))
-      (with-current-buffer buffer
-        (cond ((pyagentd-ask-find (car about))
-               (setq header-line-format (nth 1 about)))
-              ((pyagentd-rpc-connected-p) ; else we only cannot know
-               (setq header-line-format (nth 2 about))))
-        (force-mode-line-update)))))
-
-(add-hook 'pyagentd-ask-changed-hook #'pyagentd-answer--on-change)
-
-(defun pyagentd-ask-here ()
-  "Return the ask that commands in this buffer answer, or nil."
-  (if pyagentd-ask-function
-      (funcall pyagentd-ask-function)
-    (pyagentd-ask-notice-current)))
-
 (defun pyagentd-answer-current ()
   "Return the ask that commands here answer; signal if there is none."
   (let ((ask (or (pyagentd-ask-here)
-                 (user-error (if pyagentd-answer--about
+                 (user-error (if pyagentd-ask-here-about
                                  "Already answered"
                                "Nothing to answer here; \
 M-x pyagentd-asks lists what is asked")))))

@@ -31,6 +31,7 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
+(require 'pyagentd-ask-here)
 (require 'pyagentd-answer)
 
 (defvar pyagentd-ask-diff-mode-map
@@ -60,7 +61,7 @@
         (erase-buffer)
         (insert preview "\n"))
       (pyagentd-ask-diff-mode)
-      (pyagentd-answer-about
+      (pyagentd-ask-here-set
        ask
        (substitute-command-keys
         " \\<pyagentd-ask-diff-mode-map>\\[pyagentd-allow-once] allow once   \

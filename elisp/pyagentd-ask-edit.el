@@ -32,6 +32,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-words)
+(require 'pyagentd-ask-here)
 (require 'pyagentd-answer)
 
 (defvar pyagentd-ask-edit-fields
@@ -76,7 +77,7 @@
   :interactive nil
   (when pyagentd-ask-edit-mode
     (let ((what (pyagentd-ask-edit--what)))
-      (pyagentd-answer-about
+      (pyagentd-ask-here-set
        pyagentd-ask-edit--ask
        (concat " " what (substitute-command-keys
                          "   \\<pyagentd-ask-edit-mode-map>\

@@ -33,6 +33,7 @@
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-text)
 (require 'pyagentd-table)
+(require 'pyagentd-ask-here)
 (require 'pyagentd-answer)
 
 (defvar pyagentd-asks-keys
@@ -93,7 +94,7 @@
   (let ((ask (or ask (pyagentd-answer-current))))
     (with-current-buffer (get-buffer-create "*pyagentd ask*")
       (pyagentd-ask-show-mode)
-      (pyagentd-answer-about ask nil " (answered)   q close")
+      (pyagentd-ask-here-set ask nil " (answered)   q close")
       (let ((inhibit-read-only t))
         (erase-buffer)
         (pyagentd-asks--insert ask))
