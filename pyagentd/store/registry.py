@@ -19,6 +19,7 @@ from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 
 _SHOWN = 8
+_STAMPED = re.compile(r"(.+)-\d{14}(?:-\d+)?")  # a session's id: its name, the time, and a number if need be
 _NAME = re.compile(r"[^./][^/]*")  # of a directory that a scan would look at
 
 _log = logging.getLogger(__name__)
@@ -179,14 +180,29 @@ def _refs(entries: Iterable[Entry]) -> Iterator[BranchRef]:
 
 
 def _fitting(text: str, refs: list[BranchRef]) -> list[BranchRef]:
-    """Return of ``refs`` who has the id, or ID/BRANCH, ``text``; if nobody, whose id or branch begins with it."""
+    """Return of ``refs`` who has the id, or ID/BRANCH, ``text``; if nobody, whose id or branch begins with it.
+
+    Of ids that begin with it a session's own name, which is the id up to the time, comes before longer names, and
+    sessions before agents, which nobody named.
+    """
     wanted, _, branch = text.partition("/")
-    named = [ref for ref in refs if ref.session_id == wanted]
-    named = named or [ref for ref in refs if wanted and ref.session_id.startswith(wanted)]
+    sessions = [ref for ref in refs if not ref.is_agent]
+    named = (
+        [ref for ref in refs if ref.session_id == wanted]
+        or [ref for ref in sessions if _own_name(ref.session_id) == wanted]
+        or [ref for ref in sessions if wanted and ref.session_id.startswith(wanted)]
+        or [ref for ref in refs if wanted and ref.session_id.startswith(wanted)]
+    )
     if not branch:
         return _one_per_session(named)
     exact = [ref for ref in named if ref.branch_name == branch]
     return exact or [ref for ref in named if ref.branch_name.startswith(branch)]
+
+
+def _own_name(session_id: str) -> str:
+    """Return what a session was called when it was made; "" of an id without a time."""
+    found = _STAMPED.fullmatch(session_id)
+    return found[1] if found else ""
 
 
 def _one_per_session(refs: Iterable[BranchRef]) -> list[BranchRef]:

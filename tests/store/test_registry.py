@@ -174,3 +174,13 @@ def test_a_scan_is_logged(root, caplog):
     new_agent(new_session(root))
     Registry(root).scan()
     assert "Initialized registry with 2 branches" in caplog.text
+
+
+def test_a_sessions_own_name_wins_over_longer_names_and_over_agents(root):
+    named, longer = new_session(root, "ex"), new_session(root, "express")
+    agent = new_agent(named)  # explorer-…
+    registry = Registry(root)
+    assert registry.resolve("ex") == named
+    assert registry.resolve("exp") == longer  # a session before an agent
+    assert registry.resolve("explo") == agent
+    assert registry.resolve("ex/main") == named
