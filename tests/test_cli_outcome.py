@@ -83,7 +83,7 @@ def test_a_malformed_configuration_is_reported_by_file_and_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "config.toml").write_text('[log]\nlevel = "loud"\n')
-    assert main(["status"]) == ExitCode.FAILED
+    assert main(["sessions"]) == ExitCode.FAILED
     assert f"pyagentd: {tmp_path}/config.toml:2: log level is 'loud'" in capsys.readouterr().err
 
 
@@ -112,3 +112,12 @@ def test_version_is_printed_without_loading_what_is_slow() -> None:
 def test_the_package_runs_as_a_module() -> None:
     run = subprocess.run([sys.executable, "-m", "pyagentd", "--version"], capture_output=True, text=True, check=True)
     assert run.stdout == f"pyagentd {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["stop"], ["status"]])
+def test_a_broken_configuration_is_in_nobodys_way_to_the_daemon(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.toml").write_text("[log]\nlevel = \n")
+    assert main(words) == ExitCode.UNREACHABLE  # none runs
+    assert "config.toml" not in capsys.readouterr().err

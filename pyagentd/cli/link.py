@@ -36,21 +36,23 @@ def daemon(*, start: bool = True, human: bool = False) -> Iterator[DaemonClient]
         Unreachable: None answers, and it was not to be, or could not be, started.
         ConfigError: The daemon that answers serves other sessions than ours.
     """
-    from pyagentd.config import load_config
+    from pyagentd.config import load_config, runtime_dir, sessions_dir
     from pyagentd.rpc.client import connect, start_daemon
 
-    config = load_config()
+    # Both come from the environment alone: a mistake in the configuration keeps nobody from a daemon that runs.
+    runtime = runtime_dir()
     try:
-        link = connect(config.runtime_dir, human=human)
+        link = connect(runtime, human=human)
     except Unreachable as error:
         if not start:
             raise Unreachable(error.message, mend="`pyagentd serve --detach` starts one") from None
         # -P: a directory called pyagentd where the user happens to stand must not be run.
         command = (sys.executable, "-P", "-m", "pyagentd", "serve")
-        link = start_daemon(command, config.runtime_dir, human=human)
+        load_config()  # what is wrong with it is told here, and not only in the daemon's log
+        link = start_daemon(command, runtime, human=human)
     with link:
         if start:
-            _check_root(link.greeting["sessions_dir"], config.sessions_dir)
+            _check_root(link.greeting["sessions_dir"], sessions_dir())
         yield link
 
 
