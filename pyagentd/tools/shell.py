@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
-from pyagentd.errors import ToolError
+from pyagentd.errors import NotASession, ToolError
 from pyagentd.policy import shell
+from pyagentd.store import paths
 from pyagentd.tools.confine import caution, enclosure
 from pyagentd.tools.confine.scope import ShellScope
-from pyagentd.tools.confine.watch import Watch
+from pyagentd.tools.confine.watch import Watch, separate
 from pyagentd.tools.environment import child_environment
 from pyagentd.tools.printed import Pipe, Printed
 from pyagentd.tools.process import Group
@@ -86,7 +88,10 @@ def _close_unused(prepared: asyncio.Future[enclosure.Enclosure]) -> None:
 
 def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
     env = child_environment(ctx.env)
-    return enclosure.enclose(command, scope, root=ctx.root, spool_dir=ctx.spool_dir, env=env)
+    made = enclosure.enclose(command, scope, root=ctx.root, spool_dir=ctx.spool_dir, env=env)
+    if made.mechanism is not None:
+        separate(scope.records)
+    return made
 
 
 async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
@@ -121,11 +126,19 @@ async def _changed(watch: Watch, ctx: ToolContext) -> str:
     return "\n".join(told)
 
 
-def _told(paths: list[str], what: str, ctx: ToolContext) -> str:
-    names = ", ".join(paths)
-    log.warning("changed while a command of %s ran: %s", ctx.branch_dir.name, names)
-    ctx.notify(f"While a command of {ctx.branch_dir.name} ran, {names} changed: {what}")
+def _told(changed: list[str], what: str, ctx: ToolContext) -> str:
+    names, whose = ", ".join(changed), _session(ctx.branch_dir)
+    log.warning("changed while a command of %s ran: %s", whose, names)
+    ctx.notify(f"While a command of {whose} ran, {names} changed: {what}")
     return f"[While this command ran, {names} changed: {what}. The user has been told. Do not change it.]"
+
+
+def _session(branch_dir: Path) -> str:
+    """Return the id of the session or agent of ``branch_dir``."""
+    try:
+        return paths.ref_of(branch_dir).session_id
+    except NotASession:  # it was removed
+        return paths.session_dir_of(branch_dir).name
 
 
 async def _finish(started: enclosure.Enclosure, ctx: ToolContext, pipe: Pipe, seconds: float) -> str:

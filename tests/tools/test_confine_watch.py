@@ -91,14 +91,37 @@ async def test_a_change_by_a_command_that_is_stopped_is_told_too(
 
 
 @needs_bubblewrap
-async def test_a_record_with_a_second_name_is_watched_although_commands_are_confined(
-    run: Run, branch: Path, root: Path, notices: list[str]
+@pytest.mark.parametrize("name", ["preset.md", "agents/a-1/preset.md", "scope-plan.yml"])
+async def test_what_a_confined_command_writes_by_a_second_name_of_a_setting_is_a_copy(
+    run: Run, branch: Path, root: Path, notices: list[str], name: str
 ) -> None:
     """A hard link made outside leads around every rule about paths."""
+    os.link(branch / name, root / "innocent")
+    (branch / name).chmod(0o640)
+    before = (branch / name).stat()
+    done = await run("echo x >>innocent; cat innocent", scope(root, protected=(str(branch.parent.parent),)))
+    after = (branch / name).stat()
+    assert (done.text, notices) == (f"{Path(name).name}\nx\n", [])
+    assert (branch / name).read_text() == f"{Path(name).name}\n"
+    assert (after.st_mode, after.st_mtime_ns, after.st_nlink) == (before.st_mode, before.st_mtime_ns, 1)
+
+
+@needs_bubblewrap
+async def test_a_log_with_a_second_name_is_watched_although_commands_are_confined(
+    run: Run, branch: Path, root: Path, notices: list[str]
+) -> None:
     rules = scope(root, protected=(str(branch.parent.parent),))
     assert (await run("true", rules)).ok
-    os.link(branch / "preset.md", root / "innocent")
-    done = await run("echo x >>innocent", rules)
+    os.link(branch / "messages.jsonl", root / "innocent")
+    done = await run("echo x >innocent", rules)
     assert not done.ok
-    assert str(branch / "preset.md") in done.text
+    assert str(branch / "messages.jsonl") in done.text
     assert len(notices) == 1
+
+
+async def test_a_notice_names_the_session(call: Call, ctx: ToolContext, branch: Path, notices: list[str]) -> None:
+    rules = ShellScope(confine=False, records=(str(branch),))
+    where = replace(ctx, scope=lambda: rules, notify=notices.append, branch_dir=branch)
+    await call(BASH, within=where, command=f"echo x >>{branch}/preset.md")
+    await call(BASH, within=where, command=f"rm -r {branch}/*")
+    assert [notice.startswith("While a command of s-20260101 ran, ") for notice in notices] == [True, True]

@@ -6,14 +6,19 @@ Configuration is compared whole. The log only grows, and others may write it mea
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pyagentd.store import paths
+from pyagentd.errors import StoreError
+from pyagentd.store import atomic, paths
 from pyagentd.tools.confine import git
+
+log = logging.getLogger(__name__)
 
 _WHOLE = (paths.PRESET_FILE, paths.SCOPE_PLAN_FILE, paths.BRANCH_METADATA_FILE)
 _CHUNK = 1 << 20
@@ -55,6 +60,20 @@ class Watch:
 def has_second_names(directories: Iterable[str]) -> bool:
     """Return whether a record can also be reached by a name elsewhere, where no rule may stand in the way."""
     return any(_links(path) > 1 for path in _records(directories))
+
+
+def separate(directories: Iterable[str]) -> None:
+    """Make every setting that has a second name a file of its own: who writes by the other name changes it no more.
+
+    The log stays what it is, others have it open. What cannot be replaced is watched.
+    """
+    for path in (f"{directory}/{name}" for directory in directories for name in _WHOLE):
+        if _links(path) > 1:
+            with suppress(OSError, StoreError):
+                found = os.stat(path, follow_symlinks=False)  # noqa: PTH116
+                atomic.write_bytes(Path(path), Path(path).read_bytes(), mode=stat.S_IMODE(found.st_mode))
+                os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+                log.warning("%s had a second name (a hard link), which leads to a copy now", path)
 
 
 def _records(directories: Iterable[str]) -> Iterator[str]:
