@@ -16,7 +16,9 @@ from typing import Any, Protocol
 from pyagentd.agent.run import Outcome
 from pyagentd.errors import BudgetSpent, PyagentdError, ToolError, UserError
 from pyagentd.policy.patterns import validate_pattern
-from pyagentd.policy.presets import Preset
+from pyagentd.policy.presets import Commands, Preset
+from pyagentd.policy.shell import ANY
+from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 log = logging.getLogger(__name__)
@@ -164,8 +166,22 @@ def _preview(args: Args, preset: Preset | None) -> str:
         case patterns:
             lines.append(f"May read: {', '.join(patterns)}")
     if preset is not None:
+        lines += [f"May write: {_writes(preset)}", f"May run: {_runs(preset.shell)}"]
         lines.append(f"Tools: {', '.join(preset.tools) or 'none'}")
     return "\n".join([*lines, "", args["prompt"]])
+
+
+def _writes(preset: Preset) -> str:
+    # One that does not say gets the default; one that says "nothing" cannot be told from it here.
+    return ", ".join(preset.paths.write) or f"{', '.join(DEFAULT_WRITE)} at most"
+
+
+def _runs(shell: Commands) -> str:
+    """Return which commands an agent may run, and what they can reach beyond its scope."""
+    if not shell.allow:
+        return "nothing"
+    what = "ANY COMMAND" if ANY in shell.allow else ", ".join(shell.allow)
+    return what + (", with the NETWORK" if shell.network else "") + ("" if shell.confine else ", NOT CONFINED")
 
 
 def _schema(names: Sequence[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.spawn import MAX_DEPTH, Assignment, persistent_agent
-from pyagentd.policy.presets import Preset
+from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext
 
@@ -122,3 +123,33 @@ def test_a_request_to_read_everything_is_said_to_whoever_approves_it() -> None:
     assert spec.preview is not None
     assert "EVERYTHING" in spec.preview(GOOD | {"allowed_paths": []}, context)
     assert "EVERYTHING" not in spec.preview(GOOD, context)
+
+
+MAKER = Preset(
+    name="explorer",
+    backend="b",
+    model="m",
+    paths=Paths(write=("/work/out/**",)),
+    shell=Commands(allow=("*",), network=True, confine=False),
+)
+
+
+@pytest.mark.parametrize(
+    ("preset", "shown"),
+    [
+        (MAKER, ["May write: /work/out/**", "May run: ANY COMMAND, with the NETWORK, NOT CONFINED"]),
+        (replace(MAKER, paths=Paths(), shell=Commands()), ["May write: /tmp/** at most", "May run: nothing"]),
+        (replace(MAKER, shell=Commands(allow=("git", "make"))), ["May write: /work/out/**", "May run: git, make"]),
+    ],
+    ids=["anything", "nothing", "some"],
+)
+def test_what_the_agent_may_write_and_run_is_shown(preset: Preset, shown: list[str]) -> None:
+    class Other(Spawner):
+        def templates(self) -> Mapping[str, Preset]:
+            return {"explorer": preset}
+
+    place = Path("/tmp")
+    spec = persistent_agent(Other(DONE), depth=0)
+    assert spec.preview is not None
+    context = ToolContext(root=place, branch_dir=place, spool_dir=place, readable=lambda path: True)
+    assert spec.preview(GOOD, context).splitlines()[1:3] == shown
