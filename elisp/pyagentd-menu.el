@@ -70,7 +70,8 @@ sessions are listed."
     ("g" "Agents" pyagentd-agents)
     ("G" "Grants" pyagentd-grants)
     ("u" "Audit" pyagentd-audit)
-    ("T" "Trust presets" pyagentd-trust-presets)]
+    ("T" "Trust presets" pyagentd-trust-presets)
+    ("S" "Trust session" pyagentd-trust-session)]
    ["Branches"
     :if pyagentd-menu--somewhere-p
     ("b" "Branch here" pyagentd-branch)

@@ -21,9 +21,10 @@
 
 ;;; Commentary:
 
-;; A preset says what an agent may do.  One that comes with a project is
-;; not used before its user has read it and said so; that holds for the
-;; text that was shown, and is asked again for another one.
+;; A preset says what an agent may do.  One that comes with a project, or
+;; with a session in a checkout, does not count before its user has read it
+;; and said so; that holds for the text that was shown, and is asked again
+;; for another one.
 
 ;;; Code:
 
@@ -32,6 +33,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
+(require 'pyagentd-place)
 
 (declare-function pyagentd--project-root "pyagentd")
 
@@ -110,6 +112,42 @@ from %s? " names))
                                                         (plist-get preset :hash))
                                                       usable)))
              (message "Trusted: %s" names))))))
+
+;;;; Sessions
+
+(defun pyagentd-trust--session-root (directory)
+  "Return the branch at the root of the tree that DIRECTORY belongs to."
+  (if (string-match "\\`\\(.*/branches/[^/]+\\)/agents/" directory)
+      (match-string 1 directory)
+    directory))
+
+;;;###autoload
+(defun pyagentd-trust-session ()
+  "Show the preset.md of this session, and ask whether to trust it.
+That is for a session that came from elsewhere, as with a checkout.
+Only the text that was shown is trusted."
+  (interactive)
+  (let* ((branch (pyagentd-trust--session-root
+                  (plist-get (pyagentd-here) :branch-dir)))
+         (file (pyagentd-place-preset branch))
+         sha256)
+    (save-window-excursion
+      (with-current-buffer (get-buffer-create "*pyagentd preset*")
+        (special-mode)
+        (let ((inhibit-read-only t))
+          (erase-buffer)
+          (insert (with-temp-buffer
+                    (set-buffer-multibyte nil)
+                    (insert-file-contents-literally file)
+                    (setq sha256 (secure-hash 'sha256 (current-buffer)))
+                    (decode-coding-string (buffer-string) 'utf-8 t))))
+        (goto-char (point-min))
+        (pop-to-buffer (current-buffer)))
+      (when (y-or-n-p "You have read it; may this session do what it says? ")
+        (pyagentd-rpc-call-async
+         'trust-session (list :branch branch :sha256 sha256)
+         :success (lambda (_) (message "Trusted: %s" (abbreviate-file-name file)))
+         :error (lambda (err) (message "%s" (pyagentd-error-text err))))))))
 
 (provide 'pyagentd-trust)
 ;;; pyagentd-trust.el ends here

@@ -67,6 +67,7 @@
 (autoload 'pyagentd-grants "pyagentd-grants" nil t)
 (autoload 'pyagentd-audit "pyagentd-audit" nil t)
 (autoload 'pyagentd-trust-presets "pyagentd-trust" nil t)
+(autoload 'pyagentd-trust-session "pyagentd-trust" nil t)
 
 (define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
 (define-key pyagentd-mode-map (kbd "C-c C-b") #'pyagentd-branch)

@@ -17,6 +17,7 @@ from pyagentd.agent.equipping import Equipping
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import RunSettings
 from pyagentd.agent.settings import SendOptions
+from pyagentd.errors import BadRequest
 from pyagentd.messages import Message
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store import paths
@@ -47,6 +48,8 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
     branch.last_run = None
     if host.closing or branch.refusal or last is None or standing is None:
         return None
+    if host.origins.foreign(branch.ref):  # a log can say that a human allowed what no human saw
+        raise BadRequest("A run of a session that is not from this machine does not go on", mend="Send it again")
     data = branch.conversation.runs[run_id].data
     late = host.trees.late(paths.root_of(branch.ref).key)
     grants = tuple(map(compile_action, data.get("allow", ())))

@@ -148,6 +148,7 @@ class Equipping:
             preset=lambda: host.presets.of_branch(ref),
             tools=builtin_tools(),
             clock=host.clock,
+            keeping=lambda: host.origins.keeping(ref),
         )
         known["request_scope_expansion"] = scope_expansion(place, authority)
         permitted = permitted_tools(host.presets, ref, ancestors, preset.tools)

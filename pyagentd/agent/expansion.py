@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,7 @@ class Place:
     preset: Callable[[], Preset]  # read anew
     tools: Mapping[str, ToolSpec]  # by name, all that there are
     clock: Clock
+    keeping: Callable[[], AbstractContextManager[None]] = nullcontext  # around a change of ``preset.md``
 
 
 def scope_expansion(place: Place, authority: Authority) -> ToolSpec:
@@ -142,9 +144,11 @@ def _add(place: Place, widening: Widening) -> int:
     """Write the additions to ``preset.md``; return how many are new. Blocks."""
     file = paths.preset_file(place.ref.branch_dir)
     try:
-        added = sum(
-            len(presetlists.extend(file, section, key, values)) for (section, key), values in widening.lists().items()
-        )
+        with place.keeping():
+            added = sum(
+                len(presetlists.extend(file, section, key, values))
+                for (section, key), values in widening.lists().items()
+            )
         metadata.touch_scope_plan(place.ref.branch_dir, place.clock.now())
     except PyagentdError as error:
         raise ToolError(f"The user allowed it, but it could not be written: {error}") from error

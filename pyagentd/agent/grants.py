@@ -63,6 +63,7 @@ class Grants:
         self._state = state
         self._sessions: dict[str, tuple[object, tuple[Grant, ...]]] = {}  # as recorded and compiled, by root's key
         self._projects: dict[str, tuple[Grant, ...]] = {}  # by workspace root
+        self._given: set[tuple[str, str]] = set()  # to sessions, since the daemon began: root's key and expression
         self._writing = asyncio.Lock()
 
     async def load(self, root: BranchRef, workspace: Path) -> None:
@@ -135,6 +136,8 @@ class Grants:
         if live is not None and (now := live.conversation.session.get("permissions_json")) is not recorded:
             grants = _compiled("session", now)
             self._sessions[root.key] = (now, grants)
+        if grants and self._host.origins.foreign(root):  # whose word those in its log are, nobody knows
+            return tuple(grant for grant in grants if (root.key, grant.action) in self._given)
         return grants
 
     async def _keep(self, kind: Kind, root: BranchRef, workspace: Path, grants: Sequence[Grant]) -> None:
@@ -144,6 +147,7 @@ class Grants:
                 live.require_writable()
                 live.note_session(permissions_json=facts)
                 await live.recorder.commit()
+                self._given.update((root.key, grant.action) for grant in grants)
                 self._of_session(root)
         else:
             await asyncio.to_thread(self._write, workspace, facts)

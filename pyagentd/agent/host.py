@@ -26,6 +26,7 @@ from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
 from pyagentd.agent.settings import Presets, SendOptions
+from pyagentd.agent.trust import Origins
 from pyagentd.agent.turn import Prompt
 from pyagentd.clock import Clock
 from pyagentd.config import Config
@@ -45,6 +46,7 @@ class Host(OpenBranches):
 
     Attributes:
         state: The database.
+        origins: Which sessions are from elsewhere and not trusted.
         ledger: The audit.
         grants: What humans allowed for more than once.
         questions: Asks humans on behalf of runs.
@@ -59,6 +61,7 @@ class Host(OpenBranches):
         self.presets = presets
         self.state = state or State(config.sessions_dir, clock)
         self._closes_state = state is None
+        self.origins = presets.origins = Origins(config.sessions_dir, self.state)
         self.ledger = Ledger(self.state)
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from pyagentd.agent.trust import Trust, preset_hash
+from pyagentd.agent.trust import Origins, Trust, preset_hash
 from pyagentd.config import Config
 from pyagentd.errors import PresetError, PyagentdError, StoreError
 from pyagentd.policy.presets import Preset, parse_preset
@@ -56,6 +56,9 @@ class Presets:
         directories: Of templates, for every project: those that come with the package, then the user's.
         trust: What the user agreed to of projects' presets.
         profiles: The user's own profiles by name, which presets may name beside the built-in ones.
+
+    Attributes:
+        origins: Which sessions are foreign; None: no session is.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Presets:
         profiles: Mapping[str, Profile] | None = None,
     ) -> None:
         self.trust = trust or Trust()
+        self.origins: Origins | None = None
         self._directories = directories
         self._profiles = profiles or {}
         self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
@@ -74,9 +78,18 @@ class Presets:
     def of_branch(self, ref: BranchRef) -> Preset:
         """Return the configuration of a branch, the only source of it (SPEC 000 Configuration isolation).
 
+        Of a session that is foreign, see ``Origins``, neither its profile counts nor that commands are not confined.
+
         Raises:
             PresetError: ``preset.md`` is missing or malformed.
         """
+        preset = self._as_written(ref)
+        if self.origins is None or not self.origins.foreign(ref):
+            return preset
+        return replace(preset, profile=None, shell=replace(preset.shell, network=False, confine=True))
+
+    def _as_written(self, ref: BranchRef) -> Preset:
+        """Return what ``preset.md`` of a branch says, whoever wrote it; raises as ``of_branch``."""
         file = paths.preset_file(ref.branch_dir)
         if not file.exists():
             raise PresetError(f"Failed to load preset from {ref.branch_dir}", mend=f"Restore {file}")
@@ -196,6 +209,7 @@ class ProjectPresets:
             return preset, data.decode("utf-8-sig")  # exactly what was parsed, whatever the file is by now
         for template in self.found:
             if template.name == name:
+                self.read(template)  # what cannot be used cannot be trusted either
                 raise PresetError(
                     f"{template.file}: this preset is the project's own, and you have not said that you trust it",
                     mend="Read it, then: pyagentd presets --trust",

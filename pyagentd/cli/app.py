@@ -27,6 +27,7 @@ from pyagentd.cli.search import reindex, search
 from pyagentd.cli.send import send
 from pyagentd.cli.sessions import abort, new, sessions, show
 from pyagentd.cli.settings import completion, config
+from pyagentd.cli.trust import trust
 from pyagentd.errors import PyagentdError
 
 PROGRAM = "pyagentd"
@@ -49,7 +50,7 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, sessions, search, show, abort, export, import_, presets,
+    new, send, sessions, search, show, abort, export, import_, presets, trust,
     agents, asks, answer, grants, scope, audit,
     branch, branches, switch, rename, archive, duplicate, delete,
     serve, stop, status, logs, reindex, doctor, config, messages, completion,

@@ -45,7 +45,8 @@ class Conversations(Group):
             if answer["editor"]:
                 live.given = settings_of(preset)
                 live.note_said()
-            return {**answer, **self._described_live(live, preset)}
+            notes = [*answer["notes"], *self._host.origins.notes(live.ref)]
+            return {**answer, "notes": notes, **self._described_live(live, preset)}
 
     async def detach(self, client: Client, *, branch: str) -> None:
         """Stop watching; a run goes on, and the daemon writes its text from now on."""
@@ -85,7 +86,8 @@ class Conversations(Group):
             await live.reader.look(compare=False)
             values = live.override(self._host.presets.of_branch(live.ref))
             if values:
-                presetfile.set_values(paths.preset_file(live.ref.branch_dir), values)
+                with self._host.origins.keeping(live.ref):
+                    presetfile.set_values(paths.preset_file(live.ref.branch_dir), values)
             own = self._host.presets.of_branch(live.ref)
             live.given = settings_of(own)
             live.note_given()

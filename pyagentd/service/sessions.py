@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import BadRequest
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.policy.profiles import resolved
 from pyagentd.service.group import Client, Group, described, directory, expanded
 from pyagentd.sexp import encode
-from pyagentd.store import sessions
+from pyagentd.store import paths, presetfile, sessions
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.index.listing import Listed, listed
 
@@ -56,9 +59,34 @@ class Sessions(Group):
             activity_org_file=activity_org_file,
         )
         self._registry.add(ref)
+        self._host.origins.made(ref)
         async with self._host.using(ref) as branch:
             branch.record_session(workspace_root=workspace or _first(projects) or Path.home(), agent=preset)
         return described(ref)
+
+    async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
+        """Trust a session that is not from this machine while its ``preset.md`` has the hash ``sha256``.
+
+        The answer is ``{foreign, file, sha256, profile, paths, shell_commands}``: whether it waits for trust now, and
+        what ``file``, the preset.md at the root of its tree, says. Without ``sha256`` nothing is trusted.
+        """
+        host, ref = self._host, paths.root_of(self._ref(branch))
+        file = paths.preset_file(ref.branch_dir)
+        data = await asyncio.to_thread(presetfile.content, file)
+        preset, found = host.presets.of_content(data, file, ref.branch_name), hashlib.sha256(data).hexdigest()
+        if sha256 not in (None, found):
+            raise BadRequest(f"{file} has changed since it was shown", mend="Look at it again")
+        if sha256 and host.origins.foreign(ref):
+            host.origins.trust(ref, data)
+        profile = resolved(preset.profile)
+        return {
+            "foreign": host.origins.foreign(ref),
+            "file": str(file),
+            "sha256": found,
+            "profile": profile.name if profile else None,
+            "paths": asdict(preset.paths),
+            "shell_commands": asdict(preset.shell),
+        }
 
     async def resolve(self, client: Client, *, name: str) -> dict[str, Any]:
         """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
