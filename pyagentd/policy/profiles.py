@@ -7,9 +7,11 @@ profile never widens them.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from pyagentd.errors import BadRequest
@@ -18,6 +20,12 @@ from pyagentd.policy.aliases import action_names
 
 if TYPE_CHECKING:
     from pyagentd.policy.shell import Effect, SimpleCommand
+
+log = logging.getLogger(__name__)
+
+_LONGEST_S = 0.05  # for one text: an expression that takes longer has not matched
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_NO_COUNT = re.compile(r"(?<!\\)((?:\\\\)*)\{(?!\d+(?:,\d*)?\}|,\d*\})")
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -44,6 +52,39 @@ def compile_action(pattern: str) -> re.Pattern[str]:
             f"{pattern!r} is no regular expression: {error}",
             mend="Write a Python regular expression for the whole action, such as tool:Read:.*",
         ) from error
+
+
+def fits(pattern: re.Pattern[str], text: str, *, doubt: bool = False) -> bool:
+    """Return whether ``pattern`` matches all of ``text``; ``doubt`` when that takes too long to tell."""
+    if _is_quick(pattern.pattern):
+        return pattern.fullmatch(text) is not None
+    found = _timed(pattern, text)
+    return doubt if found is None else found
+
+
+@lru_cache(maxsize=4096)
+def _is_quick(pattern: str) -> bool:
+    """Return whether no text can make ``pattern`` try many ways: it repeats one thing at most, and no group."""
+    bare = pattern.replace("(?:", "(")
+    repeats = sum(map(bare.count, "*+{"))
+    return repeats <= 1 and bare.count("?") <= 2 and bare.count("(") <= 3 and not _REPEATED_GROUP.search(bare)
+
+
+@lru_cache(maxsize=256)
+def _timed(pattern: re.Pattern[str], text: str) -> bool | None:
+    """Return whether ``pattern`` matches all of ``text``; None when nobody can tell in time."""
+    import regex  # it takes a while, and most sessions need it never
+
+    # What only ``regex`` gives a meaning stays literal: {e<=1}, [[:alpha:]].
+    same = _NO_COUNT.sub(r"\1\\{", pattern.pattern).replace("[[:", r"[\[:")
+    flags = (regex.DOTALL if pattern.flags & re.DOTALL else 0) | regex.VERSION0
+    try:
+        return regex.fullmatch(same, text, flags, timeout=_LONGEST_S) is not None
+    except TimeoutError:
+        log.warning("the expression %r takes too long for an action of %d characters", pattern.pattern, len(text))
+    except regex.error as error:
+        log.warning("the expression %r cannot be matched: %s", pattern.pattern, error)
+    return None
 
 
 def make_profile(name: str, *, allow: Sequence[str] = (), ask: Sequence[str] = ()) -> Profile:
@@ -98,7 +139,7 @@ def covering(patterns: Iterable[re.Pattern[str]], action: Action) -> str | None:
 
 def _matching(patterns: tuple[re.Pattern[str], ...], action: Action, form: str) -> str | None:
     spellings = action.spellings(form)
-    return next((each.pattern for text in spellings for each in patterns if each.fullmatch(text)), None)
+    return next((each.pattern for text in spellings for each in patterns if fits(each, text)), None)
 
 
 def _commands(action: Action) -> tuple[SimpleCommand, ...]:
@@ -124,7 +165,7 @@ def _spells_out(pattern: re.Pattern[str], action: Action, command: SimpleCommand
     named = command.words[effect.at] if effect.at >= 0 else ""
     others = " ".join("\0" if word.startswith(("-", "+", "'", '"')) or word == named else word for word in words)
     texts, probes = ([f"tool:{name}:{text}" for name in action_names(action.tool)] for text in (command.text, others))
-    return any(map(pattern.fullmatch, texts)) and not any(map(pattern.fullmatch, probes))
+    return any(fits(pattern, text) for text in texts) and not any(fits(pattern, text, doubt=True) for text in probes)
 
 
 BUILTIN = {

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyagentd.policy.action import Action
+from pyagentd.policy.profiles import fits
 
 if TYPE_CHECKING:
     from pyagentd.policy.shell import ShellReading, SimpleCommand
@@ -154,7 +155,7 @@ def _all_matched(texts: Iterable[str], patterns: list[re.Pattern[str]]) -> str |
     """Return the patterns that match the texts, or None when one of the texts is matched by none."""
     used: dict[str, None] = {}
     for text in texts:
-        found = next((pattern.pattern for pattern in patterns if pattern.fullmatch(text)), None)
+        found = next((pattern.pattern for pattern in patterns if fits(pattern, text)), None)
         if found is None:
             return None
         used[found] = None

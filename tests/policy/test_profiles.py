@@ -1,6 +1,7 @@
 """Profiles: which actions are allowed, asked about and denied, and under which names."""
 
 import re
+import warnings
 
 import pytest
 
@@ -8,7 +9,7 @@ from pyagentd.errors import BadRequest
 from pyagentd.policy import shell
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.aliases import action_names, canonical_tool
-from pyagentd.policy.profiles import BUILTIN, compile_action, make_profile, resolved, verdict
+from pyagentd.policy.profiles import BUILTIN, _is_quick, compile_action, fits, make_profile, resolved, verdict
 
 ROOT = "/home/me/project"
 
@@ -239,3 +240,35 @@ def test_one_tool_has_one_name_of_ours(ours, others):
 def test_a_name_nobody_knows_stays():
     assert canonical_tool("sql_query") == "sql_query"
     assert action_names("sql_query") == ("sql_query",)
+
+
+ENDLESS = "tool:Bash:(a|a)*(b|c)"
+LONG = "tool:Bash:" + "a" * 400
+
+
+def test_an_expression_that_tries_for_ever_has_not_matched():
+    pattern = compile_action(ENDLESS)
+    assert fits(pattern, "tool:Bash:aab") and not fits(pattern, "tool:Bash:aad")
+    assert not fits(pattern, LONG) and fits(pattern, LONG, doubt=True)
+    action = Action(tool="Bash", detail=LONG.removeprefix("tool:Bash:"), kind="command", command="a")
+    assert verdict(make_profile("slow", allow=[ENDLESS]), action) == "deny"
+    assert verdict(make_profile("slow", allow=[ENDLESS], ask=["tool:Bash:.*"]), action) == "ask"
+
+
+@pytest.mark.parametrize("pattern", [r"(x|y)*a{e<=1}", r"(x|y)*[[:alpha:]]", r"(x|y)*\{1<=e<=2}", r"(x|y)*\\{a}"])
+@pytest.mark.parametrize("text", ["xa", "xb", "xya{e<=1}", "xa]", "x:]", "x{1<=e<=2}", "x\\{a}", "x{a}"])
+def test_a_slow_expression_means_what_it_means_in_python(pattern: str, text: str):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        plain = compile_action(pattern)
+        assert fits(plain, text) == (plain.fullmatch(text) is not None)
+
+
+@pytest.mark.parametrize("pattern", ["tool:.*", "tool:Bash:git log(?: [^;&|]*)?", "tool:(?:Edit|Write):/a/[^/]+"])
+def test_the_usual_expression_needs_no_clock(pattern: str):
+    assert _is_quick(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a|a)*b", ".*.*b", "(a*)*", "(a|a)(a|a)(a|a)(a|a)", "a?a?a?", "(?:a|a){99}"])
+def test_an_expression_with_many_ways_has_a_clock(pattern: str):
+    assert not _is_quick(pattern)
