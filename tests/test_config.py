@@ -53,6 +53,12 @@ def test_environment_beats_file_and_file_beats_default_each_naming_itself(tmp_pa
     assert config.settings["presets.dir"].source == f"{tmp_path}/config.toml:5"
 
 
+def test_an_unknown_backend_says_when_the_file_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_of(tmp_path, "").backend("local")
+    assert "[backend.local]" in str(caught.value) and "pyagentd stop" in str(caught.value)
+
+
 def test_a_backend_of_the_file_is_added_to_the_built_in_ones(tmp_path: Path) -> None:
     text = '[backend.local]\nkind = "anthropic"\nbase_url = "http://127.0.0.1:1"\nkey_env = "K"\nmodel = "qwen3"\n'
     local = config_of(tmp_path, text).backend("local")

@@ -122,7 +122,8 @@ class Keys:
             return name
         profiles = {**BUILTIN, **known}
         if name not in profiles:
-            self._wrong(key, name, f"one of {', '.join(sorted(profiles))}, or lists allow and ask")
+            one = f"one of {', '.join(sorted(profiles))}, or lists allow and ask"
+            self._wrong(key, name, f"{one}; the daemon reads config.toml when it starts (pyagentd stop)")
         return profiles[name]
 
     def _written_profile(self) -> Profile:
@@ -186,7 +187,7 @@ class Keys:
 
     def _wrong(self, key: str, value: object, wanted: str) -> NoReturn:
         spelling, _ = self._get(key)
-        shown = f"{value!r}" if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+        shown = f"{value!r}" if isinstance(value, str | int | float) else _kind(value)
         raise PresetError(
             f"{self._source}:{self._line_of(spelling)}: `{self._prefix}{spelling}` is {shown}",
             mend=f"It should be {wanted}",
@@ -201,6 +202,18 @@ class Keys:
     def _line_of_item(self, key: str, index: int) -> int:
         lines = getattr(self._get(key)[1], "lc", None)
         return self._line_of(key) if lines is None else int(lines.item(index)[0]) + _FRONT_STARTS_ON_LINE
+
+
+def _kind(value: object) -> str:
+    """Return what a value that is no text or number is called in YAML."""
+    match value:
+        case Mapping():
+            return "keys and values"
+        case list():
+            return "a list"
+        case None:
+            return "empty"
+    return f"a {type(value).__name__}"
 
 
 def _relative(text: str) -> str:
