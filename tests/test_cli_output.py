@@ -89,3 +89,15 @@ def test_a_conversation_is_exact_in_a_pipe_and_printable_on_a_terminal(
 def test_a_remark_obeys_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     note(EVIL)
     assert capsys.readouterr().err == f"pyagentd: {SEEN}\n"
+
+
+def test_a_notice_begins_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Stream(terminal=False)
+    monkeypatch.setattr(sys, "stdout", both)
+    monkeypatch.setattr(sys, "stderr", both)
+    view = TextView()
+    view.show(Event("insert", "b", 1, ("half a line", "response")))
+    view.show(Event("notice", "b", 0, ({"text": "by the way"},)))
+    view.show(Event("insert", "b", 2, ("the rest", "response")))
+    view.pause()
+    assert both.getvalue() == "half a line\npyagentd: by the way\nthe rest\n"

@@ -61,7 +61,7 @@ class TextView:
             case "agent", (Mapping() as agent,):
                 self._progress.agent(agent)
             case "notice", (Mapping() as notice,):
-                self._progress.hide()
+                self.pause()
                 note(str(notice.get("text", "")))
 
     def idle(self) -> None:
