@@ -139,7 +139,9 @@ class Approvals(Group):
             )
         if edited is None:
             return
-        if decision != "allow" or asked.row.get("kind") == "scope":
+        if asked.row.get("kind") == "scope":
+            raise BadRequest("A request for more scope has no arguments to edit", mend="Answer without any")
+        if decision != "allow":
             raise BadRequest("Edited arguments can only be allowed once", mend="Answer allow")
         live = self._host.opened(str(asked.row["branch"]))
         if live is None or live.run is None:

@@ -9,7 +9,7 @@ import pytest
 
 from pyagentd.agent.askedscope import widening_for
 from pyagentd.agent.expansion import NAME
-from pyagentd.errors import ToolError
+from pyagentd.errors import BadRequest, ToolError
 from pyagentd.service import Service
 from pyagentd.store import metadata, presetfile
 from pyagentd.tools.builtin import builtin_tools
@@ -72,6 +72,9 @@ async def test_allow_holds_for_one_call(world: World, service: Service) -> None:
         preset = talk.branch.ref.branch_dir / "preset.md"
         before = preset.read_bytes()
         await talk.say(answer(request("Read", f"{world.home}/*.txt")), answer(read(outside), read(outside)), "Done")
+        asked = (await talk.ask())["id"]
+        with pytest.raises(BadRequest, match="no arguments to edit"):
+            await service.answer(talk.watcher, ask=asked, decision="allow", input="{}")
         await talk.answer("allow")
         await talk.end()
         first, second = results(world.server.last)
