@@ -41,8 +41,9 @@ def presets(root: Path, trust: bool, as_json: bool) -> None:
         print_json([*found, *waiting])
         return
     print_table(("preset", "mode", "description", "source"), _lines([*found, *waiting]))
-    if waiting:
-        note(f"{len(waiting)} of the project's presets wait for your word: read them, then pyagentd presets --trust")
+    if good := sum(not row.get("error") for row in waiting):
+        wait = "preset waits" if good == 1 else "presets wait"
+        note(f"{good} of the project's {wait} for your word: read, then pyagentd presets --trust")
 
 
 def _trust(link: Any, root: str, waiting: list[Row]) -> None:
