@@ -173,6 +173,8 @@ def test_a_broken_preset_is_told_with_file_line_and_cause_and_hides_no_other(
     assert presets.template("explorer")[0].description == "shipped."
     with pytest.raises(PresetError, match=r"wrong\.md:5"):
         presets.template("wrong")
+    with pytest.raises(PresetError, match=r"theirs\.md:5"):  # and not that it is not trusted
+        presets.for_project(project).template("theirs")
 
 
 def test_a_broken_override_is_an_error_and_not_the_one_it_overrides(tmp_path: Path, shipped: Path) -> None:
