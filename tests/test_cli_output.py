@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 from click.testing import CliRunner
 
-from pyagentd.cli import search, sessions
+from pyagentd.cli import asks, search, sessions
 from pyagentd.cli.output import note, print_table, printable
 from pyagentd.cli.views import TextView
 from pyagentd.events import Event
@@ -101,3 +101,9 @@ def test_a_notice_begins_a_new_line(monkeypatch: pytest.MonkeyPatch) -> None:
     view.show(Event("insert", "b", 2, ("the rest", "response")))
     view.pause()
     assert both.getvalue() == "half a line\npyagentd: by the way\nthe rest\n"
+
+
+def test_a_question_of_an_agent_names_its_task() -> None:
+    row = {"id": "ask_1", "agent": "explorer-1", "detail": "make", "description": "Look at\nthe docs"}
+    assert asks._line(row) == "make (Look at the docs)"
+    assert asks._line({**row, "description": None}) == "make"

@@ -177,6 +177,7 @@ def _row(
         "id": known["id"] if known else new_id("ask"),
         "branch": branch.key,
         "agent": branch.ref.session_id if branch.ref.is_agent else None,
+        "description": str(branch.conversation.session.get("description") or "") or None,  # the agent's task
         "run_id": run_id,
         **_DEFAULTS,
         **fields,

@@ -103,11 +103,14 @@ def _session(row: Mapping[str, Any]) -> str:
 
 def _line(row: Mapping[str, Any]) -> str:
     detail = " ".join(str(row.get("detail") or row.get("action") or "").split())
-    return printable(detail if len(detail) <= _DETAIL else f"{detail[: _DETAIL - 1]}…")
+    task = " ".join(str(row.get("description") or "").split())
+    shown = detail if len(detail) <= _DETAIL else f"{detail[: _DETAIL - 1]}…"
+    return printable(f"{shown} ({task[:_DETAIL]})" if task else shown)
 
 
 def _show(row: Mapping[str, Any]) -> None:
-    print(f"{row['id']}  {dim(_session(row), sys.stdout)}")
+    task = f"  {printable(str(row['description']))}" if row.get("description") else ""
+    print(f"{row['id']}  {dim(_session(row), sys.stdout)}{task}")
     for line in question(row, "" if row.get("agent") else str(row["branch"])).splitlines():
         print(f"  {line}")
     offered = [each for each in choices(row) if each != "edit"]

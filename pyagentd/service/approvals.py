@@ -106,6 +106,8 @@ class Approvals(Group):
         wanted = max(1, min(limit, MOST_DECISIONS))
         where = self._audited(session) if session else {}
         found = await asyncio.to_thread(audit.latest, self._host.state, limit=wanted + 1, before=before, **where)
+        if session and "session" in where and before is None and not found:
+            self._directory(session)  # neither there nor remembered: say so
         told: list[dict[str, Any]] = []
         size = 0
         for number, entry in found[:wanted]:

@@ -132,6 +132,8 @@ async def test_reads_and_denials_are_in_the_audit_too(world: World, service: Ser
         found = (await service.audit(talk.watcher, limit=2))["decisions"]
         assert [row["tool"] for row in found] == ["Bash", "Read"] and "/etc/hostname" in found[1]["reason"]
         (oldest,) = (await service.audit(talk.watcher, before=found[-1]["id"]))["decisions"]
+        with pytest.raises(NotFound, match="nosuch"):
+            await service.audit(talk.watcher, session="nosuch")
         assert (oldest["session"], oldest["agent"]) == (talk.branch.ref.session_id, None) and oldest["run_id"]
 
 
@@ -251,7 +253,7 @@ async def test_what_an_agent_may_do_in_this_session_its_parent_may_too(world: Wo
             spawn, bash("make -v"), "made", bash("make -v"), "Done", grants=world.granted("tool:Pers.*").grants
         )
         ask = await talk.ask()
-        assert ask["agent"].startswith("helper-")
+        assert ask["agent"].startswith("helper-") and ask["description"] == "x"
         await service.answer(talk.watcher, ask=ask["id"], decision="session")
         await talk.end()
         agent = service._ref(ask["branch"])
