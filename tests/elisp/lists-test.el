@@ -206,4 +206,27 @@ The variable `branch' is that of the session it is about."
       (should (string-search "theirs of the project" prompt))
       (should (equal annotated '("  For us" "  line 1"))))))
 
+(ert-deftest pyagentd-trust-session-trusts-the-text-that-was-shown ()
+  (pyagentd-test-with-ask
+    (let* ((branch (expand-file-name "evil/branches/main" root))
+           (text "---\nprofile: open\n---\n")
+           (pyagentd-here-function
+            (lambda () (list :branch-dir (concat branch "/agents/explorer-1"))))
+           shown)
+      (make-directory branch t)
+      (write-region text nil (expand-file-name "preset.md" branch) nil 'quiet)
+      (pyagentd-test-answer 'trust-session '(:foreign nil))
+      (cl-letf (((symbol-function 'y-or-n-p)
+                 (lambda (_) (setq shown (with-current-buffer (window-buffer)
+                                           (buffer-string)))
+                   nil)))
+        (pyagentd-trust-session)
+        (should (equal shown text))
+        (should-not (pyagentd-test-calls 'trust-session)))
+      (cl-letf (((symbol-function 'y-or-n-p) #'always))
+        (pyagentd-trust-session))
+      (pyagentd-test-await
+       (equal (list :branch branch :sha256 (secure-hash 'sha256 text))
+              (car (pyagentd-test-calls 'trust-session)))))))
+
 ;;; lists-test.el ends here
