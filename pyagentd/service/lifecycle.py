@@ -50,9 +50,7 @@ class Lifecycle(Group):
         if ref.is_agent:
             raise BadRequest(f"{ref.session_id} is an agent", mend="Duplicate the session it belongs to")
         if self._host.origins.foreign(ref):  # a copy would be the user's own
-            raise BadRequest(
-                f"{ref.session_id} is not from this machine", mend="Read its preset.md, then trust it"
-            )
+            raise BadRequest(f"{ref.session_id} is not from this machine", mend="Read its preset.md, then trust it")
         for live in self._host.inside(ref.session_dir):
             if live.run is not None or live.starting.locked():
                 raise Busy(f"{live.ref.name} is answering", mend="Wait for the answer, or abort it first")
