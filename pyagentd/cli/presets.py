@@ -62,4 +62,6 @@ def _trust(link: Any, root: str, waiting: list[Row]) -> None:
 def _lines(rows: list[Row]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         said = row.get("error") or row.get("description") or ""
+        if warning := row.get("warning"):
+            said = f"{said} (WARNING: {warning})"
         yield row["name"], row.get("mode") or "", said if row["trusted"] else f"NOT TRUSTED: {said}", row["source"]

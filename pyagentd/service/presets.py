@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.presets import ProjectPresets, Template
-from pyagentd.errors import BadRequest, PyagentdError
+from pyagentd.config import Config
+from pyagentd.errors import BadRequest, ConfigError, PyagentdError
+from pyagentd.policy.presets import Preset
 from pyagentd.service.group import Client, Group, expanded
+from pyagentd.tools.builtin import builtin_tools
 
 _SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
 _DESCRIPTION = 500  # characters of one, as far as they are told
+
+_TOOLS = frozenset({*builtin_tools(), "PersistentAgent", "request_scope_expansion"})  # that there are
 
 _log = logging.getLogger(__name__)
 
@@ -27,17 +32,18 @@ class PresetTemplates(Group):
         The answer is ``{presets: (P…), untrusted: (P…)}``. P is ``{name, source, origin, description, mode}`` or, of
         a broken one, ``{name, source, origin, error}``; ``origin`` is shipped, user or project. ``untrusted`` are
         presets of the project that wait for the user's word; they have a ``hash``, for ``trust-presets``, and their
-        ``text``, as far as there is room.
+        ``text``, as far as there is room. A ``warning`` tells what a preset names that is not there.
         """
         found = await asyncio.to_thread(self._for_project, root)
         room, untrusted = _SHOWN_BYTES, []
         for template in found.found:
             if not template.trusted and template.data is not None:
-                untrusted.append(_told(found, template))
+                untrusted.append(_told(found, template, self._host.config))
                 room -= len(template.data)
                 if room >= 0:
                     untrusted[-1]["text"] = template.data.decode(errors="replace")
-        return {"presets": [_told(found, template) for template in found.usable.values()], "untrusted": untrusted}
+        usable = [_told(found, template, self._host.config) for template in found.usable.values()]
+        return {"presets": usable, "untrusted": untrusted}
 
     async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> dict[str, Any]:
         """Trust presets of the project ``root`` by their ``hash``; the answer names those ``trusted`` now.
@@ -63,7 +69,7 @@ class PresetTemplates(Group):
         return self._host.presets.for_project(Path(expanded(root)) if root else None)
 
 
-def _told(found: ProjectPresets, template: Template) -> dict[str, Any]:
+def _told(found: ProjectPresets, template: Template, config: Config) -> dict[str, Any]:
     row: dict[str, Any] = {"name": template.name, "source": str(template.file), "origin": template.origin}
     if template.hash is not None:
         row["hash"] = template.hash
@@ -71,4 +77,16 @@ def _told(found: ProjectPresets, template: Template) -> dict[str, Any]:
         preset = found.read(template)
     except PyagentdError as error:
         return {**row, "error": str(error)}
-    return {**row, "description": preset.description[:_DESCRIPTION], "mode": preset.mode}
+    row |= {"description": preset.description[:_DESCRIPTION], "mode": preset.mode}
+    warning = "; ".join(_doubts(preset, config))
+    return {**row, "warning": warning} if warning else row
+
+
+def _doubts(preset: Preset, config: Config) -> Iterator[str]:
+    """Yield what a preset names and is not there: no error, since another machine may have it."""
+    if unknown := [tool for tool in preset.tools if tool not in _TOOLS]:
+        yield f"there is no tool {', '.join(unknown)}"
+    try:
+        config.backend(preset.backend)
+    except ConfigError as error:
+        yield error.message

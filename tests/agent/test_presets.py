@@ -328,3 +328,9 @@ async def test_an_agent_has_no_tool_that_a_session_above_it_may_not_use(world: W
     told = [[tool["name"] for tool in request.body["tools"]] for request in world.server.requests]
     assert told == [["PersistentAgent", "Read"], ["Read"], ["Read"], ["PersistentAgent", "Read"]]
     assert not (world.project / "x").exists()
+
+
+async def test_a_preset_that_names_what_is_not_there_is_told_with_a_warning(world: World) -> None:
+    put(of(world.project), "odd", more="tools: [Read, Telepathy]\n")
+    (row,) = (await world.service().presets(Watcher(), root=str(world.project)))["untrusted"]
+    assert "error" not in row and "no tool Telepathy" in row["warning"]
