@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,18 @@ from pyagentd.config import Config
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import Client, Group, expanded
+from pyagentd.store import presetfile
 from pyagentd.tools.builtin import builtin_tools
 
 _SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
 _DESCRIPTION = 500  # characters of one, as far as they are told
 
 _TOOLS = frozenset({*builtin_tools(), "PersistentAgent", "request_scope_expansion"})  # that there are
+_KEYS = (
+    "backend", "model", "description", "mode", "temperature", "max-tokens", "tools", "include-tool-results", "paths",
+    "shell-commands", "org-roam-patterns", "result", "caller", "profile", "permissions", "max-turns", "time-budget",
+    "token-budget",
+)  # fmt: skip
 
 _log = logging.getLogger(__name__)
 
@@ -75,11 +82,20 @@ def _told(found: ProjectPresets, template: Template, config: Config) -> dict[str
         row["hash"] = template.hash
     try:
         preset = found.read(template)
+        data = presetfile.content(template.file) if template.data is None else template.data
+        misspelt = _misspelt(presetfile.decoded(data, template.file).front)
     except PyagentdError as error:
         return {**row, "error": str(error)}
     row |= {"description": preset.description[:_DESCRIPTION], "mode": preset.mode}
-    warning = "; ".join(_doubts(preset, config))
+    warning = "; ".join([*_doubts(preset, config), *misspelt])
     return {**row, "warning": warning} if warning else row
+
+
+def _misspelt(front: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys that mean nothing and look much like one that does."""
+    for key in map(str, front):
+        if (dashed := key.replace("_", "-")) not in _KEYS and (meant := get_close_matches(dashed, _KEYS, 1, 0.8)):
+            yield f"`{key}` is no key; is `{meant[0]}` meant?"
 
 
 def _doubts(preset: Preset, config: Config) -> Iterator[str]:

@@ -331,6 +331,7 @@ async def test_an_agent_has_no_tool_that_a_session_above_it_may_not_use(world: W
 
 
 async def test_a_preset_that_names_what_is_not_there_is_told_with_a_warning(world: World) -> None:
-    put(of(world.project), "odd", more="tools: [Read, Telepathy]\n")
+    put(of(world.project), "odd", more="tools: [Read, Telepathy]\npath: {}\n")
     (row,) = (await world.service().presets(Watcher(), root=str(world.project)))["untrusted"]
     assert "error" not in row and "no tool Telepathy" in row["warning"]
+    assert "`path` is no key; is `paths` meant?" in row["warning"]
