@@ -27,7 +27,7 @@
 (defun pyagentd-test-wait (what condition)
   "Wait until the function CONDITION returns non-nil and return that.
 Fail after some seconds, saying WHAT did not happen."
-  (let ((deadline (+ (float-time) 8)) value)
+  (let ((deadline (+ (float-time) 60)) value)
     (while (not (or (setq value (funcall condition))
                     (> (float-time) deadline)))
       (accept-process-output nil 0.005))
