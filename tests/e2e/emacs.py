@@ -20,7 +20,7 @@ DRIVER = ROOT / "tests" / "e2e" / "driver.el"
 ELPA = sorted(Path("/usr/share/emacs/site-lisp/elpa").glob("*")) if Path("/usr/share/emacs").exists() else []
 
 
-def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> Any:
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
     """Return the first true value of ``condition``, polled; fail the test when it stays false."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -77,7 +77,7 @@ class Emacs:
         with socket.socket(socket.AF_UNIX) as link:
             return link.connect_ex(str(self.socket)) == 0
 
-    def eval(self, form: str, timeout_s: float = 20.0) -> Any:
+    def eval(self, form: str, timeout_s: float = 60.0) -> Any:
         """Evaluate one form and return its value, decoded."""
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(timeout_s)
@@ -89,7 +89,7 @@ class Emacs:
             raise EmacsError(f"{value}\nin {form}")
         return value
 
-    def wait(self, form: str, timeout_s: float = 20.0) -> Any:
+    def wait(self, form: str, timeout_s: float = 60.0) -> Any:
         """Wait until ``form`` is non-nil and return its value."""
         return wait_for(lambda: self.eval(form), form, timeout_s)
 
