@@ -48,7 +48,7 @@ class _Measured:
 
 def library(world: World) -> Iterator[Result]:
     """Sessions with three branches each, some with agents."""
-    few, many = (2, 20) if world.quick else (1000, 10_000)
+    few, many = (4, 20) if world.quick else (1000, 10_000)
     small, large = _measure(few), _measure(many)
     yield Fact(f"{many:,} sessions × 3: what is searched is found", small.is_found and large.is_found)
     for name, value in large.times.items():
