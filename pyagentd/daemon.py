@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 
 from pyagentd import __version__
@@ -100,7 +101,8 @@ class _Daemon:
         self._instance.publish(version=__version__, port=port, token=token)
         log.info("listening, sessions in %s", self._config.sessions_dir)
         ready()
-        warming = loop.run_in_executor(None, warm.warm)
+        # Not the loop's own thread: a daemon that is told to stop at once does not wait for what it will not need.
+        threading.Thread(target=warm.warm, name="warm", daemon=True).start()
         watching = asyncio.create_task(self._stop_when_idle(host, server))
         await self._stopped.wait()
         log.info("stopping")
@@ -110,8 +112,6 @@ class _Daemon:
         await asyncio.to_thread(indexer.close)
         await server.close()
         await close_backends()
-        with contextlib.suppress(Exception):  # it only saves time; a failure shows again with the first request
-            await warming
 
     def _wake(self, host: Host) -> None:
         """Have what an earlier daemon left waiting go on; who asks for it waits until it does."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from pathlib import Path
 
 import click
 
@@ -60,8 +62,11 @@ def _left_open(asks: int) -> str:
 
 
 def _lives(pid: int) -> bool:
+    """Return whether a process runs; one that only waits to be noticed by its parent has let go of everything."""
     try:
         os.kill(pid, 0)
+        with contextlib.suppress(OSError):  # systems without /proc
+            return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
     except ProcessLookupError:
         return False
     return True
