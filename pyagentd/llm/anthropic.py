@@ -112,7 +112,10 @@ class AnthropicBackend:
         while True:
             settings = concede(settings_body(request), refused)
             try:
-                stream = await self._post(self._bodies.write(settings, request.messages))
+                body = self._bodies.write(settings, request.messages)
+                if request.sent is not None:
+                    request.sent(body)
+                stream = await self._post(body.encoded())
             except BadRequestError as error:
                 if (found := concession(settings, error.api_message or "")) is None:
                     raise

@@ -9,10 +9,11 @@ This module knows no provider and imports none.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from pyagentd.llm.sent import Body
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, Usage
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal", "stop_sequence", "pause_turn"]
@@ -39,6 +40,7 @@ class ModelRequest:
     max_tokens: int = 8192  # of the visible answer; a thinking budget comes on top
     temperature: float | None = None  # None leaves it to the provider
     thinking_budget: int | None = None  # tokens; None turns reasoning off
+    sent: Callable[[Body], None] | None = field(default=None, compare=False, repr=False)  # told of every attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ CACHE = {"type": "ephemeral"}
 
 def request_body(request: ModelRequest) -> dict[str, Any]:
     """The body as the server reads it, without what every request of ours has."""
-    body = json.loads(BodyWriter().write(settings_body(request), request.messages))
+    body = json.loads(BodyWriter().write(settings_body(request), request.messages).encoded())
     assert body.pop("stream") is True
     return body
 
