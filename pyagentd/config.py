@@ -23,6 +23,11 @@ a backend names the *variable* its key is in. A file looks like this::
     key_env = "LOCAL_KEY"
     model = "qwen3"
 
+    [model."qwen3"]                         # what is shown and when to compact; overrides the shipped table
+    context_window = 128_000                # tokens, as is max_output
+    input = 0.2                             # US dollars per million tokens; output, cache_read, cache_write too
+    output = 0.6
+
     [profile.docs]                          # which actions an agent may take; presets name it: profile: docs
     allow = ["tool:view:.*", "tool:(create_file|str_replace):docs/.*"]
     ask = ["tool:bash:.*"]                  # what neither matches is denied
@@ -40,6 +45,7 @@ from typing import Any, Literal
 from platformdirs import user_config_path
 
 from pyagentd.configfile import ConfigFile
+from pyagentd.configmodels import ModelSettings, model_tables
 from pyagentd.errors import ConfigError
 
 Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
@@ -58,6 +64,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "titles": frozenset({"enabled", "model"}),
     "shell": frozenset({"confinement"}),
     "backend": None,
+    "model": None,
     "profile": None,
 }
 
@@ -109,6 +116,7 @@ class Config:
     backend_override: str | None  # backend of every preset, whatever it names
     backends: Mapping[str, BackendSettings]
     profiles: Mapping[str, ProfileSettings]
+    models: Mapping[str, ModelSettings]
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
 
     def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
@@ -198,6 +206,7 @@ def load_config(env: Environment | None = None) -> Config:
         backend_override=override,
         backends=backends,
         profiles=dict(_profiles(file, settings)),
+        models=dict(_models(file, settings)),
         settings=settings,
     )
 
@@ -306,6 +315,13 @@ def _profiles(file: ConfigFile, settings: dict[str, Setting]) -> Iterator[tuple[
         for key, texts in lists.items():
             settings[f"{prefix}.{key}"] = Setting(", ".join(texts), file.place(f"{prefix}.{key}"))
         yield name, ProfileSettings(**lists)
+
+
+def _models(file: ConfigFile, settings: dict[str, Setting]) -> Iterator[tuple[str, ModelSettings]]:
+    """Yield what the file states of models, noting every value's source in ``settings``."""
+    for name, model, shown in model_tables(file):
+        settings.update({dotted: Setting(value, place) for dotted, (value, place) in shown.items()})
+        yield name, model
 
 
 def _expressions(file: ConfigFile, table: str, key: str) -> Iterator[str]:

@@ -118,6 +118,14 @@ def test_an_unknown_backend_is_an_error_that_lists_the_known_ones(tmp_path: Path
         ('[profile.locked]\nallow = ["tool:x"]\n', ":1: the profile locked is built in"),
         ("[profile]\np = 1\n", ":2: profile.p is not a table"),
         ('[profile."a.b"]\nallow = []\n', "'a.b' is no name of a profile"),
+        ("[model.m]\nwindow = 1\n", ":2: unknown key 'window' in [model.m]; known: context_window"),
+        ('[model."a.b:7"]\n\ninput = "1"\noutput = 1\n', ":3: model.a.b:7.input is not a number from 0"),
+        ("[model.m]\ninput = -1\noutput = 2\n", ":2: model.m.input is not a number from 0"),
+        ("[model.m]\ninput = nan\noutput = 2\n", ":2: model.m.input is not a number from 0"),
+        ("[model.m]\nmax_output = 0\n", ":2: model.m.max_output is not a whole number above 0"),
+        ("[model.m]\ncontext_window = true\n", ":2: model.m.context_window is not a whole number"),
+        ("[model.m]\ninput = 3\n", ":1: model.m has a price for one of input and output only"),
+        ("[model]\nm = 3\n", ":2: model.m is not a table"),
     ],
 )
 def test_a_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:

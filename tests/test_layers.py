@@ -16,6 +16,7 @@ BASE_FILES = {
     "clock",
     "config",
     "configfile",
+    "configmodels",
     "errors",
     "events",
     "ids",

@@ -1,0 +1,89 @@
+"""What is known of a model, who says it, and what its tokens cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyagentd.config import Config, load_config
+from pyagentd.llm.catalog import UNKNOWN_WINDOW, Prices, facts
+from pyagentd.messages import Usage
+
+PRESETS = Path(__file__).parents[2] / "presets"
+
+
+def config_of(directory: Path, text: str = "") -> Config:
+    file = directory / "config.toml"
+    file.write_text(text, encoding="utf-8")
+    return load_config({"PYAGENTD_CONFIG": str(file)})
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS.glob("*.md")), ids=lambda path: path.stem)
+def test_every_model_that_a_shipped_preset_names_is_in_the_table(preset: Path, tmp_path: Path) -> None:
+    line = next(line for line in preset.read_text(encoding="utf-8").splitlines() if line.startswith("model:"))
+    known = facts(line.partition(":")[2].strip(), config_of(tmp_path))
+    assert known.window_known and known.prices is not None
+
+
+def test_a_snapshot_of_a_model_is_that_model(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    assert facts("claude-opus-4-5-20251101", config) == facts("claude-opus-4-5", config)
+    assert facts("claude-sonnet-4-5-latest", config) == facts("claude-sonnet-4-5", config)
+
+
+def test_an_unknown_model_has_no_price_and_a_window_that_is_said_to_be_a_guess(tmp_path: Path) -> None:
+    unknown = facts("qwen3", config_of(tmp_path))
+    assert unknown.prices is None
+    assert (unknown.context_window, unknown.window_known) == (UNKNOWN_WINDOW, False)
+
+
+def test_what_the_user_states_wins_key_by_key(tmp_path: Path) -> None:
+    text = '[model."claude-opus-4-5"]\ncontext_window = 50_000\n\n[model."qwen2.5:7b"]\ninput = 1\noutput = 2\n'
+    config = config_of(tmp_path, text)
+    mine, shipped = facts("claude-opus-4-5-20251101", config), facts("claude-opus-4-5", config_of(tmp_path))
+    assert mine.context_window == 50_000
+    assert (mine.max_output, mine.prices) == (shipped.max_output, shipped.prices)
+    assert facts("qwen2.5:7b", config).prices == Prices(input=1, output=2, cache_read=1, cache_write=1)
+
+
+def test_a_price_of_the_user_is_one_price_for_prompts_of_every_length(tmp_path: Path) -> None:
+    assert facts("claude-haiku-5-5", config_of(tmp_path)).prices.long is not None  # type: ignore[union-attr]
+    mine = facts("claude-haiku-5-5", config_of(tmp_path, '[model."claude-haiku-5-5"]\ninput = 2\noutput = 3\n'))
+    assert mine.prices is not None
+    assert mine.prices.of(Usage(input=1_000_000, output=1_000_000)) == 5
+
+
+def test_each_kind_of_token_has_its_price_and_reasoning_is_output() -> None:
+    prices = Prices(input=1, output=10, cache_read=0.1, cache_write=2)
+    million = 1_000_000
+    assert prices.of(Usage(input=million)) == 1
+    assert prices.of(Usage(output=million)) == prices.of(Usage(reasoning=million)) == 10
+    assert prices.of(Usage(cache_read=million)) == pytest.approx(0.1)
+    assert prices.of(Usage(cache_write=million)) == 2
+
+
+def test_a_long_prompt_costs_the_long_price_whatever_kind_its_tokens_are(tmp_path: Path) -> None:
+    prices = facts("claude-haiku-5-5", config_of(tmp_path)).prices
+    assert prices is not None
+    assert prices.of(Usage(cache_read=100_000, output=1_000_000)) == pytest.approx(0.001 + 0.5)
+    assert prices.of(Usage(cache_read=100_001, output=1_000_000)) == pytest.approx(0.00500005 + 2.5)
+
+
+def test_the_offline_model_costs_nothing_whatever_it_is_called(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    offline = facts("claude-opus-4-5", config, backend="offline").prices
+    assert offline is not None and offline.of(Usage(input=5, output=5)) == 0
+    assert facts("claude-opus-4-5", config, backend="anthropic").prices == facts("claude-opus-4-5", config).prices
+
+
+@pytest.mark.parametrize(
+    ("text", "usable"),
+    [
+        ("[model.m]\ncontext_window = 100_000\nmax_output = 8_000\n", 92_000),
+        ("[model.m]\ncontext_window = 100_000\nmax_output = 64_000\n", 80_000),
+        ("[model.m]\ncontext_window = 10_000\n", 0),
+    ],
+)
+def test_the_usable_part_of_a_window_leaves_room_for_the_answer(tmp_path: Path, text: str, usable: int) -> None:
+    assert facts("m", config_of(tmp_path, text)).usable() == usable
