@@ -159,7 +159,7 @@ def _refuse_hopeless(authority: Authority, widening: Widening, samples: Iterable
     """Raise ``ToolError`` when some of it would be denied even inside the scope: nobody is asked for nothing."""
     for action in samples:
         decision = authority.would_be(action, widening)
-        if isinstance(decision, Deny) and decision.rule in ("protected", "deny", "command"):
+        if isinstance(decision, Deny) and decision.rule in ("protected", "deny", "read-only", "command"):
             raise ToolError(f"The scope cannot be expanded by this: {decision.reason}")
 
 

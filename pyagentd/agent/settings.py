@@ -74,6 +74,7 @@ def policy_context(
             profile=resolved(preset.profile),
             ancestor_denies=tuple(pattern for each in above for pattern in each.paths.deny),
             ancestor_commands=tuple(text for each in above for text in each.shell.deny),
+            ancestor_read_only=any(each.read_only for each in above),
             ancestor_profiles=tuple(profile for each in above if (profile := resolved(each.profile)) is not None),
             protected=protected,
             readable=readable,

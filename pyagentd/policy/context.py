@@ -21,6 +21,7 @@ class Context:
     ancestor_profiles: tuple[
         Profile, ...
     ] = ()  # ... and their profiles: what one of them denies, an agent may not do
+    ancestor_read_only: bool = False  # ... and whether one of them only looks, see ``readonly``
     protected: tuple[str, ...] = ()  # the daemon's own places, never written by a tool
     readable: tuple[str, ...] = ()  # in the read scope besides the preset's: the run's own spooled output
     grants: tuple[re.Pattern[str], ...] = ()  # match a whole action that then needs no confirmation: --allow

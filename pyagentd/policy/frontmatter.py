@@ -78,13 +78,15 @@ class Keys:
             self._wrong(key, value, "a whole number above 0")
         return int(value)
 
-    def flag(self, key: str, *, default: bool) -> bool:
-        """Return true or false."""
+    def flag(self, key: str, *, default: bool, must: bool = False) -> bool:
+        """Return true or false; with ``must`` anything but true is wrong."""
         _, value = self._get(key)
         if value is None:
             return default
         if not isinstance(value, bool):
             self._wrong(key, value, "true or false")
+        if must and not value:
+            self._wrong(key, value, "true: an agent of this name only looks; give one that works another name")
         return value
 
     def duration(self, key: str) -> float | None:

@@ -1,8 +1,8 @@
 """The one decision: may this action happen, must a human be asked, or not (DESIGN §7).
 
-The order is fixed: 1 protected places, 2 any deny, of the agent or above it, 3 what a human allowed once for exactly
-this resource, 4 tools that have no resource, 5 scope, 6 the profile, 7 the tool's own wish to be confirmed. Nothing
-here looks at the disk: paths come resolved, commands read, rules parsed.
+The order is fixed: 1 protected places, 2 any deny, of the agent or above it, that it only looks included, 3 what a
+human allowed once for exactly this resource, 4 tools that have no resource, 5 scope, 6 the profile, 7 the tool's own
+wish to be confirmed. Nothing here looks at the disk: paths come resolved, commands read, rules parsed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pyagentd.policy import scope, shell
+from pyagentd.policy import readonly, scope, shell
 from pyagentd.policy.action import Action as Action
 from pyagentd.policy.action import Kind as Kind
 from pyagentd.policy.action import ResolvedPath as ResolvedPath
@@ -20,7 +20,7 @@ from pyagentd.policy.context import Context as Context
 from pyagentd.policy.profiles import Profile, Verdict, covering, verdict
 from pyagentd.policy.remember import covered, remember
 
-Rule = Literal["protected", "deny", "scope", "command", "profile", "headless"]
+Rule = Literal["protected", "deny", "scope", "command", "profile", "headless", "read-only"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ def decide(action: Action, context: Context, confirm: bool) -> Decision:
         return Deny(refusal, "protected")
     if refusal := scope.denied(action, context):
         return Deny(refusal, "deny")
+    if refusal := readonly.refusal(action, own=context.preset.read_only, above=context.ancestor_read_only):
+        return Deny(refusal, "read-only")
     if context.allow_once and not context.allow_once.isdisjoint(action.spellings(once_key(action))):
         return Allow("allowed once")
     if refusal := scope.outside(action, context):

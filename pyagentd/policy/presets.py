@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from pyagentd.policy.frontmatter import Keys
 from pyagentd.policy.profiles import Profile
+from pyagentd.policy.readonly import PLAN
 from pyagentd.policy.roam import Roam
 
 DEFAULT_PRESET = "programming-assistant"
@@ -61,6 +62,7 @@ class Preset:
     caller: Caller = "user"  # "agent": a model that was spawned is told so
     profile: Profile | str | None = None  # one written out, the name of one, or none
     roam: Roam = field(default_factory=Roam)
+    read_only: bool = False  # it and its agents change nothing, whatever else is allowed: see ``readonly``
     max_turns: int | None = None  # requests to the model in one run; None: no limit
     time_budget_s: float | None = None  # of one run
     token_budget: int | None = None  # of one run
@@ -115,6 +117,7 @@ def parse_preset(
         roam=Roam(
             subdirectory=roam.directories("subdirectory"), tags=roam.texts("tags"), node_ids=roam.texts("node_ids")
         ),
+        read_only=keys.flag("read-only", default=name == PLAN, must=name == PLAN),
         max_turns=keys.count("max-turns"),
         time_budget_s=keys.duration("time-budget"),
         token_budget=keys.count("token-budget"),

@@ -23,8 +23,8 @@ _DESCRIPTION = 500  # characters of one, as far as they are told
 _TOOLS = frozenset({*builtin_tools(), "PersistentAgent", "request_scope_expansion"})  # that there are
 _KEYS = (
     "backend", "model", "description", "mode", "temperature", "max-tokens", "tools", "include-tool-results", "paths",
-    "shell-commands", "org-roam-patterns", "result", "caller", "profile", "permissions", "max-turns", "time-budget",
-    "token-budget",
+    "shell-commands", "org-roam-patterns", "result", "caller", "read-only", "profile", "permissions", "max-turns",
+    "time-budget", "token-budget",
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)

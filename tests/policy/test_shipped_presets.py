@@ -34,6 +34,7 @@ def decision(preset, action, *, above=(), interactive=True):
         preset=preset,
         profile=resolved(preset.profile),
         interactive=interactive,
+        ancestor_read_only=any(each.read_only for each in above),
         ancestor_profiles=tuple(profile for each in above if (profile := resolved(each.profile))),
     )
     return decide(action, context, confirm=action.tool not in LOOKING)
@@ -109,7 +110,8 @@ def test_who_only_looks_cannot_change_anything_whatever_is_added_to_its_scope(na
     widened = in_project(name)  # a session in a project may write there; the profile says no
     assert isinstance(decision(widened, on("Read")), Allow)
     for action in CHANGES:
-        assert isinstance(decision(widened, action), Deny)
+        refused = decision(widened, action)
+        assert isinstance(refused, Deny) and refused.rule in ("read-only", "command")
 
 
 def test_the_agents_of_a_plan_cannot_change_anything_either():
@@ -118,7 +120,7 @@ def test_the_agents_of_a_plan_cannot_change_anything_either():
     assert isinstance(decision(executor, on("Read"), above=(plan,)), Allow)
     for action in (on("Write"), on("Edit"), run("make")):
         refused = decision(executor, action, above=(plan,))
-        assert isinstance(refused, Deny) and refused.rule == "profile"
+        assert isinstance(refused, Deny) and refused.rule == "read-only"
         assert "a session above this agent" in refused.reason
 
 
