@@ -16,7 +16,7 @@ from pyagentd.policy.roam import RoamTarget
 if TYPE_CHECKING:
     from pyagentd.policy.shell import ShellReading
 
-Kind = Literal["read", "write", "command", "pattern", "meta"]
+Kind = Literal["read", "write", "command", "pattern", "net", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

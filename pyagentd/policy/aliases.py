@@ -7,7 +7,9 @@ stand for several of our tools, and one of our tools answers to every name it ha
 
 from __future__ import annotations
 
-META_TOOLS = frozenset({"PersistentAgent", "request_scope_expansion", "question", "todo"})
+META_TOOLS = frozenset(
+    {"PersistentAgent", "task", "request_scope_expansion", "question", "TodoWrite", "skill", "tool_search"}
+)
 """Tools that touch no resource of their own: every profile has them, and they have no scope (DESIGN §7)."""
 
 # Columns: the locked id of spec 002; names of spec 000's tools; of spec 003's; of Claude Code and others.
@@ -18,9 +20,10 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "Glob": ("glob", "glob_files", "list_files", "list_directory", "list_project_files", "LS"),
     "Grep": ("grep", "grep_files", "search_files", "search_project_content"),
     "Bash": ("bash", "run_approved_command", "run_command", "shell", "Shell"),
-    "PersistentAgent": ("task", "Task", "agent", "Agent", "persistent_agent"),
+    "PersistentAgent": ("persistent_agent",),
+    "task": ("Task", "agent", "Agent"),
     "question": ("ask_user_questions", "ask_user_question", "AskUserQuestion", "Question"),
-    "todo": ("todo_write", "TodoWrite", "Todo"),
+    "TodoWrite": ("todo", "todo_write", "Todo"),
     "request_scope_expansion": ("scope_expansion", "RequestScopeExpansion"),
     "WebSearch": ("web_search",),
     "WebFetch": ("web_fetch",),
@@ -30,8 +33,14 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
 
 _OURS = {other: ours for ours, others in _OTHER_NAMES.items() for other in others}
 
-# What spec 003 has one action for and we have several tools: finding a file and searching in files is viewing them.
-_SHARED_ACTIONS: dict[str, tuple[str, ...]] = {"Glob": ("view",), "Grep": ("view",)}
+# What has one action and we have several tools: finding a file and searching in files is viewing them (spec 003), and
+# an agent is an agent whichever of two schemas it was asked for with.
+_SHARED_ACTIONS: dict[str, tuple[str, ...]] = {
+    "Glob": ("view",),
+    "Grep": ("view",),
+    "PersistentAgent": ("task", *_OTHER_NAMES["task"]),
+    "task": ("PersistentAgent", *_OTHER_NAMES["PersistentAgent"]),
+}
 
 # Tools of spec 003 whose action is another tool's name and the beginning of its detail.
 _PARTS: dict[str, str] = {

@@ -43,6 +43,7 @@ _SCRIPTS = ("npm", "pnpm", "yarn")  # `npm run NAME` is known by three
 _KNOWN_BY_ONE = ("jest", "pytest", "vitest")
 _FILTERS = ("cat", "cut", "head", "ls", "nl", "pwd", "tac", "tail", "tr", "uniq", "wc")  # with options alone
 
+_A_SITE = re.compile(r"tool:WebFetch:(https?://[^/?#]+)/.*", re.DOTALL)
 _A_FILE = r"[^/]+"
 _CHANGING = "(?:Edit|Write)"
 
@@ -50,8 +51,8 @@ _CHANGING = "(?:Edit|Write)"
 def remember(action: Action) -> tuple[str, ...]:
     """Return the regular expressions that "session" and "always" would remember for ``action``.
 
-    A change of a file is remembered for the files of its directory, a command as described above, anything else as
-    exactly what it is.
+    A change of a file is remembered for the files of its directory, a page of the web for its site, a search of the
+    web for all of them, a command as described above, anything else as exactly what it is.
     """
     if action.kind == "command":
         return _remembered_command(action)
@@ -83,6 +84,10 @@ def told(pattern: str) -> str:
     for ending, said in ((_ANY_WORDS, "with any arguments"), (_ONLY_OPTIONS, "with any options")):
         if rest.endswith(ending):
             return f"{tool} `{_plain(rest.removesuffix(ending))}` {said}"
+    if rest == ".*":
+        return f"{tool} anything"
+    if tool == "WebFetch" and rest.endswith("/.*"):
+        return f"{tool} any page of {_plain(rest.removesuffix('/.*'))}"
     detail = _plain(rest)
     if not rest or literal(detail) != rest:
         return pattern
@@ -93,6 +98,9 @@ def _for_form(action: Action, form: str) -> str:
     if action.kind == "write" and form.startswith(("tool:Edit:/", "tool:Write:/")):
         directory, _, _ = form.split(":", 2)[2].rpartition("/")
         return f"tool:{_CHANGING}:{literal(directory)}/{_A_FILE}"
+    if action.kind == "net":
+        site = _A_SITE.fullmatch(form)
+        return f"tool:WebFetch:{literal(site[1])}/.*" if site else f"tool:{action.tool}:.*"
     return literal(form)
 
 

@@ -16,7 +16,7 @@ from pyagentd.policy.shell import ShellReading
 from pyagentd.tools.confine.scope import UNCONFINED, ShellScope
 
 Args = Mapping[str, Any]
-Kind = Literal["read", "write", "command", "pattern", "meta"]
+Kind = Literal["read", "write", "command", "pattern", "net", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

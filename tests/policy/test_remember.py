@@ -192,3 +192,19 @@ def test_no_remembered_command_lets_another_one_in(good: str, joined: str) -> No
     grants = [*granted(command(good)), *granted(command("git log | head -5")), *granted(command("echo x"))]
     assert covered(command(good), grants)
     assert covered(command(text), grants) is None
+
+
+def net(tool: str, detail: str) -> Action:
+    return Action(tool=tool, detail=detail, kind="net")
+
+
+def test_a_page_is_remembered_for_its_site_and_a_search_for_all_of_them():
+    (site,) = remember(net("WebFetch", "https://docs.example.com/a?b=1"))
+    assert site == r"tool:WebFetch:https://docs\.example\.com/.*"
+    assert told(site) == "WebFetch any page of https://docs.example.com"
+    grants = [compile_action(site)]
+    assert covered(net("WebFetch", "https://docs.example.com/other"), grants)
+    for other in ("http://docs.example.com/a", "https://docs.example.com.evil.net/a", "https://docsxexample.com/"):
+        assert not covered(net("WebFetch", other), grants)
+    (every,) = remember(net("WebSearch", "weather"))
+    assert every == "tool:WebSearch:.*" and told(every) == "WebSearch anything"
