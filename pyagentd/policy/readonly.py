@@ -20,9 +20,10 @@ LOOKING: dict[str, frozenset[Kind]] = {
     **dict.fromkeys(("Read", "Glob", "Grep"), frozenset[Kind]({"read"})),
     # What these tell goes to the user or to the model, and an agent may do what its parent may.
     **dict.fromkeys(
-        ("question", "todo", "skill", "tool_search", "PersistentAgent", "WebSearch", "WebFetch", _EXPANSION),
+        ("question", "TodoWrite", "skill", "tool_search", "PersistentAgent", "task", _EXPANSION),
         frozenset[Kind]({"meta", "read"}),
     ),
+    **dict.fromkeys(("WebSearch", "WebFetch"), frozenset[Kind]({"net"})),
 }
 """The tools that change nothing, each with the kinds of action that it has for it."""
 

@@ -59,12 +59,12 @@ LOOKS = [
     on("Glob", "read"),
     on("Grep", "read"),
     action("question"),
-    action("todo"),
+    action("TodoWrite"),
     action("skill"),
     action("tool_search"),
     action("PersistentAgent", detail="explorer"),
-    action("WebSearch"),
-    action("WebFetch"),
+    action("WebSearch", "net"),
+    action("WebFetch", "net"),
     action("request_scope_expansion", detail="Read /etc/**"),
 ]
 
