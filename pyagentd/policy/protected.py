@@ -13,6 +13,7 @@ _RECORDS = (
     "scope-plan.yml",
     "branch-metadata.yml",
     "messages.jsonl",
+    "requests*.jsonl",
     "agent.json",
     "tools.org",
     "system-prompts.org",

@@ -163,6 +163,12 @@ def move(directory: Path, target: Path) -> None:
         _sync_directory(target.parent)
 
 
+def replace(path: Path, target: Path) -> None:
+    """Give the file ``path`` the name ``target``, in the place of what has it."""
+    with _refusals(target):
+        system.replace(path, target)
+
+
 def copy_tree(source: Path, target: Path, *, last: str = "") -> None:
     """Make the directory ``target`` with a copy of everything in ``source``, synced.
 

@@ -6,7 +6,7 @@
         current -> branches/<branch>        relative link to the active branch
         branches/<branch>/                  a branch
             session.md  messages.jsonl  preset.md  scope-plan.yml  branch-metadata.yml
-            tools.org  system-prompts.org  files/
+            tools.org  system-prompts.org  requests.jsonl  files/
             agents/<agent-id>/              an agent: files as in a branch, its own agents/, no branches/
 
 No other module spells a file name. Functions ending in ``_file``, ``_dir`` or ``_link`` only compute; ``ref_of``
@@ -29,6 +29,8 @@ SCOPE_PLAN_FILE = "scope-plan.yml"
 BRANCH_METADATA_FILE = "branch-metadata.yml"
 TOOLS_LOG_FILE = "tools.org"
 PROMPTS_LOG_FILE = "system-prompts.org"
+REQUESTS_FILE = "requests.jsonl"
+OLD_REQUESTS_FILE = "requests.1.jsonl"
 BRANCHES_DIR = "branches"
 AGENTS_DIR = "agents"
 FILES_DIR = "files"
@@ -107,6 +109,16 @@ def tools_log_file(branch_dir: Path) -> Path:
 def prompts_log_file(branch_dir: Path) -> Path:
     """Return the readable log of system prompts."""
     return branch_dir.absolute() / PROMPTS_LOG_FILE
+
+
+def requests_file(branch_dir: Path) -> Path:
+    """Return the trace of the model's requests of a branch or agent."""
+    return branch_dir.absolute() / REQUESTS_FILE
+
+
+def old_requests_file(branch_dir: Path) -> Path:
+    """Return the trace that was before."""
+    return branch_dir.absolute() / OLD_REQUESTS_FILE
 
 
 def agents_dir(branch_dir: Path) -> Path:

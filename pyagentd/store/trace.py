@@ -1,0 +1,246 @@
+"""``requests.jsonl``: what every model request of a branch held, as it was sent, and how it was answered.
+
+Append-only lines beside ``messages.jsonl``, for people who ask why; nothing depends on them, so a line that cannot
+be written is a warning and costs that request only. A request names the one it continues (``base``) and holds the
+messages after those that are ``same``; system prompt and tools are written once and named by their digest. Messages
+are kept without breakpoints of the provider's cache, which move; ``marks`` says where they were. Headers, and with
+them keys, never come here.
+
+===========  ===========================================================================================
+type         fields
+===========  ===========================================================================================
+blob         {digest, data}: a system prompt or a list of tools
+request      {id, run_id, step, attempt, purpose, at, head, base, same, messages, marks}: ``at`` epoch ms
+answer       {id, run_id, step, duration_ms, first_token_ms, usage, stop_reason, retries, error, …}: the end of
+             ``id``; with ``count``, ``chain`` and ``known`` a later writer sees what it may continue
+===========  ===========================================================================================
+
+Beyond ``LARGEST`` bytes the file becomes ``requests.1.jsonl``, in the place of the last one of that name, and a new
+one begins with a whole request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyagentd.errors import StoreError
+from pyagentd.store import atomic, paths
+
+log = logging.getLogger(__name__)
+
+LARGEST = 32 << 20
+_TAIL = 64 << 10  # holds an answer line, unless its error is a novel
+_BLOBS = ("system", "tools")
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Sent(Protocol):
+    """A request as it is sent; see ``llm.sent.Body``."""
+
+    @property
+    def head(self) -> Mapping[str, Any]:
+        """Everything but the messages."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[str]:
+        """The JSON of each message, without breakpoints."""
+        ...
+
+    @property
+    def marked(self) -> Mapping[int, str]:
+        """Those that carry a breakpoint, as they are sent, by their number."""
+        ...
+
+
+class TraceWriter:
+    """Writes the requests of one run.
+
+    Args:
+        branch_dir: Of the branch.
+        run_id: The run.
+        purpose: What it asks for: "step", or another word for requests beside the conversation.
+        largest: Bytes of one file.
+    """
+
+    def __init__(self, branch_dir: Path, run_id: str, *, purpose: str = "step", largest: int = LARGEST) -> None:
+        self._path = paths.requests_file(branch_dir)
+        self._run_id = run_id
+        self._purpose = purpose
+        self._largest = largest
+        self._begun = False
+        self._id = ""  # of the request the next one can continue
+        self._messages: Sequence[str] = ()
+        self._last: Mapping[str, Any] = {}  # an earlier writer's last answer
+        self._chain = hashlib.sha256()  # over all messages of the last request
+        self._known: dict[str, str] = {}  # digests of what the file has, by their place in the head
+        self._problem = ""
+
+    def request(self, body: Sent, *, step: int, attempt: int, at_ms: int) -> None:
+        """Add a request, which the next ones may continue."""
+        try:
+            self._write(self._request_lines(body, step=step, attempt=attempt, at_ms=at_ms))
+            self._problem = ""
+        except (StoreError, OSError) as error:
+            self._id, self._messages, self._last, self._known = "", (), {}, {}
+            if str(error) != self._problem:
+                log.warning("a request was not traced: %s", error)
+            self._problem = str(error)
+
+    def answer(self, step: int, facts: Mapping[str, Any]) -> None:
+        """Add how the last request was answered; see the module's table for ``facts``."""
+        if not self._id:
+            return
+        told = {"type": "answer", "id": self._id, "run_id": self._run_id, "step": step, **facts}
+        told |= {"count": len(self._messages), "chain": self._chain.hexdigest(), "known": self._known}
+        try:
+            self._write([_dumps(told)])
+        except (StoreError, OSError) as error:
+            log.warning("an answer was not traced: %s", error)
+
+    def steps_before(self) -> int:
+        """Return how many steps of this run an earlier writer has traced."""
+        self._begin()
+        return int(self._last.get("step", 0)) if self._last.get("run_id") == self._run_id else 0
+
+    # -- lines -------------------------------------------------------------------------------------------------
+
+    def _request_lines(self, body: Sent, *, step: int, attempt: int, at_ms: int) -> list[str]:
+        self._begin()
+        self._rotate()
+        lines, head = [], dict(body.head)
+        for name in _BLOBS:
+            if name in head:
+                data = _dumps(head[name])
+                digest = _digest(data)
+                head[name] = {"digest": digest}
+                if self._known.get(name) != digest:
+                    lines.append(f'{{"type":"blob","digest":"{digest}","data":{data}}}')
+                    self._known[name] = digest
+        base, same = self._continued(body.messages)
+        self._id = f"{self._run_id}/{self._purpose}/{step}/{attempt}"
+        facts = {
+            "type": "request",
+            "id": self._id,
+            "run_id": self._run_id,
+            "step": step,
+            "attempt": attempt,
+            "purpose": self._purpose,
+            "at": at_ms,
+            "head": head,
+            "base": base,
+            "same": same,
+            "marks": [mark for number, text in body.marked.items() for mark in _marks(number, text)],
+        }
+        lines.append(f'{_dumps(facts)[:-1]},"messages":[{",".join(body.messages[same:])}]}}')
+        return lines
+
+    def _continued(self, messages: Sequence[str]) -> tuple[str | None, int]:
+        """Return which request ``messages`` continue and how many are the same, and take them as the last ones."""
+        base, known = self._id or None, self._messages
+        same = 0
+        if self._last:  # an earlier writer's: all of it, or none
+            base, count = str(self._last["id"]), int(self._last["count"])
+            if count <= len(messages) and _chained(messages[:count]).hexdigest() == self._last["chain"]:
+                same = count
+                self._chain = _chained(messages[:count])
+        else:
+            for old, new in zip(known, messages, strict=False):
+                if old is not new and old != new:
+                    break
+                same += 1
+        if not same or same < len(known):
+            self._chain = _chained(messages[:same])
+        for text in messages[same:]:
+            _chain(self._chain, text)
+        self._messages, self._last = messages, {}
+        return (base, same) if same else (None, 0)
+
+    # -- the file ----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """See where an earlier writer ended."""
+        if self._begun:
+            return
+        self._begun = True
+        if (last := _last_line(self._path)) is not None and last.get("type") == "answer":
+            self._last = last
+            self._known = dict(last.get("known") or {})
+
+    def _rotate(self) -> None:
+        try:
+            if self._path.stat().st_size < self._largest:
+                return
+        except FileNotFoundError:
+            pass
+        else:
+            atomic.replace(self._path, paths.old_requests_file(self._path.parent))
+        self._id, self._messages, self._last, self._known = "", (), {}, {}
+
+    def _write(self, lines: Sequence[str]) -> None:
+        descriptor = atomic.open_append(self._path)
+        try:
+            # A line that a killed daemon left unfinished must not swallow ours.
+            size = os.fstat(descriptor).st_size
+            torn = size and atomic.read_fd(descriptor, 1, size - 1, self._path) != b"\n"
+            text = "".join([*(["\n"] if torn else []), *(f"{line}\n" for line in lines)])
+            atomic.append_fd(descriptor, text.encode("utf-8", "replace"), self._path)
+        finally:
+            os.close(descriptor)
+
+
+def _last_line(path: Path) -> dict[str, Any] | None:
+    """Return the last line of the file if it is whole and short."""
+    try:
+        descriptor = atomic.open_read(path)
+    except (FileNotFoundError, StoreError):
+        return None
+    try:
+        size = os.fstat(descriptor).st_size
+        tail = atomic.read_fd(descriptor, min(size, _TAIL), max(0, size - _TAIL), path)
+    except StoreError:
+        return None
+    finally:
+        os.close(descriptor)
+    if not tail.endswith(b"\n"):
+        return None
+    return line_of(tail[:-1].rpartition(b"\n")[2])
+
+
+def line_of(line: bytes) -> dict[str, Any] | None:
+    """Return what a line says, None when it is damaged."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and "type" in value else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _chained(messages: Sequence[str]) -> Any:
+    chain = hashlib.sha256()
+    for text in messages:
+        _chain(chain, text)
+    return chain
+
+
+def _chain(chain: Any, text: str) -> None:
+    data = text.encode("utf-8", "replace")
+    chain.update(b"%d:" % len(data))
+    chain.update(data)
+
+
+def _marks(number: int, text: str) -> list[list[Any]]:
+    """Return the breakpoints of a message: its number, that of the block, and the block's ``cache_control``."""
+    blocks = json.loads(text)["content"]
+    return [[number, at, block["cache_control"]] for at, block in enumerate(blocks) if "cache_control" in block]
