@@ -11,6 +11,7 @@
     │   ├── ConfigError          the configuration is malformed (file, line)
     │   ├── NoKey                a backend needs a key and none is known
     │   ├── Busy                 the branch has a run in flight
+    │   ├── Conflict             an id is taken by something else
     │   └── BadRequest           arguments of an operation do not fit
     ├── ProviderError            the model's server refused for good
     │   └── TransientProviderError   ... or for now: the loop retries
@@ -93,6 +94,12 @@ class Busy(UserError):
     """The branch has a run in flight."""
 
     code = "busy"
+
+
+class Conflict(UserError):
+    """A client made an id that something else has already."""
+
+    code = "conflict"
 
 
 class BadRequest(UserError):

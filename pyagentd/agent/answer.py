@@ -1,4 +1,6 @@
-"""The model's answer as it becomes rows: one assistant message per run, its parts in the order they began.
+"""The model's answer as it becomes rows: one assistant message, its parts in the order they began.
+
+Another message begins where the user steered the run: theirs stands in between.
 
 Follows the stream of ``llm`` and the envelopes of ``tools``; knows the shape of ``message`` and ``part`` rows
 (neighbours B.2: ``data_json`` is the part as the AI SDK writes it) and nothing of the loop around it.
@@ -31,7 +33,7 @@ class _Streaming:
 
 
 class Answer:
-    """Records one assistant message, step by step.
+    """Records the assistant message of a run, step by step.
 
     Args:
         recorder: Where its rows go.
@@ -50,12 +52,15 @@ class Answer:
         self._message: dict[str, Any] | None = None
         self._parts_recorded = 0
         self._step_begun = False
+        self._step: dict[str, Any] | None = None  # the row of the current step's first part
         self._streaming: dict[int, _Streaming] = {}  # by the provider's block index
         self._calls: dict[str, dict[str, Any]] = {}  # rows of calls without a result, by call id
         self._parts: list[Part] = []  # of the current step, finished ones only
         self._texts: list[str] = []
         self._last_from = 0  # which of them is the first after the last call
-        self.usage = Usage()
+        self.usage = Usage()  # of the run
+        self.last_usage: Usage | None = None  # of its last request
+        self._message_usage = Usage()
 
     def resume(self, standing: Standing) -> None:
         """Go on with a message that an earlier daemon began: its last step is the current one."""
@@ -71,7 +76,7 @@ class Answer:
                 self._last_from = len(self._texts)
                 if part.result is None:
                     self._calls[str(part.data["toolCallId"])] = dict(part.row)
-        self.usage = Usage(**self._message["metadata_json"].get("usage", {}))
+        self.usage = self._message_usage = Usage(**self._message["metadata_json"].get("usage", {}))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -91,7 +96,14 @@ class Answer:
     def begin_step(self) -> None:
         """Start a new model request of the same message."""
         self._step_begun = False
+        self._step = None
         self._parts = []
+
+    def begin_message(self) -> None:
+        """Let what the model says next be another message: the user said something in between."""
+        self._message = None
+        self._parts_recorded = 0
+        self._message_usage = Usage()
 
     def step_message(self) -> Message:
         """Return what the model said in this step, for the next request."""
@@ -137,8 +149,10 @@ class Answer:
     def finish_step(self, stop_reason: str, usage: Usage) -> None:
         """Record what the step cost and why the provider stopped."""
         self.usage += usage
+        self.last_usage = usage
+        self._message_usage += usage
         message = self._ensure_message()
-        ended = {"usage": asdict(self.usage), "stop_reason": stop_reason}
+        ended = {"usage": asdict(self._message_usage), "stop_reason": stop_reason}
         message["metadata_json"] = {**message["metadata_json"], **ended}
         message["updated_at"] = self._recorder.now_ms()
         self._recorder.record("message", message)
@@ -178,7 +192,8 @@ class Answer:
         message = self._ensure_message()
         if not self._step_begun:
             self._step_begun = True
-            self._put(self._part_row(message, "step-start", {"type": "step-start"}))
+            self._step = self._part_row(message, "step-start", {"type": "step-start"})
+            self._put(self._step)
         return self._part_row(message, kind, data)
 
     def _part_row(self, message: Mapping[str, Any], kind: str, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,10 +57,11 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
     asks = tuple(ask for ask in branch.conversation.asks.values() if ask.get("run_id") == run_id)
     view, seen = await asyncio.to_thread(turn.of_run, branch.file, branch.conversation.snapshot(), last)
     model = str(standing.message.row["metadata_json"].get("model") or "")
+    asked = branch.conversation.messages[data["message_id"]].row["metadata_json"]
     return Continuation(
         options=options,
         view=(*view, *standing.done),
-        settings=await Equipping(host, branch, run_id, options).settings(seen, model=model),
+        settings=await Equipping(host, branch, run_id, options, message=asked).settings(seen, model=model),
         resumed=Resumed(
             standing=standing,
             asked=frozenset(ask["tool_call_id"] for ask in asks if ask["decision"] is None),

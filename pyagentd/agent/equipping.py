@@ -6,8 +6,9 @@ Everything that can be wrong (preset, backend, key, pattern) is found here, befo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.authority import Authority
 from pyagentd.agent.branch import LiveBranch
@@ -43,13 +44,23 @@ class Equipping:
         branch: Where it runs.
         run_id: Its id.
         options: What its client wants.
+        message: Metadata of the message it answers (``agent``, ``model``, ``trigger``, …).
     """
 
-    def __init__(self, host: Host, branch: LiveBranch, run_id: str, options: SendOptions) -> None:
+    def __init__(
+        self,
+        host: Host,
+        branch: LiveBranch,
+        run_id: str,
+        options: SendOptions,
+        *,
+        message: Mapping[str, Any] | None = None,
+    ) -> None:
         self._host = host
         self._branch = branch
         self._run_id = run_id
         self._options = options
+        self._message = message or {}
         self._ancestors = paths.ancestors_of(branch.ref)
         self._top = self._ancestors[-1] if self._ancestors else branch.ref
 

@@ -23,6 +23,7 @@ from pyagentd.agent.grants import Grants
 from pyagentd.agent.ledger import Ledger
 from pyagentd.agent.machine import State as RunState
 from pyagentd.agent.openbranches import OpenBranches
+from pyagentd.agent.queue import Submission, Submitted
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
 from pyagentd.agent.settings import Presets, SendOptions
@@ -78,22 +79,35 @@ class Host(OpenBranches):
         """See what was owed to a branch when its daemon ended."""
         self.agents.background.recover(branch)
 
+    async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
+        """Start a run for a message, the one door of all turns.
+
+        Raises:
+            Busy: The branch has a run, or the daemon stops.
+            PyagentdError: The prompt, the preset or the backend is no good; nothing of a run was recorded.
+        """
+        run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
+        message_id = str(branch.conversation.runs[run_id].data["message_id"])
+        return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
+
+    async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
+        if given.text is None:
+            prompt = await branch.prompt_from_document(sha256=given.sha256, end=given.end)
+        else:
+            prompt = await branch.prompt_from_client(given.text)
+        return replace(prompt, metadata=given.metadata)
+
     async def send(self, branch: LiveBranch, *, sha256: str, end: int, options: SendOptions) -> str:
-        """Start a run for the prompt that ends at ``end`` of the saved document; return the run's id."""
-        return await self._start(branch, lambda: branch.prompt_from_document(sha256=sha256, end=end), options)
+        """Submit the prompt that ends at ``end`` of the saved document; return the id of the run that answers it."""
+        given = Submission(text=None, sha256=sha256, end=end, options=options)
+        return (await self.submit(branch, given)).run_id or ""
 
     async def prompt(
         self, branch: LiveBranch, *, text: str, options: SendOptions, metadata: Mapping[str, Any] | None = None
     ) -> str:
-        """Start a run for a message sent as text, which is put at the document's end; return the run's id.
-
-        ``metadata`` is of the message, when it is not a client's.
-        """
-
-        async def read() -> Prompt:
-            return replace(await branch.prompt_from_client(text), metadata=metadata or {})
-
-        return await self._start(branch, read, options)
+        """Submit a message as text, which is put at the document's end; return the id of the run that answers it."""
+        given = Submission(text=text, options=options, metadata=metadata or {})
+        return (await self.submit(branch, given)).run_id or ""
 
     async def abort(self, branch: LiveBranch) -> bool:
         """Stop the branch's run and all agents below it; return whether anything was running."""
@@ -142,7 +156,9 @@ class Host(OpenBranches):
             await branch.keeper.settle()
             await branch.look_once()
             run_id, prompt = new_run_id(), await read()
-            settings = await Equipping(self, branch, run_id, options).settings(prompt.settings)
+            settings = await Equipping(self, branch, run_id, options, message=prompt.metadata).settings(
+                prompt.settings
+            )
             if self._closing:
                 raise Busy("The daemon is stopping", mend="Send it again in a moment")
             run = self._run(branch, run_id, prompt.view, settings)

@@ -3,13 +3,18 @@
 Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
 ends with exactly one outcome on every path (DESIGN §6): success, empty answer, provider error, abort, exception.
 What the model sees next is kept here only while the run lasts; it is rebuilt from document and log for the next.
+
+Step boundary: before every request to the model, the first one included, the run takes what the user steered with
+(``Run``'s ``steering``), then awaits ``settings.fit`` with what it would send and the usage of its last request;
+what that returns is sent instead and is the view from then on (None: nothing changes). Both see a view whose last
+message is the user's, unless the provider only took a breath (``pause_turn``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -34,7 +39,7 @@ from pyagentd.llm.backend import (
     StepFinished,
     ToolSchema,
 )
-from pyagentd.messages import Message, ToolCall, ToolResult
+from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
 from pyagentd.store.orglog import OrgLog
 from pyagentd.tools.spec import ToolContext, ToolSpec, schema_of
 
@@ -53,6 +58,20 @@ class Outcome:
     message: str = ""  # for a human: what went wrong, and the mend
 
 
+Fit = Callable[[tuple[Message, ...], Usage | None], Awaitable["tuple[Message, ...] | None"]]
+"""Makes a view fit the model's window, given the usage of the run's last request, None before its first one.
+
+It may record (a compaction) and may raise a ``PyagentdError``, which ends the run. ``None``: the view stays."""
+
+Steering = Callable[[], Sequence[str]]
+"""Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
+
+
+def no_steering() -> Sequence[str]:
+    """Steer with nothing."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """Everything a run takes from preset, configuration and client, fixed while it lasts."""
@@ -69,6 +88,7 @@ class RunSettings:
     limits: Limits = field(default_factory=Limits)
     tool_results: bool = True  # whether the document shows calls and their results
     result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
+    fit: Fit | None = None  # called at every step boundary
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -85,6 +105,7 @@ class Run:
         settings: What holds while it lasts.
         prepare: Called first; makes the prompt safe on disk.
         observe: Told every move.
+        steering: What the user steers it with, see ``Steering``.
         resumed: Where it goes on, when an earlier daemon began it; then ``view`` ends with its answer so far.
 
     Attributes:
@@ -101,6 +122,7 @@ class Run:
         settings: RunSettings,
         prepare: Callable[[], Awaitable[None]],
         observe: Callable[[Run, Mapping[str, Any]], None],
+        steering: Steering = no_steering,
         resumed: Resumed | None = None,
     ) -> None:
         self.id = run_id
@@ -110,6 +132,7 @@ class Run:
         self._settings = settings
         self._prepare = prepare
         self._observe = observe
+        self._steering = steering
         self._log = OrgLog(settings.context.branch_dir)
         self._answer = Answer(recorder, session_id=session_id, model=settings.model, called=self._log.tool)
         self._calling = Calling(
@@ -193,6 +216,7 @@ class Run:
 
     async def _call_model(self) -> Step | None:
         self._settings.limits.check(self._turns, self._answer.usage)
+        await self._cross_boundary()
         self._turns += 1
         self._move(S.REQUEST)
         self._answer.begin_step()
@@ -208,6 +232,17 @@ class Run:
                             self._take(item)
         assert stop is not None, "a backend's stream ends with StepFinished or raises"
         return self._after_answer(stop.stop_reason)
+
+    async def _cross_boundary(self) -> None:
+        """Take what the user steered with, and make what is sent fit the model."""
+        last = self._view[-1]
+        if last.role == "user" and (texts := self._steering()):
+            self._answer.begin_message()
+            self._view[-1] = Message(role="user", parts=(*last.parts, *(Text(text=text) for text in texts)))
+        if self._settings.fit is not None:
+            fitting = await self._settings.fit(tuple(self._view), self._answer.last_usage)
+            if fitting is not None:
+                self._view = list(fitting)
 
     def _finish_step(self, stop: StepFinished) -> None:
         if self.state is State.WAIT:

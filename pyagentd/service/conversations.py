@@ -11,10 +11,11 @@ from pyagentd.agent import attaching
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.persist import Version
+from pyagentd.agent.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
-from pyagentd.service.options import send_options
+from pyagentd.service.options import send_options, turn_metadata
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.recovery import role_diff
@@ -119,12 +120,16 @@ class Conversations(Group):
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
         allow: Sequence[str] = (),
+        id: str | None = None,
+        agent: str | None = None,
+        model: str | None = None,
     ) -> dict[str, Any]:
-        """Run the prompt that ends at position ``end`` of the saved document with hash ``sha256``."""
+        """Submit the prompt that ends at position ``end`` of the saved document with hash ``sha256``."""
         options = send_options(client, env, key, allow)
-        async with self._host.using(self._ref(branch)) as live:
-            run = await self._host.send(live, sha256=sha256, end=end - 1, options=options)
-            return {"run": run, "seq": live.recorder.last_seq}
+        given = Submission(
+            text=None, sha256=sha256, end=end - 1, options=options, id=id, metadata=turn_metadata(agent, model)
+        )
+        return await self._submit(branch, given)
 
     async def prompt(
         self,
@@ -135,12 +140,22 @@ class Conversations(Group):
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
         allow: Sequence[str] = (),
+        id: str | None = None,
+        agent: str | None = None,
+        model: str | None = None,
+        steer: bool = False,
     ) -> dict[str, Any]:
-        """Run ``text`` as the next prompt; it is put at the end of the document."""
+        """Submit ``text`` as the next message; it is put into the document when its turn comes."""
         options = send_options(client, env, key, allow)
+        metadata = turn_metadata(agent, model)
+        return await self._submit(
+            branch, Submission(text=text, options=options, id=id, metadata=metadata, steer=bool(steer))
+        )
+
+    async def _submit(self, branch: str, given: Submission) -> dict[str, Any]:
         async with self._host.using(self._ref(branch)) as live:
-            run = await self._host.prompt(live, text=text, options=options)
-            return {"run": run, "seq": live.recorder.last_seq}
+            made = await self._host.submit(live, given)
+        return {"run": made.run_id, "message": made.message_id, "queued": made.queued, "seq": made.seq}
 
     async def abort(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Stop the branch's run."""

@@ -1,4 +1,4 @@
-"""What a client says about a run it starts: its environment, its key, what it allows beforehand."""
+"""What a client says about a message: the run's environment, its key, what it allows beforehand, preset and model."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def send_options(
     """
     grants = tuple(map(compile_action, allow))
     return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
+
+
+def turn_metadata(agent: str | None, model: str | None) -> dict[str, Any]:
+    """Return the metadata of a message that names a preset or a model (``[BACKEND/]MODEL``) for its turn."""
+    metadata: dict[str, Any] = {"agent": agent} if agent else {}
+    if model:
+        provider, _, name = model.rpartition("/")
+        metadata["model"] = {"provider_id": provider or None, "model_id": name}
+    return metadata
 
 
 def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:

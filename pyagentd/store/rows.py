@@ -8,10 +8,12 @@ from typing import Any
 from pyagentd.ids import new_id
 
 
-def message_row(*, role: str, session_id: str, metadata: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-    """Return a new ``message`` row."""
+def message_row(
+    *, role: str, session_id: str, metadata: Mapping[str, Any], now_ms: int, id: str | None = None
+) -> dict[str, Any]:
+    """Return a new ``message`` row, with an id of its own or the one its client made."""
     return {
-        "id": new_id("msg"),
+        "id": id or new_id("msg"),
         "session_id": session_id,
         "role": role,
         "metadata_json": dict(metadata),
