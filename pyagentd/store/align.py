@@ -70,16 +70,17 @@ def placed(document: Document, conversation: Conversation) -> tuple[Document, li
 
 def _matched(document: Document, conversation: Conversation, end: int | None) -> tuple[Alignment, Document | None]:
     """Match, after recovering the roles if they were lost; then with the document that has them."""
-    alignment = Alignment(document, conversation, end)
+    shown = conversation.shown()
+    alignment = Alignment(document, shown, end)
     kind = loss(document, conversation, alignment.recorded, alignment.found, alignment.links)
     if kind is None:
         return alignment, None
     healed = heal(document, conversation)
     if healed.spans == document.spans and not (document.stale and document.spans):
         return alignment, None
-    better = Alignment(healed, conversation, end)
+    better = Alignment(healed, shown, end)
     match kind:
-        case "lost":
+        case "lost" | "resurfaced":
             return better, healed
         case "shifted" if better.known >= alignment.known:
             return better, healed
@@ -103,7 +104,7 @@ def _ending(conversation: Conversation, edits: Sequence[Mapping[str, Any]]) -> I
         return
     hidden = {edit.get("message_id") or edit.get("part_id") for edit in edits if edit.get("hidden")}
     count = 0
-    for message in reversed(conversation.messages.values()):
+    for message in reversed(conversation.shown().messages.values()):
         shown = [part.id for part in message.parts if part.type != "step-start" and not part.hidden]
         if message.id not in hidden and not (shown and hidden.issuperset(shown)):
             break

@@ -98,9 +98,25 @@ class Message:
         return any(part.edited is not None for part in self.texts())
 
     @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Its metadata, as recorded."""
+        metadata: Mapping[str, Any] = self.row.get("metadata_json", {})
+        return metadata
+
+    @property
+    def is_rewound(self) -> bool:
+        """Whether it was taken back: its text stays in the document, but nobody is sent it (DESIGN §3, rule 6)."""
+        return bool(self.metadata.get("hidden_at"))
+
+    @property
     def is_hidden(self) -> bool:
         """Whether the model no longer sees it: removed from the document, or rewound."""
-        return self.hidden or bool(self.row.get("metadata_json", {}).get("hidden_at"))
+        return self.hidden or self.is_rewound
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in the queue, or was and was cancelled there: no turn has begun with it."""
+        return bool(self.metadata.get("queued_at") or self.metadata.get("queue_canceled_at"))
 
     def texts(self) -> Iterator[Part]:
         """Yield its text parts."""
@@ -143,6 +159,7 @@ class Conversation:
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.session: dict[str, Any] = {}
         self.messages: dict[str, Message] = {}  # in the order in which they belong in the document
+        self.queued: dict[str, Message] = {}  # those that wait for their turn, and those taken back before it
         self.parts: dict[str, Part] = {}
         self.runs: dict[str, RunState] = {}
         self.asks: dict[str, dict[str, Any]] = {}
@@ -178,6 +195,15 @@ class Conversation:
         """Return the conversation for a thread that reads it while further rows are applied here."""
         copied = copy(self)
         copied.messages, copied.parts, copied.runs = dict(self.messages), dict(self.parts), dict(self.runs)
+        copied.queued = dict(self.queued)
+        return copied
+
+    def shown(self) -> Conversation:
+        """Return the conversation without what was taken back; itself when that is nothing."""
+        if not any(message.is_rewound for message in self.messages.values()):
+            return self
+        copied = self.snapshot()
+        copied.messages = {id: message for id, message in self.messages.items() if not message.is_rewound}
         return copied
 
     @property
@@ -191,22 +217,28 @@ class Conversation:
             "session": self.session,
             "messages": [
                 {"message": _canonical_message(message), "parts": [_canonical_part(part) for part in message.parts]}
-                for message in self.messages.values()
+                for message in (*self.messages.values(), *self.queued.values())
             ],
         }
 
     def _apply_message(self, data: dict[str, Any]) -> None:
         message = self.messages.get(data["id"])
-        if message is None:
-            self.messages[data["id"]] = Message(data)
-        else:
+        if message is not None:
             message.row = data
+            return
+        message = self.queued.get(data["id"]) or Message(data)
+        message.row = data
+        if message.is_waiting:
+            self.queued[message.id] = message
+        else:  # it fires: behind the answers it waited for, whatever came in between
+            self.queued.pop(message.id, None)
+            self.messages[message.id] = message
 
     def _apply_part(self, data: dict[str, Any]) -> None:
         if (known := self.parts.get(data["id"])) is not None:
             known.row, known.deltas = data, []
             return
-        message = self.messages.get(data["message_id"])
+        message = self.messages.get(data["message_id"]) or self.queued.get(data["message_id"])
         if message is None:
             return  # a log that was cut by hand; a part without its message cannot be shown anywhere
         self.parts[data["id"]] = Part(data)
