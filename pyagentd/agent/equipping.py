@@ -21,14 +21,17 @@ from pyagentd.agent.prompt import environment, system_prompt
 from pyagentd.agent.resuming import DeferredBackend
 from pyagentd.agent.run import RunSettings
 from pyagentd.agent.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, permitted_tools, policy_context
-from pyagentd.agent.spawn import persistent_agent
+from pyagentd.agent.toolbox import Around, tools_around
+from pyagentd.agent.turnagent import TurnPresets, named, turn_presets
 from pyagentd.clock import Clock
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
+from pyagentd.llm.tracing import TracingBackend
 from pyagentd.policy.presets import Preset
 from pyagentd.store import paths
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.local_variables import Settings
+from pyagentd.store.trace import TraceWriter
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
@@ -61,6 +64,7 @@ class Equipping:
         self._run_id = run_id
         self._options = options
         self._message = message or {}
+        self._presets: TurnPresets
         self._ancestors = paths.ancestors_of(branch.ref)
         self._top = self._ancestors[-1] if self._ancestors else branch.ref
 
@@ -75,15 +79,16 @@ class Equipping:
             PyagentdError: Something of it is no good.
         """
         host, branch = self._host, self._branch
-        own = host.presets.of_branch(branch.ref)
-        preset = overridden(own, branch.override(own, seen))
-        branch.write_settings(given=settings_of(own), effective=settings_of(preset), seen=seen)
+        turn = named(branch.conversation, self._message)
+        self._presets = turn_presets(host.presets, branch.ref, self._ancestors, branch.conversation, turn.agent)
+        branch.turn = self._presets
+        preset = turn.answered_by(self._preset(seen))
         backend, model = self._backend(preset, model)
         root = await workspace_root(branch, host.clock)
         await host.grants.load(self._top, root)
         authority = self._authority(root)
         return RunSettings(
-            backend=backend,
+            backend=TracingBackend(backend, TraceWriter(branch.ref.branch_dir, self._run_id), host.clock),
             model=model,
             system=system_prompt(
                 preset.body,
@@ -98,7 +103,19 @@ class Equipping:
             result=preset.result,
             limits=limits_of(preset),
             tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
+            agent=turn.agent,
         )
+
+    def _preset(self, seen: Settings) -> Preset:
+        """Return the preset of the run; what the document sets holds for every agent, but whose tools are its own."""
+        own = self._host.presets.of_branch(self._branch.ref)
+        override = self._branch.override(own, seen)
+        self._branch.write_settings(
+            given=settings_of(own), effective=settings_of(overridden(own, override)), seen=seen
+        )
+        if self._presets.name:
+            override = {name: value for name, value in override.items() if name != "tools"}
+        return overridden(self._presets.of_branch(self._branch.ref), override)
 
     def _backend(self, preset: Preset, model: str | None) -> tuple[Backend, str]:
         if model is None:
@@ -110,7 +127,7 @@ class Equipping:
         host, branch = self._host, self._branch
         return Authority(
             context=policy_context(
-                host.presets,
+                self._presets,
                 branch.ref,
                 self._ancestors,
                 self._options,
@@ -143,17 +160,16 @@ class Equipping:
             spool_dir=paths.files_dir(branch.ref.branch_dir),
             readable=authority.readable,
             env=self._options.env,
-            scope=shell_scope(host.presets, branch.ref, self._ancestors, host.config),
+            scope=shell_scope(self._presets, branch.ref, self._ancestors, host.config),
             notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
         )
 
     def _tools(self, preset: Preset, authority: Authority) -> dict[str, ToolSpec]:
         """Return the tools that the model is offered, by name."""
         host, ref, ancestors = self._host, self._branch.ref, self._ancestors
-        known: dict[str, ToolSpec] = builtin_tools()
-        if "PersistentAgent" in preset.tools:  # to say which agents there are takes a look at every preset
-            spawner = host.agents.spawner(self._branch, self._options, self._run_id)
-            known["PersistentAgent"] = persistent_agent(spawner, depth=len(ancestors))
+        spawner = host.agents.spawner(self._branch, self._options, self._run_id)
+        around = Around(spawner=spawner, depth=len(ancestors), authority=authority)
+        known: dict[str, ToolSpec] = builtin_tools() | tools_around(preset.tools, around)
         place = Place(
             ref=ref,
             preset=lambda: host.presets.of_branch(ref),
@@ -162,7 +178,7 @@ class Equipping:
             keeping=lambda: host.origins.keeping(ref),
         )
         known["request_scope_expansion"] = scope_expansion(place, authority)
-        permitted = permitted_tools(host.presets, ref, ancestors, preset.tools)
+        permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)
         return {name: known[name] for name in permitted if name in known}
 
 

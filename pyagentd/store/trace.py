@@ -67,14 +67,12 @@ class TraceWriter:
         branch_dir: Of the branch.
         run_id: The run.
         purpose: What it asks for: "step", or another word for requests beside the conversation.
-        largest: Bytes of one file.
     """
 
-    def __init__(self, branch_dir: Path, run_id: str, *, purpose: str = "step", largest: int = LARGEST) -> None:
+    def __init__(self, branch_dir: Path, run_id: str, *, purpose: str = "step") -> None:
         self._path = paths.requests_file(branch_dir)
         self._run_id = run_id
         self._purpose = purpose
-        self._largest = largest
         self._begun = False
         self._id = ""  # of the request the next one can continue
         self._messages: Sequence[str] = ()
@@ -176,7 +174,7 @@ class TraceWriter:
 
     def _rotate(self) -> None:
         try:
-            if self._path.stat().st_size < self._largest:
+            if self._path.stat().st_size < LARGEST:
                 return
         except FileNotFoundError:
             pass
