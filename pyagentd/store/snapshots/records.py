@@ -1,0 +1,172 @@
+"""Which call changed what: one file of lines for each branch at the root of a tree of agents.
+
+A line says for which turns (messages of the user, the root's first) a call or a restoring was made, and has the trees
+before and after. A call that has begun has a file of its own until its line is there, so that one that the daemon
+did not survive is known. Who reads takes no line for more than it is: a torn one is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from pyagentd.errors import StoreError
+from pyagentd.ids import new_id
+from pyagentd.store import atomic
+from pyagentd.store.paths import BranchRef
+
+_LINES = "changes"
+_BEGUN = "begun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one call, or one restoring, made of files."""
+
+    id: str
+    turns: tuple[str, ...]  # ids of the user's messages: of the root first, of the agent that acted last
+    branch: str  # key of the branch or agent that acted
+    kind: Literal["call", "restore"] = "call"
+    tool: str = ""
+    detail: str = ""  # the command, or the file
+    call: str = ""  # the model's id of the call
+    run: str = ""
+    before: str  # trees of ``/``
+    after: str
+    began: int  # epoch ms
+    ended: int
+    root: str = ""  # of a command: the workspace
+    others: tuple[str, ...] = ()  # paths that somebody else is known to have changed meanwhile
+    doubtful: bool = False  # the daemon ended while it ran: what changed since may be somebody else's
+
+
+def new_change_id() -> str:
+    """Return a fresh id."""
+    return new_id("snp")
+
+
+class Records:
+    """The changes of all branches.
+
+    Args:
+        directory: Of the store of snapshots.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._lines = directory / _LINES
+        self._begun = directory / _BEGUN
+
+    def file(self, ref: BranchRef) -> Path:
+        """Return where the changes of ``ref``, the root of a tree, are."""
+        return self._lines / f"{_name(ref.session_id)}+{_name(ref.branch_name)}.jsonl"
+
+    def of(self, ref: BranchRef) -> list[Change]:
+        """Return the changes of the tree of agents whose root is ``ref``, in the order in which they ended."""
+        return read_lines(self.file(ref))
+
+    def head(self, ref: BranchRef) -> str:
+        """Return the id of the last change, "" when there is none."""
+        known = self.of(ref)
+        return known[-1].id if known else ""
+
+    def append(self, ref: BranchRef, change: Change) -> None:
+        """Add a change; it is no longer one that has only begun.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        file = self.file(ref)
+        line = json.dumps(asdict(change), separators=(",", ":")).encode() + b"\n"
+        atomic.make_dirs(file.parent)
+        descriptor = atomic.open_append(file)
+        try:
+            size = os.fstat(descriptor).st_size
+            torn = size and atomic.read_fd(descriptor, 1, size - 1, file) != b"\n"
+            atomic.append_fd(descriptor, b"\n" + line if torn else line, file)
+        finally:
+            atomic.close_fd(descriptor)
+        self.forget(change.id)
+
+    def begin(self, ref: BranchRef, change: Change, paths: tuple[str, ...]) -> None:
+        """Note that a call begins, which is about to change ``paths`` or, if it has a root, anything there.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        atomic.make_dirs(self._begun)
+        told = {"session": ref.key, "paths": paths, "change": asdict(change)}
+        atomic.write_text(self._begun / f"{change.id}.json", json.dumps(told), fsync=False)
+
+    def forget(self, change_id: str) -> None:
+        """Note that a call that began needs no line."""
+        with suppress(OSError):
+            (self._begun / f"{change_id}.json").unlink()
+
+    def unfinished(self) -> list[tuple[str, tuple[str, ...], Change]]:
+        """Return the calls that began and never ended: key of the root branch, paths, and what is known."""
+        found = []
+        for file in sorted(self._begun.glob("*.json")):
+            try:
+                told = json.loads(file.read_text("utf-8"))
+                found.append((str(told["session"]), tuple(map(str, told["paths"])), _change(told["change"])))
+            except (OSError, ValueError, KeyError, TypeError):
+                with suppress(OSError):
+                    file.unlink()
+        return found
+
+    def rewrite(self, file: Path, kept: list[Change]) -> None:
+        """Leave only ``kept`` of the changes in ``file``; raises ``StoreError``."""
+        lines = "".join(json.dumps(asdict(change), separators=(",", ":")) + "\n" for change in kept)
+        atomic.write_text(file, lines)
+
+    def files(self) -> list[Path]:
+        """Return the files of all branches."""
+        return sorted(self._lines.glob("*.jsonl"))
+
+    def drop(self, ref: BranchRef, *, session: bool) -> None:
+        """Forget the changes of a branch, or of all branches of its session."""
+        files = self._lines.glob(f"{_globless(ref.session_id)}+*.jsonl") if session else [self.file(ref)]
+        for file in files:
+            with suppress(OSError):
+                file.unlink()
+
+
+def read_lines(file: Path) -> list[Change]:
+    """Return the changes in ``file``; what cannot be read is left out.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    try:
+        lines = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"{file}: {error.strerror}") from error
+    found = []
+    for line in filter(None, lines):
+        with suppress(ValueError, KeyError, TypeError):
+            found.append(_change(json.loads(line)))
+    return found
+
+
+def _change(data: Mapping[str, Any]) -> Change:
+    known = {field.name for field in fields(Change)}
+    given: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in known
+    }
+    return Change(**given)
+
+
+def _name(text: str) -> str:
+    return quote(text, safe="").replace(".", "%2E").replace("+", "%2B")
+
+
+def _globless(text: str) -> str:
+    return _name(text)  # quoted names have nothing that a glob takes for more than it is
