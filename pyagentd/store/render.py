@@ -102,8 +102,6 @@ class Renderer:
         elif type == "step-start" and part_id not in self._shown:  # it comes again with what the step cost
             self._shown[part_id] = 0
             self._end_step()
-        elif type == COMPACTION and part_id not in self._shown:
-            self._show_compaction(part_id, data)
 
     def _show(self, part_id: str, text: str) -> None:
         """Show more of a text or reasoning part."""
