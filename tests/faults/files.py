@@ -14,7 +14,7 @@ from pyagentd.store.render import replay
 
 _OURS = {
     paths.SESSION_FILE, paths.PRESET_FILE, paths.SCOPE_PLAN_FILE, paths.JOURNAL_FILE, paths.AGENTS_DIR,
-    paths.TOOLS_LOG_FILE, paths.PROMPTS_LOG_FILE, paths.FILES_DIR,
+    paths.TOOLS_LOG_FILE, paths.PROMPTS_LOG_FILE, paths.REQUESTS_FILE, paths.FILES_DIR,
 }  # fmt: skip
 
 
