@@ -23,11 +23,12 @@ from pyagentd.store.matching import common
 from pyagentd.store.moved import moved
 from pyagentd.store.pieces import Found, Recorded, original_text, recorded_pieces
 
-Loss = Literal["lost", "shifted", "missing"]
+Loss = Literal["lost", "shifted", "missing", "resurfaced"]
 
-_FENCES = re.compile(r"(\n```\n)?(``` (tool|reasoning|error)\b.*)?", re.DOTALL)  # what `ignore` spans hold
+_FENCES = re.compile(r"(\n```\n)?(``` (tool|reasoning|error|compaction)\b.*)?", re.DOTALL)  # what `ignore` spans hold
+_SURE = 24  # characters from which equal text is hardly chance
 _HEADING = f"\n{PROMPT_PREFIX}"
-_KINDS = {"response": "response", "tool": "tool", "reasoning": "ignore"}
+_KINDS = {"response": "response", "tool": "tool", "reasoning": "ignore", "compaction": "ignore"}
 
 
 def loss(
@@ -41,9 +42,12 @@ def loss(
 
     ``lost``: there are none, or they cannot all be right. ``shifted``: recorded texts have their length in the
     bounds and are not there. ``missing``: most answers are not where the bounds say, which a user may have wanted.
+    ``resurfaced``: turns that were taken back have their text where it would be sent.
     """
     if document.stale:
         return "lost"
+    if _resurfaced(document, conversation, found, links):
+        return "resurfaced"
     linked = set(links)
     unlinked = [piece for number, piece in enumerate(recorded) if number not in linked and piece.key[0] != "user"]
     absent = sum(1 for piece in unlinked if not piece.is_hidden)
@@ -58,6 +62,38 @@ def loss(
             return "shifted"
     present = sum(1 for number in linked if number >= 0 and recorded[number].key[0] != "user")
     return "missing" if absent > present else None
+
+
+def _resurfaced(document: Document, conversation: Conversation, found: Sequence[Found], links: Sequence[int]) -> bool:
+    """Return whether text of hidden turns has another role than ``ignore``: theirs of before, or that around it.
+
+    Where there are bounds, text of a hidden turn that stands all outside of them is a quotation, and the user's.
+    """
+    if not any(message.is_rewound for message in conversation.messages.values()):
+        return False
+    hidden = [piece.key for piece in recorded_pieces(conversation) if piece.message.is_rewound]
+    known = set(hidden)
+    if any(n < 0 and piece.key in known and piece.key[0] != "user" for piece, n in zip(found, links, strict=True)):
+        return True
+    if document.spans:
+        return any(_is_cut(document, text) for _, _, text in hidden if len(text) >= _SURE)
+    there, low = 0, 0
+    for _, _, text in hidden:
+        start = document.body.find(text, low)
+        if start >= 0:
+            there, low = there + 1, start + len(text)
+    return 2 * there > len(hidden)
+
+
+def _is_cut(document: Document, text: str) -> bool:
+    """Return whether the first place of ``text`` is partly inside a span that is ignored."""
+    start = document.body.find(text)
+    if start < 0:
+        return False
+    end = start + len(text)
+    index = bisect_right(document.spans, start, key=lambda span: span.end)
+    spans = document.spans[index : index + 1]
+    return any(kind == "ignore" and a < end and not a <= start <= end <= b for a, b, kind, _ in spans)
 
 
 def _sizes(piece: Recorded) -> Iterator[tuple[str, str, int]]:
