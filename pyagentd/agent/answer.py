@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, assert_never
 
 from pyagentd.agent.recorder import Recorder
@@ -40,15 +41,23 @@ class Answer:
         session_id: Whose message it is.
         model: Who answers.
         called: Told of every call that has its result: the part as recorded, and when (epoch ms).
+        metadata: Of its messages, beside the model.
     """
 
     def __init__(
-        self, recorder: Recorder, *, session_id: str, model: str, called: Callable[[Mapping[str, Any], int], None]
+        self,
+        recorder: Recorder,
+        *,
+        session_id: str,
+        model: str,
+        called: Callable[[Mapping[str, Any], int], None],
+        metadata: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._recorder = recorder
         self._called = called
         self._session_id = session_id
         self._model = model
+        self._metadata = metadata
         self._message: dict[str, Any] | None = None
         self._parts_recorded = 0
         self._step_begun = False
@@ -130,6 +139,8 @@ class Answer:
         metadata: dict[str, Any] = {"duration_ms": envelope.duration_ms}
         if envelope.truncated:
             metadata |= {"truncated": True, "output_path": str(envelope.output_path)}
+        if envelope.snapshot:
+            metadata["snapshot"] = dict(envelope.snapshot)
         if envelope.ok:
             outcome = {"state": "output-available", "output": envelope.text}
         else:
@@ -221,7 +232,7 @@ class Answer:
             self._message = message_row(
                 role="assistant",
                 session_id=self._session_id,
-                metadata={"model": self._model},
+                metadata={"model": self._model, **self._metadata},
                 now_ms=self._recorder.now_ms(),
             )
             self._recorder.record("message", self._message)

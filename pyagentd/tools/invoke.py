@@ -1,26 +1,32 @@
-"""The one way to run a tool: validate, authorise, run with a timeout, and always an envelope.
+"""The one way to run a tool: validate, ask hooks, authorise, run with a timeout, and always an envelope.
 
-Whatever a tool does, its caller gets an ``Envelope``; only cancellation passes through. The model reads the text of
-a failure and decides what to do about it (the tool bucket of DESIGN §6).
+What a hook or a human changes is validated anew, and what a hook changed is authorised anew. Whatever a tool does,
+its caller gets an ``Envelope``; only cancellation passes through. The model reads the text of a failure and decides
+what to do about it (the tool bucket of DESIGN §6).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.guard import Action
 from pyagentd.tools import spool
+from pyagentd.tools.around import Kept
 from pyagentd.tools.schema import checked
 from pyagentd.tools.spec import Output, ToolContext, ToolSpec
 
 log = logging.getLogger(__name__)
+
+_ROUNDS = 4  # of a human and hooks who change each other's arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,7 @@ class Envelope:
     duration_ms: int  # of the tool itself; waiting for an approval does not count
     truncated: bool = False
     output_path: Path | None = None  # the whole output, when ``text`` is only its head
+    snapshot: Mapping[str, str] | None = None  # the files it touched: ids of trees ``before`` and ``after``
 
 
 async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Authorise) -> Envelope:
@@ -62,27 +69,66 @@ async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Auth
     Raises:
         asyncio.CancelledError: The run was aborted; the tool has been stopped.
     """
-    started: float | None = None
-    edited: Edited | None = None
+    started, kept, notes = 0.0, Kept(), list[str]()
+    duration_ms = 0
     try:
-        given = checked(spec.name, spec.input_schema, args)
-        action = spec.action(given, ctx)
-        edited = await authorise(action)
-        if edited is not None:
-            given, action = edited.args, edited.action
-        started = time.monotonic()
-        output = await _run(spec, given, ctx.bound_to(action))
+        given, action = await _cleared(spec, checked(spec.name, spec.input_schema, args), ctx, authorise, notes)
+        async with ctx.keeping.around(action, ctx.call_id) if ctx.keeping else nullcontext(kept) as kept:
+            started = time.monotonic()
+            try:
+                output = await _run(spec, given, ctx.bound_to(action))
+            except Exception as error:  # the boundary: whatever a tool raises is for the model
+                output = Output(text=_explain(spec.name, error), ok=False)
+            duration_ms = round((time.monotonic() - started) * 1000)
+        if ctx.hooks is not None:
+            output = _with(output, await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms))
         if _is_long(output):
             output = await asyncio.to_thread(_bounded, output, spec.name, ctx.spool_dir)
-    except Exception as error:  # the boundary: whatever a tool raises is for the model
+    except Exception as error:  # the boundary, before and after the tool
         output = Output(text=_explain(spec.name, error), ok=False)
     return Envelope(
         ok=output.ok,
-        text=output.text if edited is None else f"{edited.note}\n{output.text}",
-        duration_ms=0 if started is None else round((time.monotonic() - started) * 1000),
+        text="\n".join((*notes, output.text)),
+        duration_ms=duration_ms,
         truncated=output.truncated,
         output_path=output.output_path,
+        snapshot={"before": kept.before, "after": kept.after} if kept.after else None,
     )
+
+
+async def _cleared(
+    spec: ToolSpec, given: dict[str, Any], ctx: ToolContext, authorise: Authorise, notes: list[str]
+) -> tuple[dict[str, Any], Action]:
+    """Return the arguments that hooks and whoever authorises agree on, and the action; adds to ``notes``.
+
+    Raises:
+        ToolError: One of them says no, or they do not come to an end.
+    """
+    action = spec.action(given, ctx)
+    for _ in range(_ROUNDS):
+        changed = None if ctx.hooks is None else await ctx.hooks.before(spec.name, given, action)
+        if changed is not None and changed != given:
+            given = checked(spec.name, spec.input_schema, changed)
+            action = spec.action(given, ctx)
+            notes.append(f"[A hook changed the arguments before this ran: {json.dumps(given, ensure_ascii=False)}]")
+        elif notes:  # what a human wrote has passed the hooks too
+            return given, action
+        edited = await authorise(action)
+        if edited is None:
+            return given, action
+        given, action = edited.args, edited.action
+        notes.append(edited.note)
+        if ctx.hooks is None:
+            return given, action
+    raise ToolError(f"{spec.name} was not run: the user and a hook kept changing each other's arguments")
+
+
+def _with(output: Output, added: str) -> Output:
+    """Return ``output`` with what hooks added at its end."""
+    if not added:
+        return output
+    full = None if output.full is None else f"{output.full}\n{added}"
+    return replace(output, text=f"{output.text}\n{added}", full=full)
 
 
 async def _run(spec: ToolSpec, args: dict[str, object], ctx: ToolContext) -> Output:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pyagentd.policy.guard import Action, ResolvedPath
 from pyagentd.policy.shell import ShellReading
+from pyagentd.tools.around import Hooking, Keeping
 from pyagentd.tools.confine.scope import UNCONFINED, ShellScope
 
 Args = Mapping[str, Any]
@@ -32,6 +33,8 @@ class ToolContext:
     call_id: str = ""  # the model's id of this call
     scope: Callable[[], ShellScope] = lambda: UNCONFINED  # what a command may touch, read anew for each
     notify: Callable[[str], None] = lambda text: None  # shows the user one line
+    keeping: Keeping | None = None  # who keeps the files that calls change
+    hooks: Hooking | None = None  # who asks the hooks about this call
 
     def bound_to(self, action: Action) -> ToolContext:
         """Return this context with the paths of ``action``: the tool opens these and resolves nothing anew."""

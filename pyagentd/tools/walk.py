@@ -11,12 +11,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-
 from pyagentd.errors import ToolError
+from pyagentd.store.gitignore import Rules, ignores, with_rules
 from pyagentd.tools.beneath import open_directory, read_bytes
 
 _DEPTH = 100
@@ -34,30 +32,21 @@ class File(NamedTuple):
     is_link: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """One ``.gitignore``, and those of the directories above."""
-
-    directory: str  # ends with "/"
-    spec: GitIgnoreSpec
-    above: _Rules | None
-
-
 def walk(base: str, *, hidden: bool) -> Iterator[File]:
     """Yield the files under the resolved directory ``base``: those of a directory by name, then its directories'."""
     return _walk(open_directory(base), _slashed(base), _rules_above(base), hidden, 0)
 
 
-def _walk(descriptor: int, path: str, rules: _Rules | None, hidden: bool, depth: int) -> Iterator[File]:
+def _walk(descriptor: int, path: str, rules: Rules | None, hidden: bool, depth: int) -> Iterator[File]:
     try:
-        rules = _with_rules(path, _read_at(descriptor, ".gitignore"), rules)
+        rules = with_rules(path, _read_at(descriptor, ".gitignore"), rules)
         directories = []
         with os.scandir(descriptor) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
         for entry in ordered:
             name = entry.name
             is_directory = entry.is_dir(follow_symlinks=False)
-            if name == ".git" or (name.startswith(".") and not hidden) or _ignores(rules, path + name, is_directory):
+            if name == ".git" or (name.startswith(".") and not hidden) or ignores(rules, path + name, is_directory):
                 continue
             if is_directory:
                 directories.append(name)
@@ -71,18 +60,7 @@ def _walk(descriptor: int, path: str, rules: _Rules | None, hidden: bool, depth:
         os.close(descriptor)
 
 
-def _ignores(rules: _Rules | None, path: str, is_directory: bool) -> bool:
-    """Whether ``path`` is ignored: the nearest ``.gitignore`` that says anything decides."""
-    while rules is not None:
-        relative = path[len(rules.directory) :] + ("/" if is_directory else "")
-        said = rules.spec.check_file(relative).include
-        if said is not None:
-            return said
-        rules = rules.above
-    return False
-
-
-def _rules_above(base: str) -> _Rules | None:
+def _rules_above(base: str) -> Rules | None:
     """Return the rules of the directories above ``base``, up to its repository; none outside of one.
 
     Who searches in an ignored directory by name wants to see it, so its rules from above do not count.
@@ -94,21 +72,11 @@ def _rules_above(base: str) -> _Rules | None:
             return None
         directory = os.path.dirname(directory)  # noqa: PTH120
         above.append(directory)
-    rules: _Rules | None = None
+    rules: Rules | None = None
     for directory in reversed(above):
         with suppress(OSError, ToolError):
-            rules = _with_rules(_slashed(directory), read_bytes(_slashed(directory) + ".gitignore"), rules)
-    return None if _ignores(rules, base, True) else rules
-
-
-def _with_rules(directory: str, text: bytes, above: _Rules | None) -> _Rules | None:
-    if not text:
-        return above
-    try:
-        spec = GitIgnoreSpec.from_lines(text.decode(errors="replace").splitlines())
-    except ValueError:  # a malformed file ignores nothing
-        return above
-    return _Rules(directory, spec, above)
+            rules = with_rules(_slashed(directory), read_bytes(_slashed(directory) + ".gitignore"), rules)
+    return None if ignores(rules, base, True) else rules
 
 
 def _read_at(directory: int, name: str) -> bytes:
