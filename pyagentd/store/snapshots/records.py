@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -23,6 +23,7 @@ from pyagentd.store.paths import BranchRef
 
 _LINES = "changes"
 _BEGUN = "begun"
+_TAIL = 256 * 1024  # bytes that have the last line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,13 @@ class Records:
 
     def head(self, ref: BranchRef) -> str:
         """Return the id of the last change, "" when there is none."""
-        known = self.of(ref)
+        try:
+            with self.file(ref).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+                lines = file.read().split(b"\n")
+        except OSError:
+            return ""
+        known = read_changes(lines)
         return known[-1].id if known else ""
 
     def append(self, ref: BranchRef, change: Change) -> None:
@@ -129,13 +136,6 @@ class Records:
         """Return the files of all branches."""
         return sorted(self._lines.glob("*.jsonl"))
 
-    def drop(self, ref: BranchRef, *, session: bool) -> None:
-        """Forget the changes of a branch, or of all branches of its session."""
-        files = self._lines.glob(f"{_globless(ref.session_id)}+*.jsonl") if session else [self.file(ref)]
-        for file in files:
-            with suppress(OSError):
-                file.unlink()
-
 
 def read_lines(file: Path) -> list[Change]:
     """Return the changes in ``file``; what cannot be read is left out.
@@ -149,6 +149,11 @@ def read_lines(file: Path) -> list[Change]:
         return []
     except OSError as error:
         raise StoreError(f"{file}: {error.strerror}") from error
+    return read_changes(lines)
+
+
+def read_changes(lines: Iterable[bytes]) -> list[Change]:
+    """Return the changes that ``lines`` tell; what cannot be read is left out."""
     found = []
     for line in filter(None, lines):
         with suppress(ValueError, KeyError, TypeError):
@@ -166,7 +171,3 @@ def _change(data: Mapping[str, Any]) -> Change:
 
 def _name(text: str) -> str:
     return quote(text, safe="").replace(".", "%2E").replace("+", "%2B")
-
-
-def _globless(text: str) -> str:
-    return _name(text)  # quoted names have nothing that a glob takes for more than it is
