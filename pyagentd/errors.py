@@ -12,6 +12,7 @@
     │   ├── NoKey                a backend needs a key and none is known
     │   ├── Busy                 the branch has a run in flight
     │   ├── Conflict             an id is taken by something else
+    │   ├── RateLimited          a trigger delivers more often than it may
     │   └── BadRequest           arguments of an operation do not fit
     ├── ProviderError            the model's server refused for good
     │   └── TransientProviderError   ... or for now: the loop retries
@@ -100,6 +101,12 @@ class Conflict(UserError):
     """A client made an id that something else has already."""
 
     code = "conflict"
+
+
+class RateLimited(UserError):
+    """A trigger delivers more often than it may; the delivery was dropped."""
+
+    code = "rate-limited"
 
 
 class BadRequest(UserError):

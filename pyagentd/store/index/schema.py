@@ -1,7 +1,7 @@
 """The tables of ``state.db`` as migrations: version n is reached by running the first n scripts.
 
 A script that was released is never changed. What a table derives from the sessions' files may be dropped and made
-anew by a later script, since it is filled again by itself; ``settings`` and ``audit`` may not.
+anew by a later script, since it is filled again by itself; ``settings``, ``audit`` and ``schedules`` may not.
 
 ``chat_sessions``, ``chat_messages`` and ``chat_parts`` have the columns of neighbours B.2 and some of our own. A row
 of ``chat_sessions`` is a branch or an agent; its ``id`` is the directory below the sessions root (absolute for a
@@ -130,5 +130,37 @@ MIGRATIONS: tuple[str, ...] = (
       data_json TEXT NOT NULL DEFAULT '{}',
       PRIMARY KEY (branch_dir, kind, id)
     ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE schedules (           -- turns that begin by themselves; nobody's copy
+      id TEXT PRIMARY KEY,
+      branch_dir TEXT NOT NULL,        -- whose turns, as chat_sessions.id
+      source TEXT NOT NULL,            -- schedule: a person made it; self-schedule: the agent itself
+      text TEXT NOT NULL,              -- what the message says
+      reason TEXT NOT NULL,            -- of a self-schedule
+      kind TEXT NOT NULL,              -- at, every, cron
+      value TEXT NOT NULL,             -- ISO 8601 in UTC, seconds, or a cron expression
+      zone TEXT NOT NULL,              -- of a cron expression: an IANA name; "": that of the machine
+      auth_subject TEXT NOT NULL,      -- who made it
+      options_json TEXT NOT NULL,      -- of the run: {env, allow}
+      created_at INTEGER NOT NULL,     -- epoch ms, like the next
+      next_at INTEGER NOT NULL,
+      expires_at INTEGER,              -- fires once more then, and is gone; null: never
+      fired INTEGER NOT NULL DEFAULT 0,
+      last_at INTEGER,
+      last_error TEXT NOT NULL DEFAULT ''
+    ) WITHOUT ROWID;
+    CREATE INDEX schedules_next ON schedules (next_at);
+    CREATE INDEX schedules_branch ON schedules (branch_dir);
+
+    CREATE TABLE deliveries (          -- what triggers brought, for their limits and against doubles
+      source TEXT NOT NULL,
+      delivery_id TEXT NOT NULL,
+      branch_dir TEXT NOT NULL,
+      at_ms INTEGER NOT NULL,
+      message_id TEXT NOT NULL,
+      PRIMARY KEY (branch_dir, source, delivery_id)
+    ) WITHOUT ROWID;
+    CREATE INDEX deliveries_at ON deliveries (at_ms);
     """,
 )

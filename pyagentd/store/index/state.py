@@ -1,9 +1,9 @@
 """``state.db`` in the sessions root: what is derived from the sessions for search and lists, and settings.
 
-The one file that is written by SQLite and not through ``atomic``. Nothing in it but ``settings`` and ``audit`` is
-anybody's only copy, so a file that is damaged, foreign or newer is moved aside, kept, and a new one begun; a disk
-that refuses costs search, remembered grants and the audit, and nothing else. One connection writes and one reads,
-each used by one thread at a time, so a search never waits for the indexer.
+The one file that is written by SQLite and not through ``atomic``. Nothing in it but ``settings``, ``audit`` and
+``schedules`` is anybody's only copy, so a file that is damaged, foreign or newer is moved aside, kept, and a new one
+begun; a disk that refuses costs search, remembered grants, schedules and the audit, and nothing else. One connection
+writes and one reads, each used by one thread at a time, so a search never waits for the indexer.
 """
 
 from __future__ import annotations
