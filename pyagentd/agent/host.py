@@ -26,7 +26,9 @@ from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.queue import Submission, Submitted
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
+from pyagentd.agent.schedules import Schedules
 from pyagentd.agent.settings import Presets, SendOptions
+from pyagentd.agent.triggers import Triggers
 from pyagentd.agent.trust import Origins
 from pyagentd.agent.turn import Prompt
 from pyagentd.clock import Clock
@@ -52,6 +54,8 @@ class Host(OpenBranches):
         grants: What humans allowed for more than once.
         questions: Asks humans on behalf of runs.
         agents: The agents that runs wait for.
+        triggers: Takes turns that no human began.
+        schedules: Which of them come by the clock.
     """
 
     def __init__(
@@ -67,7 +71,8 @@ class Host(OpenBranches):
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)
         self.agents = AgentSpawner(self)
-        self.listeners.append(self.agents.background)
+        self.triggers, self.schedules = Triggers(self), Schedules(self)
+        self.listeners += (self.agents.background, self.triggers)
         self._closing = False
 
     @property
@@ -124,6 +129,7 @@ class Host(OpenBranches):
         Runs that only wait for a human, or for agents that do, are left to the next daemon; others are aborted.
         """
         self._closing = True
+        await self.schedules.close()
         self.agents.background.close()
         while runs := self.runs:
             left = stopping.waiting(runs, self.asks, self.opened)
