@@ -91,6 +91,7 @@ class _Daemon:
         token = new_token()
         host, indexer, server = self._assemble(Pulse(loop), token)
         self._wake(host)
+        host.schedules.start()
         indexer.unfinished = lambda ref: _soon(loop, host.trees.wake_soon, ref)
         indexer.start()
         titles = Titles(host)
@@ -160,7 +161,8 @@ class _Daemon:
         idle_s = 0.0
         while idle_s < IDLE_S:
             await asyncio.sleep(IDLE_CHECK_S)
-            idle_s = 0.0 if server.clients or host.runs else idle_s + IDLE_CHECK_S
+            needed = server.clients or host.runs or host.schedules.pending
+            idle_s = 0.0 if needed else idle_s + IDLE_CHECK_S
         log.info("nobody needs the daemon")
         self._stopped.set()
 
