@@ -75,6 +75,7 @@ class Lifecycle(Group):
         gone = _all_of(ref) if chosen == "session" else list(lineage.with_agents(ref))
         async with self._host.removing(directory):
             await asyncio.to_thread(move_to_trash, directory)
+        await self._host.schedules.forget(directory)
         if heir is not None:
             branching.point_current(ref.session_dir, heir)
         self._tell_written(*gone)
