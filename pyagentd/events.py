@@ -22,6 +22,8 @@ persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
 changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)
 lease        {state: "wanted"|"lost"|"free"}: another client wants to edit, has taken over, or nobody edits (seq 0)
 roles        {sha256, spans: ((beg end role)…)}: roles recovered of the body with that hash; positions from 1 (seq 0)
+files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
+             restoring; ``more`` says that there are further ones (seq 0)
 notice       {text}: one line for the user (seq 0)
 session      {title, archived_at}: facts of the session changed (seq 0)
 deleted      (): the branch was moved to the trash (seq 0)
@@ -37,7 +39,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[
     "insert", "prompt", "run", "status", "ask", "answered", "agent", "persisted", "changed", "lease", "roles",
-    "notice", "session", "deleted", "progress", "log", "resync",
+    "files", "notice", "session", "deleted", "progress", "log", "resync",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
 

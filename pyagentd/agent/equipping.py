@@ -162,6 +162,7 @@ class Equipping:
             env=self._options.env,
             scope=shell_scope(self._presets, branch.ref, self._ancestors, host.config),
             notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
+            keeping=host.snapshots.of_run(branch, self._run_id, root),
         )
 
     def _tools(self, preset: Preset, authority: Authority) -> dict[str, ToolSpec]:

@@ -24,6 +24,7 @@ from pyagentd.agent.ledger import Ledger
 from pyagentd.agent.machine import State as RunState
 from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.queue import Submission, Submitted
+from pyagentd.agent.restoring import Restoring
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
 from pyagentd.agent.schedules import Schedules
@@ -54,6 +55,7 @@ class Host(OpenBranches):
         grants: What humans allowed for more than once.
         questions: Asks humans on behalf of runs.
         agents: The agents that runs wait for.
+        snapshots: What agents did to files.
         triggers: Takes turns that no human began.
         schedules: Which of them come by the clock.
     """
@@ -71,6 +73,7 @@ class Host(OpenBranches):
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)
         self.agents = AgentSpawner(self)
+        self.snapshots = Restoring(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
         self.listeners += (self.agents.background, self.triggers)
         self._closing = False

@@ -47,6 +47,8 @@ CREDENTIALS = (
     "**/.gem/credentials",
     "**/.terraform.d/credentials.tfrc.json",
     "**/.local/share/keyrings/**",
+    "**/.pyagentd-snapshots",  # what files of other projects were, among them perhaps secret ones
+    "**/.pyagentd-snapshots/**",
     # Of this process and of others of the user: variables hold keys, and what is open or in memory has no path.
     "/proc/*/environ",
     "/proc/*/mem",
