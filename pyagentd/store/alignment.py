@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from pyagentd.store import conversation as record
+from pyagentd.store.compaction import summary_in
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
 from pyagentd.store.matching import joined_keys, link_moved, match, pair, restored_ids, with_known_ids
@@ -25,6 +26,14 @@ class Placed(NamedTuple):
     part: record.Part | None  # of answers
 
 
+class Boundary(NamedTuple):
+    """Where the model's view begins, and what it is shown in place of what came before."""
+
+    start: int  # the first piece
+    summary: str = ""
+    pruned: frozenset[str] = frozenset()  # ids of parts whose output it is not shown
+
+
 class Alignment:
     """One document matched with one record.
 
@@ -33,6 +42,7 @@ class Alignment:
 
     def __init__(self, document: Document, conversation: Conversation, end: int | None) -> None:
         self.body = document.body
+        self._parts = conversation.parts
         self.recorded = recorded_pieces(conversation)
         self.found = with_known_ids(found_pieces(document, end), self.recorded)
         self.above = len(self.found)  # the number of pieces above ``end``
@@ -80,11 +90,15 @@ class Alignment:
 
     def read(self) -> tuple[View, str, str]:
         """Return the view up to the end, the new prompt, and all user text with which the view ends."""
-        view, last = View(), ""
-        index = 0
+        boundary = self.boundary()
+        view, last = View(summary=boundary.summary, pruned=boundary.pruned), ""
+        index = boundary.start
         while index < self.above:
             stop = self._same_side(index)
-            if self.found[index].key[0] == "user":
+            if self.found[index].key[0] == "compaction":
+                stop = index + 1  # older than the boundary, or it stands behind where that lets the view begin
+            elif self.found[index].key[0] == "user":
+                view.begin_turn(owner.id if (owner := self.owners[index]) is not None else "")
                 texts = list(self._user_texts(index, stop))
                 last = "\n\n".join(texts)
                 for text in texts:
@@ -96,9 +110,47 @@ class Alignment:
         new = "\n\n".join(self._user_texts(self.prompt_start, self.above))
         return view, new, last
 
+    def boundary(self) -> Boundary:
+        """Return where the view begins: by the latest compaction that stands above the end, or with the text."""
+        marks = [index for index in range(self.above) if self.found[index].key[0] == "compaction"]
+        last = max(marks, key=self._number, default=-1)
+        if last < 0 or self._number(last) < 0:
+            return Boundary(start=0)
+        marker = self.recorded[self._number(last)]
+        assert marker.part is not None, "only user text has none"
+        facts = marker.part.data.get("metadata") or {}
+        return Boundary(
+            start=self._tail(marker.part.data.get("tail_start_id"), facts.get("tail_start_part_id"), last),
+            summary=summary_in(self.found[last].key[2]),
+            pruned=frozenset(facts.get("pruned") or ()),
+        )
+
+    def _tail(self, message_id: str | None, part_id: str | None, marker: int) -> int:
+        """Return the first piece that is kept verbatim; of a tail that was removed, the first that followed it."""
+        if message_id is None:
+            return marker + 1
+        kept = [number for number, piece in enumerate(self.recorded) if piece.message.id == message_id]
+        if part_id is not None and (start := self._parts.get(part_id)) is not None:
+            index = start.row["index"]
+            within = [n for n in kept if (part := self.recorded[n].part) is not None and part.row["index"] > index]
+            kept = within or kept
+        if not kept:
+            return marker + 1
+        tail = set(kept)
+        exact = next((index for index in range(self.above) if self._number(index) in tail), None)
+        if exact is not None:
+            return exact
+        return next((index for index in range(self.above) if self._number(index) > kept[0]), marker + 1)
+
+    def _number(self, index: int) -> int:
+        """Return the recorded piece that found piece ``index`` is or was made from, or -1."""
+        return self.links[index] if self.links[index] >= 0 else self.sources[index]
+
     def last_message(self) -> str:
         """Return the id of the recorded message of the user that ends right above the end, "" when none does."""
         last = self.above - 1
+        while last >= 0 and self.found[last].key[0] == "compaction":
+            last -= 1
         if last < 0 or self.prompt_start <= last or self.found[last].key[0] != "user":
             return ""
         return self.recorded[self.links[last]].message.id
@@ -221,7 +273,7 @@ class Alignment:
 
     def _seen(self, index: int) -> Seen | None:
         found, number, source = self.found[index], self.links[index], self.sources[index]
-        if number < 0 and found.key[0] == "reasoning":
+        if found.key[0] == "compaction" or (number < 0 and found.key[0] == "reasoning"):
             return None
         known = number if number >= 0 else source
         return Seen(found, known, self.recorded[known] if known >= 0 else None, number >= 0)

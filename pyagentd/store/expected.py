@@ -11,9 +11,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from pyagentd.store.compaction import COMPACTION
 from pyagentd.store.conversation import Conversation, Message, Part
 from pyagentd.store.document import PROMPT_PREFIX, Kind, Span, merged
-from pyagentd.store.pieces import Recorded, fragments
+from pyagentd.store.pieces import Recorded, fragments, laid_out, original_text
 from pyagentd.store.render import (
     FENCE_CLOSE,
     RUN_CLOSE,
@@ -40,13 +41,13 @@ def expected(conversation: Conversation, recorded: Sequence[Recorded]) -> Expect
     for message_id, block in error_blocks(conversation):
         errors[message_id].append(block)
     due: list[str] = []
-    for message in conversation.messages.values():
+    for message, parts in laid_out(conversation):
         if message.role == "user":
             layout.end_turn(due)
             layout.add_prompt(message)
             due = errors[message.id]
         else:
-            layout.add_answer(message)
+            layout.add_step(message, parts)
     layout.end_turn(due)
     return Expected("".join(layout.texts), tuple(merged(layout.spans)), tuple(layout.places))
 
@@ -80,15 +81,16 @@ class _Layout:
         self._put(RUN_OPEN)
         self._last = "start"
 
-    def add_answer(self, message: Message) -> None:
+    def add_step(self, message: Message, parts: Sequence[Part]) -> None:
         self._hidden = _is_rewound(message)
-        for parts in message.steps():
-            for part in parts:
-                if not part.is_tool:
-                    self._add_text(part)
-            for part in parts:
-                if part.is_tool and part.result is not None:
-                    self._add_tool(part)
+        for part in parts:
+            if part.type == COMPACTION:
+                self._add_compaction(part)
+            elif not part.is_tool:
+                self._add_text(part)
+        for part in parts:
+            if part.is_tool and part.result is not None:
+                self._add_tool(part)
 
     def end_turn(self, errors: Sequence[str]) -> None:
         """Put what ends the turn before, if there was one."""
@@ -105,6 +107,11 @@ class _Layout:
         if text:
             self._separate("reasoning" if part.type == "reasoning" else "text")
             self._put_piece(text, "ignore" if part.type == "reasoning" else "response", piece)
+
+    def _add_compaction(self, part: Part) -> None:
+        piece = self._next_of(part)
+        self._separate("compaction")
+        self._put_piece(piece.key[2] if piece else original_text(part), "ignore", piece)
 
     def _add_tool(self, part: Part) -> None:
         self._separate("tool")

@@ -12,7 +12,7 @@ from pyagentd.store.document import Kind, Span
 from pyagentd.store.pieces import Key
 from pyagentd.store.render import FENCE_CLOSE, TOOL_OPEN
 
-_KINDS: dict[str, Kind] = {"response": "response", "reasoning": "ignore", "tool": "tool"}
+_KINDS: dict[str, Kind] = {"response": "response", "reasoning": "ignore", "compaction": "ignore", "tool": "tool"}
 
 
 def moved(body: str, spans: Sequence[Span], kept: Sequence[Match], keys: Iterable[Key], end: int) -> list[Span]:

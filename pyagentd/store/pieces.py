@@ -11,14 +11,17 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from pyagentd.store.compaction import COMPACTION, COMPACTION_OPEN, compaction_block
 from pyagentd.store.conversation import Conversation, Message, Part
 from pyagentd.store.document import BLANK, PROMPT_PREFIX, Document, Region, regions
-from pyagentd.store.render import REASONING_OPEN, reasoning_block, tool_body, writable
+from pyagentd.store.render import FENCE_CLOSE, REASONING_OPEN, reasoning_block, tool_body, writable
 
-PieceKind = Literal["user", "response", "tool", "reasoning"]
+PieceKind = Literal["user", "response", "tool", "reasoning", "compaction"]
 Key = tuple[PieceKind, str, str]  # kind, call id, text
 
 _HEADING = re.compile(rf"\n{PROMPT_PREFIX}")
+_OPENING = re.compile(rf"^(?:{re.escape(REASONING_OPEN)}|{re.escape(COMPACTION_OPEN)} \()", re.MULTILINE)
+_TOOL_END = f"{FENCE_CLOSE}\n"
 _BARE_PREFIX = PROMPT_PREFIX.rstrip()  # what deleting trailing spaces leaves of an empty prompt
 
 
@@ -65,17 +68,47 @@ def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -
     Messages and parts whose ids are in ``restored`` are taken as they were recorded first, whatever edits there are.
     """
     pieces: list[Recorded] = []
-    for message in conversation.messages.values():
+    for message, parts in laid_out(conversation):
         if message.role == "user":
             pieces += _user_pieces(message, restored=message.id in restored)
         else:
-            for parts in message.steps():
-                step = Step(parts)
-                for part in _in_layout(parts):
-                    if (piece := _part_piece(message, part, step, restored=part.id in restored)) is not None:
-                        step.pieces.append(len(pieces))
-                        pieces.append(piece)
+            step = Step(parts)
+            for part in _in_layout(parts):
+                if (piece := _part_piece(message, part, step, restored=part.id in restored)) is not None:
+                    step.pieces.append(len(pieces))
+                    pieces.append(piece)
     return pieces
+
+
+def laid_out(conversation: Conversation) -> Iterator[tuple[Message, list[Part]]]:
+    """Yield messages in the order of the document, answers step by step, with the parts of each step.
+
+    A compaction that was made during a run stands behind the step it followed, though its message is younger.
+    """
+    within = markers_within(conversation)
+    markers = {message.id for each in within.values() for message in each}
+    for message in conversation.messages.values():
+        if message.role == "user":
+            yield message, []
+        elif message.id not in markers:
+            for parts in message.steps():
+                yield message, parts
+                for part in parts if within else ():
+                    yield from ((marker, marker.parts) for marker in within.get(part.id, ()))
+
+
+def markers_within(conversation: Conversation) -> dict[str, list[Message]]:
+    """Return the compactions that were made within answers, by the id of the part that each stands behind."""
+    within: dict[str, list[Message]] = {}
+    for message in conversation.messages.values():
+        after = message.row.get("metadata_json", {}).get("after") if message.parts and _is_marker(message) else None
+        if after in conversation.parts:
+            within.setdefault(after, []).append(message)
+    return within
+
+
+def _is_marker(message: Message) -> bool:
+    return message.parts[0].type == COMPACTION
 
 
 def _user_pieces(message: Message, *, restored: bool) -> Iterator[Recorded]:
@@ -98,12 +131,13 @@ def key_of(part: Part, text: str) -> Key:
     """Return the key of the piece that a part of an answer shows as when its text is ``text``."""
     if part.is_tool:
         return "tool", str(part.data["toolCallId"]), text
-    return ("reasoning" if part.type == "reasoning" else "response"), "", text
+    kinds: dict[str, PieceKind] = {"reasoning": "reasoning", COMPACTION: "compaction"}
+    return kinds.get(part.type, "response"), "", text
 
 
 def _in_layout(parts: Sequence[Part]) -> Iterator[Part]:
     """Yield parts in the order in which a step is rendered: texts as they came, then calls with results."""
-    yield from (part for part in parts if part.type in ("text", "reasoning"))
+    yield from (part for part in parts if part.type in ("text", "reasoning", COMPACTION))
     yield from (part for part in parts if part.is_tool and part.result is not None)
 
 
@@ -113,6 +147,8 @@ def original_text(part: Part) -> str:
         return tool_body(part.data)
     if part.type == "reasoning":
         return reasoning_block(part.text) if part.text else ""
+    if part.type == COMPACTION:
+        return writable(compaction_block(part.data))
     return writable(part.text)
 
 
@@ -127,9 +163,11 @@ def found_pieces(document: Document, end: int | None = None) -> list[Found]:
             continue
         text = body[start:stop]
         if kind == "ignore":
-            opening = text.find(REASONING_OPEN)  # the closing fence of a tool block may stand before it
-            if opening >= 0:
-                pieces.append(Found(("reasoning", "", text[opening:]), start + opening, stop, number))
+            opening = _OPENING.search(text)  # the closing fence of a tool block may stand before it
+            if opening and text[: opening.start()] in ("", _TOOL_END):  # else it is text of a hidden turn
+                block = text[opening.start() :]
+                called: PieceKind = "compaction" if block.startswith(COMPACTION_OPEN) else "reasoning"
+                pieces.append(Found((called, "", block), start + opening.start(), stop, number))
         elif not text.isspace():
             pieces.append(Found((kind, call_id, text), start, stop, number))
     return pieces

@@ -6,11 +6,14 @@ never sent are in no log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
-from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.compaction import COMPACTION, summary_in
+from pyagentd.store.conversation import Conversation, Part
 from pyagentd.store.document import Document
 from pyagentd.store.journal import Row
+from pyagentd.store.pieces import laid_out
 from pyagentd.store.render import Insert, prompt_text, replay
 from pyagentd.store.writer import apply
 
@@ -18,26 +21,36 @@ from pyagentd.store.writer import apply
 def rebuilt(conversation: Conversation, *, is_agent: bool) -> Document:
     """Return the document that shows every message of ``conversation`` that is not hidden."""
     document = Document()
-    for message in conversation.messages.values():
-        if message.is_hidden:
-            continue
-        if message.role == "user":
-            inserts = [Insert(prompt_text(document.body, message.text, is_agent=is_agent), None, "", 0)]
+    shown = ((message, parts) for message, parts in laid_out(conversation) if not message.is_hidden)
+    for is_prompt, group in groupby(shown, key=lambda each: each[0].role == "user"):
+        if is_prompt:
+            for message, _ in group:
+                document = _put(
+                    document, Insert(prompt_text(document.body, message.text, is_agent=is_agent), None, "", 0)
+                )
         else:
-            inserts = replay(_as_run(message), after=0)
-        for insert in inserts:
-            document, _ = apply(document, len(document.body), insert)
+            for insert in replay(_as_run(parts for _, parts in group), after=0):
+                document = _put(document, insert)
     return document
 
 
-def _as_run(message: Message) -> Iterator[Row]:
-    """Yield rows of a run that says just this message."""
+def _put(document: Document, insert: Insert) -> Document:
+    return apply(document, len(document.body), insert)[0]
+
+
+def _as_run(steps: Iterable[list[Part]]) -> Iterator[Row]:
+    """Yield rows of a run that says just this."""
     yield Row(1, "run", {"state": "started"})
-    for part in message.parts:
-        if part.hidden:
-            continue
-        data = dict(part.data)
-        if not part.is_tool and part.type != "step-start":
-            data |= {"text": part.text if part.edited is None else part.edited, "state": "done"}
-        yield Row(1, "part", {**part.row, "data_json": data})
+    for number, parts in enumerate(steps):
+        start = {"id": f"step-{number}", "message_id": "", "type": "step-start", "data_json": {"type": "step-start"}}
+        yield Row(1, "part", start)
+        for part in parts:
+            if part.hidden:
+                continue
+            data = dict(part.data)
+            if part.type == COMPACTION:
+                data |= {} if part.edited is None else {"summary": summary_in(part.edited)}
+            elif not part.is_tool:
+                data |= {"text": part.text if part.edited is None else part.edited, "state": "done"}
+            yield Row(1, "part", {**part.row, "data_json": data})
     yield Row(1, "run", {"state": "finished"})

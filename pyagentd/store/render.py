@@ -2,8 +2,9 @@
 
 A fold over the rows of a run; each row yields the texts it adds at the run's marker, with gptel's text property. The
 layout is stock gptel's: reasoning and tool calls in fences that the model does not see (the fences are ``ignore``,
-the call with its result is ``(tool . ID)``), answers as ``response``. Deterministic: the texts of a run add up to the
-same, byte for byte, whether its parts came in deltas or whole, and whatever the window's width.
+the call with its result is ``(tool . ID)``), answers as ``response``. A compaction is such a fence too; one that a
+user asked for stands behind the last answer, before the prompt that follows. Deterministic: the texts of a run add up
+to the same, byte for byte, whether its parts came in deltas or whole, and whatever the window's width.
 
 Whoever records a run keeps this order: of one step first all text and reasoning, then the results of its calls, in
 any order; they are shown in the order of the calls.
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from pyagentd.events import InsertRole
+from pyagentd.store.compaction import COMPACTION, compaction_block
 from pyagentd.store.document import PROMPT_PREFIX
 from pyagentd.store.elisp_data import print_call, print_json
 from pyagentd.store.journal import Row
@@ -29,7 +31,7 @@ _CALL_WIDTH = 60
 _CALL_CUT = " ...)"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-Block = Literal["start", "text", "reasoning", "tool", "error"]
+Block = Literal["start", "text", "reasoning", "tool", "error", "compaction"]
 
 # Between two blocks, as stock gptel separates them; a tool block ends with a newline of its own.
 _BETWEEN: Mapping[tuple[Block, Block], str] = {
@@ -37,10 +39,12 @@ _BETWEEN: Mapping[tuple[Block, Block], str] = {
     ("start", "reasoning"): "\n",
     ("start", "tool"): "\n",
     ("start", "error"): "",
+    ("start", "compaction"): "",
     ("tool", "text"): "",
     ("tool", "tool"): "",
     ("tool", "reasoning"): "\n",
     ("tool", "error"): "\n",
+    ("tool", "compaction"): "\n",
 }
 
 
@@ -58,6 +62,7 @@ class Renderer:
 
     def __init__(self) -> None:
         self._prompts: set[str] = set()  # the user's messages: where their text goes is not the run's business
+        self._steered: set[str] = set()  # those that were said to a run in flight: they stand in its text
         self._begin()
 
     def feed(self, row: Row) -> list[Insert]:
@@ -71,17 +76,24 @@ class Renderer:
                     self._show(part_id, row.data["text"])
             case "message" if row.data["role"] == "user":
                 self._prompts.add(row.data["id"])
+                if row.data.get("metadata_json", {}).get("steered"):
+                    self._steered.add(row.data["id"])
+            case "part" if row.data["message_id"] in self._steered:
+                self._show_steering(row.data)
             case "part" if row.data["message_id"] not in self._prompts:
                 self._feed_part(row.data)
             case "run" if row.data["state"] == "started":
                 self._begin()
                 self._shows_tools = row.data.get("tool_results") is not False
-                self._put(RUN_OPEN)
-            case "run" if row.data["state"] == "finished":
+                self._compacts = row.data.get("kind") == "compaction"
+                if not self._compacts:
+                    self._put(RUN_OPEN)
+            case "run" if row.data["state"] == "finished" and not self._compacts:
                 self._finish(row.data.get("error"))
         return self._inserts
 
     def _begin(self) -> None:
+        self._compacts = False  # whether all it does is to compact: between an answer and the prompt that follows
         self._shows_tools = True  # else calls are in the log only: `include-tool-results: false`
         self._last: Block = "start"
         self._open = ""  # the reasoning part whose fence is open
@@ -102,6 +114,8 @@ class Renderer:
         elif type == "step-start" and part_id not in self._shown:  # it comes again with what the step cost
             self._shown[part_id] = 0
             self._end_step()
+        elif type == COMPACTION and part_id not in self._shown:
+            self._show_compaction(part_id, data)
 
     def _show(self, part_id: str, text: str) -> None:
         """Show more of a text or reasoning part."""
@@ -136,6 +150,26 @@ class Renderer:
         self._put(tool_head(data), "ignore", part_id)
         self._put(tool_body(data), ("tool", data["toolCallId"]), part_id)
         self._put(FENCE_CLOSE + "\n", "ignore", part_id)
+
+    def _show_compaction(self, part_id: str, data: Mapping[str, Any]) -> None:
+        self._shown[part_id] = 1
+        self._end_step()
+        if self._compacts:
+            self._put(RUN_OPEN)
+        self._separate("compaction")
+        self._put(compaction_block(data), "ignore", part_id)
+
+    def _show_steering(self, row: Mapping[str, Any]) -> None:
+        """Show what the user said to the run as the prompt it is: a turn that was answered in between."""
+        if row["id"] in self._shown:
+            return
+        self._shown[row["id"]] = 1
+        self._close()
+        self._end_step()
+        self._put(RUN_CLOSE)
+        self._put(row["data_json"]["text"], None, row["id"])
+        self._put(RUN_OPEN)
+        self._last = "start"
 
     def _end_step(self) -> None:
         """Show results that waited for a call before them which never got one."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pyagentd.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from pyagentd.store import conversation as record
+from pyagentd.store.compaction import output_stub, wrapped
 from pyagentd.store.document import BLANK
 from pyagentd.store.elisp_data import LispError, read_call
 from pyagentd.store.pieces import Found, Recorded, Step
@@ -44,7 +45,15 @@ class View:
 
     messages: list[tuple[Role, list[Part]]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    turns: list[tuple[int, str]] = field(default_factory=list)  # where messages of the user begin, and their ids
+    summary: str = ""  # of what came before
+    pruned: Container[str] = ()  # ids of parts whose output is not shown
     _ids: set[str] = field(default_factory=set)
+
+    def begin_turn(self, message_id: str) -> None:
+        """Note that a message of the user follows, "" when it has no id yet."""
+        if not self.messages or self.messages[-1][0] == "assistant":
+            self.turns.append((len(self.messages), message_id))
 
     def add_user(self, text: str) -> None:
         """Add text of the user."""
@@ -66,9 +75,19 @@ class View:
 
     def finished(self) -> tuple[Message, ...]:
         """Return the messages of a whole conversation."""
-        if self.messages and self.messages[0][0] == "assistant":
-            self.messages.insert(0, ("user", [Text(text=BEGINNING)]))
+        if self.messages and self.messages[0][0] == "assistant" and not self.summary:
+            self._prepend(BEGINNING)
+        if self.summary:
+            self._prepend(wrapped(self.summary))
         return self.made()
+
+    def _prepend(self, text: str) -> None:
+        """Let the user say ``text`` first: in a message of its own unless they begin anyway."""
+        if self.messages and self.messages[0][0] == "user":
+            self.messages[0][1].insert(0, Text(text=text))
+        else:
+            self.messages.insert(0, ("user", [Text(text=text)]))
+            self.turns = [(index + 1, id) for index, id in self.turns]
 
     def made(self) -> tuple[Message, ...]:
         """Return the messages."""
@@ -116,7 +135,8 @@ class View:
     def _tool(self, part: record.Part, edited: str | None) -> list[tuple[ToolCall, ToolResult]]:
         if edited is not None:
             return self._edited_tool(part, edited)
-        return [(_recorded_call(part), _recorded_result(part))]
+        result = _recorded_result(part)
+        return [(_recorded_call(part), pruned_result(result) if part.id in self.pruned else result)]
 
     def _edited_tool(
         self, part: record.Part | None, text: str, call_id: str = ""
@@ -174,6 +194,11 @@ def said_in(parts: Iterable[record.Part]) -> Iterator[Part]:
             yield Text(text=part.text)
         elif part.type == "reasoning" and (reasoning := _reasoning(part)) is not None:
             yield reasoning
+
+
+def pruned_result(result: ToolResult) -> ToolResult:
+    """Return what the model is shown of a result whose output was pruned."""
+    return ToolResult(id=result.id, text=output_stub(result.text), is_error=result.is_error)
 
 
 def _recorded_call(part: record.Part) -> ToolCall:
