@@ -156,6 +156,11 @@ class Reader:
         """Note that an editor, which knows the roles, wrote a body with this hash."""
         self._sound.append(sha256)
 
+    def forget(self) -> None:
+        """Compare document and record anew: what their roles should be has changed."""
+        self.last = None
+        self._sound.clear()
+
     def _record(self, reading: Reading) -> str:
         """Record what the log lacks, and return how that is said, "" when it lacks no message."""
         messages = sum(kind == "message" for kind, _ in reading.facts)

@@ -198,6 +198,14 @@ class Conversation:
         copied.queued = dict(self.queued)
         return copied
 
+    def changed(self, rows: Iterable[Mapping[str, Any]]) -> Conversation:
+        """Return the conversation with other rows of some of its messages; this one stays as it is."""
+        copied = self.snapshot()
+        for row in rows:
+            message = copied.messages[row["id"]] = copy(copied.messages[row["id"]])
+            message.row = dict(row)
+        return copied
+
     def shown(self) -> Conversation:
         """Return the conversation without what was taken back; itself when that is nothing."""
         if not any(message.is_rewound for message in self.messages.values()):

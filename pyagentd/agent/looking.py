@@ -1,0 +1,91 @@
+"""What clients are told of a branch's history: which regions of the text are hidden turns, what has variants.
+
+Blocks where it reads the document; offsets are those of Emacs, from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyagentd.store import document, hidden
+from pyagentd.store.align import placed
+from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.hiding import hidden_ranges
+
+_LISTED = 8
+_SHOWN = 50  # characters of a prompt
+
+
+def history(file: Path, conversation: Conversation) -> dict[str, Any]:
+    """Return hidden regions and variants in the document: ``{sha256, hidden, variants}``.
+
+    ``hidden``: first position, position behind the last, number of turns, what hid them. ``variants``: positions of
+    the message, its id, its number among its variants, how many there are.
+
+    Raises:
+        StoreError: The document cannot be read.
+    """
+    if not any(message.is_rewound for message in conversation.messages.values()):
+        return {"sha256": None, "hidden": [], "variants": []}
+    doc, pieces = placed(document.read(file), conversation)
+    places: dict[str, tuple[int, int]] = {}
+    for piece in pieces:
+        if piece.message is not None:
+            start, _ = places.get(piece.message.id, (piece.found.start, 0))
+            places[piece.message.id] = start, piece.found.end
+    return {
+        "sha256": document.body_sha256(doc.body),
+        "hidden": [
+            (start + 1, end + 1, _turns(conversation, ids), conversation.messages[ids[-1]].metadata.get("hidden_by"))
+            for start, end, ids in hidden_ranges(doc, conversation)
+        ],
+        "variants": [
+            (places[id][0] + 1, places[id][1] + 1, id, number, of)
+            for id, number, of in shown_variants(conversation)
+            if id in places
+        ],
+    }
+
+
+def shown_variants(conversation: Conversation) -> list[tuple[str, int, int]]:
+    """Return the visible messages that have variants: id, number among them from 1, how many there are."""
+    found = []
+    for after in dict.fromkeys(group.after for group in hidden.groups(conversation)):
+        if after and (after not in conversation.messages or conversation.messages[after].is_hidden):
+            continue
+        all_of = hidden.variants(conversation, after)
+        for number, variant in enumerate(all_of, 1):
+            if variant.group is None and len(all_of) > 1:
+                found.append((variant.first.id, number, len(all_of)))
+    return found
+
+
+def prompts(conversation: Conversation) -> list[dict[str, Any]]:
+    """Return the prompts to which one can rewind, oldest first."""
+    return [
+        {"message_id": message.id, "text": message.text[:200], "created_at": message.row.get("created_at")}
+        for message in hidden.prompts(conversation)
+    ]
+
+
+def candidates(of: Conversation | Sequence[Message]) -> str:
+    """Say which prompts there are, the last ones, for who named another."""
+    found = hidden.prompts(of) if isinstance(of, Conversation) else of
+    if not found:
+        return "There is no prompt yet"
+    listed = ", ".join(f"{message.id} “{_line(message.text)}”" for message in reversed(found[-_LISTED:]))
+    left = len(found) - _LISTED
+    return f"The prompts are {listed}" + (f" and {left} earlier ones" if left > 0 else "")
+
+
+def _turns(conversation: Conversation, ids: Sequence[str]) -> int:
+    """Return how many turns hidden messages are; an answer whose prompt is shown is one as well."""
+    known = [conversation.messages[id] for id in ids]
+    return sum(message.role == "user" for message in known) + (known[0].role != "user")
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"

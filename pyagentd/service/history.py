@@ -1,0 +1,124 @@
+"""Operations on what a conversation consists of: rewinding, editing and asking again, variants, forks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyagentd.agent import looking
+from pyagentd.agent.forking import fork_of, forks_of
+from pyagentd.agent.history import Changed, History, variants_of
+from pyagentd.agent.queue import Submitted
+from pyagentd.service.group import Client, Group, described
+from pyagentd.service.options import send_options
+
+_SHOWN = 200  # characters of a variant
+
+
+class Histories(Group):
+    """One branch's turns."""
+
+    async def rewind(self, client: Client, *, branch: str, message: str, files: bool = False) -> dict[str, Any]:
+        """Hide everything behind the user's message ``message``; with ``files`` restore what the turns changed."""
+        async with self._host.using(self._ref(branch)) as live:
+            return _told(await self._history.rewind(live, message, files=files))
+
+    async def unrewind(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Reverse the last rewind."""
+        async with self._host.using(self._ref(branch)) as live:
+            return _told(await self._history.unrewind(live))
+
+    async def edit(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        message: str,
+        text: str,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+        allow: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Take the user's message ``message`` and all after it back, and run ``text`` in its place."""
+        options = send_options(client, env, key, allow)
+        async with self._host.using(self._ref(branch)) as live:
+            changed, submitted = await self._history.edit(live, message, text, options)
+        return _told(changed) | _told_run(submitted)
+
+    async def regenerate(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        message: str | None = None,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+        allow: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Run the last prompt again, or that of ``message``; the answer so far becomes a variant of the new one."""
+        options = send_options(client, env, key, allow)
+        async with self._host.using(self._ref(branch)) as live:
+            changed, submitted = await self._history.regenerate(live, message, options)
+        return _told(changed) | _told_run(submitted)
+
+    async def variants(self, client: Client, *, branch: str, message: str | None = None) -> dict[str, Any]:
+        """Return the variants of ``message``, oldest first; without one those of all messages that have some."""
+        async with self._host.using(self._ref(branch)) as live:
+            conversation = live.conversation
+            asked = [id for id, _, _ in looking.shown_variants(conversation)] if message is None else [message]
+            return {"variants": [{"message": id, "of": _told_variants(conversation, id)} for id in asked]}
+
+    async def choose_variant(self, client: Client, *, branch: str, message: str, n: int) -> dict[str, Any]:
+        """Show variant ``n`` (from 1) of ``message``, with the turns that came after it."""
+        async with self._host.using(self._ref(branch)) as live:
+            return _told(await self._history.choose(live, message, n))
+
+    async def history(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return which regions of the document are hidden turns, which messages have variants, and the prompts."""
+        async with self._host.using(self._ref(branch)) as live:
+            conversation = live.conversation.snapshot()
+            found = await asyncio.to_thread(looking.history, live.file, conversation)
+            return {**found, "prompts": looking.prompts(conversation)}
+
+    async def fork(
+        self, client: Client, *, branch: str, message: str | None = None, title: str | None = None
+    ) -> dict[str, Any]:
+        """Make a session of the conversation up to ``message``, by default all of it."""
+        async with self._host.using(self._ref(branch)) as live:
+            made = await fork_of(self._host, live, message, title=title)
+        self._registry.add(made)
+        self._tell_written(made)
+        return {**described(made), "dir": str(made.session_dir)}
+
+    async def forks(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return the sessions that were forked from a session, oldest first."""
+        ref = self._ref(branch)
+        refs = [entry.ref for entry in self._registry.scan()]
+        return {"forks": await asyncio.to_thread(forks_of, ref, refs)}
+
+    @property
+    def _history(self) -> History:
+        return History(self._host, getattr(self._host, "snapshots", None))
+
+
+def _told(changed: Changed) -> dict[str, Any]:
+    files = {} if changed.files is None else {"files": dict(changed.files)}
+    return {"hidden": list(changed.hidden), "shown": list(changed.shown), **files}
+
+
+def _told_run(submitted: Submitted) -> dict[str, Any]:
+    return {"run": submitted.run_id, "message": submitted.message_id, "seq": submitted.seq}
+
+
+def _told_variants(conversation: Any, message_id: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "n": number,
+            "message": variant.first.id,
+            "current": variant.group is None,
+            "turns": len(variant.messages),
+            "text": variant.first.text[:_SHOWN],
+        }
+        for number, variant in enumerate(variants_of(conversation, message_id), 1)
+    ]
