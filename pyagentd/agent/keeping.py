@@ -78,6 +78,7 @@ class RunKeeper:
                 await asyncio.to_thread(self.snapshots.workspaces.snapshot, self.root, self._denies())
 
     async def _begin(self, action: Action, call_id: str) -> _Call | None:
+        root = self.root if action.kind == "command" and not self._too_much else None
         change = Change(
             id=new_change_id(),
             turns=self.snapshots.turns(self.branch, self.run_id),
@@ -90,9 +91,9 @@ class RunKeeper:
             after=tree.EMPTY,
             began=self._now(),
             ended=0,
-            root=str(self.root) if action.kind == "command" else "",
+            root="" if root is None else str(root),
         )
-        call = _Call(change, _files(action), self.root if action.kind == "command" and not self._too_much else None)
+        call = _Call(change, _files(action), root)
         beginning = asyncio.ensure_future(asyncio.to_thread(self._before, call))
         try:
             return await asyncio.shield(beginning)
@@ -104,8 +105,13 @@ class RunKeeper:
             self._say(f"The files could not be kept, so this cannot be undone: {error}")
             return None
         except asyncio.CancelledError:
-            beginning.add_done_callback(lambda _: self.snapshots.records.forget(change.id))
+            self.snapshots.own(self._forget(change.id, beginning))  # an abort need not wait for it
             raise
+
+    async def _forget(self, change_id: str, beginning: asyncio.Future[_Call | None]) -> None:
+        with contextlib.suppress(PyagentdError):
+            await beginning
+        self.snapshots.records.forget(change_id)
 
     def _before(self, call: _Call) -> _Call | None:
         if call.root is None and not call.files:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -76,6 +76,10 @@ class Snapshots:
     def publish(self, event: Event) -> None:
         """Tell whoever watches the event's branch."""
         self._host.publish(event)
+
+    def own(self, errand: Coroutine[Any, Any, None]) -> None:
+        """Have the daemon not stop before ``errand`` is done."""
+        self._host.own(errand)
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
