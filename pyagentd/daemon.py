@@ -118,7 +118,7 @@ class _Daemon:
         """Have what an earlier daemon left waiting go on; who asks for it waits until it does."""
         projection = Projection(host.state, self._config.sessions_dir)
         hints = PendingHints(host.state, projection, host.clock, host.own)
-        host.questions.hints = host.agents.background.hints = hints
+        host.questions.hints = host.agents.background.hints = host.queue.hints = hints
         host.trees.wake_all(hints)
 
     def _assemble(self, pulse: Pulse, token: str) -> tuple[Host, Indexer, Server]:

@@ -10,18 +10,26 @@ kind         args
 ===========  =========================================================================================
 insert       text, role — put ``text`` at the run's marker; role is ``None`` (user text or separator),
              ``"response"``, ``"ignore"`` or ``("tool", call_id)``: the value of gptel's text property
-prompt       text — a message sent by another client: put it at the end of the document and start there
+prompt       text, place — a message sent by another client: put it into the document and start there; ``place`` is
+             None for the end, or {position, sha256}: behind the last run, which is at that position (from 1) in the
+             text with that hash
+fired        {id, position, sha256}: a message that stands in the document is answered now, and the run's marker is
+             behind it: at that position (from 1) in the text with that hash (seq 0)
+queue        {items: ({id, text, queued_at, steer, origin, …}…)}: the messages that wait, the next one first (seq 0)
 run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"
-status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", …} (seq 0)
+status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", queued, phase, tools, run, message_id, started_at,
+             attempt, max_attempts, retry_at, message, code}: see ``agent.status`` (seq 0)
 ask          {id, branch, agent, action, tool, detail, reason, preview, kind, choices, remember, commands, input,
              path}: a question to a human; ``kind`` "tool" or "scope", ``remember`` the patterns that "session" and
-             "always" would remember, ``commands`` all those in a command, ``input`` the arguments as JSON text
+             "always" would remember, ``commands`` all those in a command, ``input`` the arguments as JSON text; of
+             kind "question" with ``questions`` [{question, header, options: [{label, description}], multi_select}]
 answered     {id, decision, by}: the ask with that id is settled; the first answer wins
 agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
 persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
 changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)
 lease        {state: "wanted"|"lost"|"free"}: another client wants to edit, has taken over, or nobody edits (seq 0)
 roles        {sha256, spans: ((beg end role)…)}: roles recovered of the body with that hash; positions from 1 (seq 0)
+todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
 files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
              restoring; ``more`` says that there are further ones (seq 0)
 notice       {text}: one line for the user (seq 0)
@@ -38,8 +46,8 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[
-    "insert", "prompt", "run", "status", "ask", "answered", "agent", "persisted", "changed", "lease", "roles",
-    "files", "notice", "session", "deleted", "progress", "log", "resync",
+    "insert", "prompt", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted", "changed",
+    "lease", "roles", "todo", "files", "notice", "session", "deleted", "progress", "log", "resync",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
 

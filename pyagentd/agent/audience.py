@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from pyagentd.agent.status import SessionStatus
 from pyagentd.errors import NotFound
 from pyagentd.events import Event, Kind, Sink
 
@@ -17,17 +18,15 @@ class Audience:
 
     Attributes:
         key: The branch's name on the wire.
-        status: What the branch is doing; not recorded.
+        state: What the branch is doing; not recorded.
         sinks: The clients, in the order they attached.
     """
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.status: dict[str, Any] = {"state": "idle"}
+        self.state = SessionStatus(lambda facts: self.publish(Event("status", key, 0, (facts,))))
         self.sinks: dict[Sink, None] = {}
         self._attaching: dict[object, Sink] = {}
-        self._questions = 0
-        self._unasked: Mapping[str, Any] = self.status  # before the first open question
 
     async def while_attaching(self, sink: Sink, work: Awaitable[_T]) -> _T:
         """Return the result of ``work``, done for a client that is about to watch.
@@ -67,21 +66,11 @@ class Audience:
             if other is not sink:
                 other.push(event)
 
-    def set_status(self, status: Mapping[str, Any]) -> None:
-        """Note and tell what the branch is doing."""
-        self.status = dict(status)
-        self.publish(Event("status", self.key, 0, (self.status,)))
-
-    @contextlib.contextmanager
-    def asking(self) -> Iterator[None]:
+    def asking(self) -> AbstractContextManager[None]:
         """Show that a human is asked, as long as any question of the run is open."""
-        if not self._questions:
-            self._unasked = self.status
-            self.set_status({**self.status, "state": "waiting"})
-        self._questions += 1
-        try:
-            yield
-        finally:
-            self._questions -= 1
-            if not self._questions:
-                self.set_status(self._unasked)
+        return self.state.asking()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the branch is doing, as clients are told; see ``SessionStatus.facts``."""
+        return self.state.facts

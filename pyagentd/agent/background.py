@@ -1,9 +1,9 @@
 """Agents that nobody waits for: their results reach the parent as a message, exactly once (DD-11).
 
 The parent's log says of whom a result is still owed (``agent`` rows, ``Conversation.agents``); so nothing is lost
-when the daemon ends in between. A result waits while the parent is busy and starts a run when it is idle; several
-that wait come as one message. What the parent's user stopped with the parent is not told: it would start the parent
-again.
+when the daemon ends in between. A result is submitted like any other message, and queued while the parent is busy;
+several that wait behind each other are one message. What the parent's user stopped with the parent is not told: it
+would start the parent again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.completion import Completion, agents_in
 from pyagentd.agent.hints import Hints
 from pyagentd.agent.opening import RESTARTED
+from pyagentd.agent.queue import Submission
 from pyagentd.agent.results import outcome_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions
 from pyagentd.agent.spawn import Assignment
-from pyagentd.errors import Busy, PyagentdError, StoreError
+from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:  # the host owns them; they wake branches through the host
     from pyagentd.agent.host import Host
 
 log = logging.getLogger(__name__)
-
-_AGAIN_S = 2.0  # an editor that had not saved may have by then
 
 Debt = Literal["running", "delivered", "dropped"]
 
@@ -48,7 +47,6 @@ class Background:
         self._host = host
         # By the parent's key:
         self._alive: dict[str, set[str]] = {}  # ids of agents whose end is awaited
-        self._ready: dict[str, list[Completion]] = {}  # ends that wait for the parent
         self._options: dict[str, SendOptions] = {}  # of the run that spawned one last
         # By the agent's key:
         self._dropped: set[str] = set()  # those that are stopped with their parent
@@ -76,19 +74,20 @@ class Background:
         with contextlib.suppress(StoreError):
             self._note(parent, child.session_id, "dropped")
 
-    def has(self, key: str) -> bool:
+    def has(self, branch: LiveBranch) -> bool:
         """Return whether results are owed to a branch that may still come."""
-        return bool(self._alive.get(key) or self._ready.get(key))
+        queued = not branch.paused and any(agents_in(message.row) for message in branch.queue.waiting)
+        return queued or bool(self._alive.get(branch.key))
 
     async def settled(self, branch: LiveBranch, outcome: Outcome) -> Outcome:
         """Return what an agent's run came to, once what it left running in the background has come to an end too."""
         key = branch.key
-        if outcome.reason != "done" or not self.has(key):
+        if outcome.reason != "done" or not self.has(branch):
             return outcome
         moved = self._waiters[key] = asyncio.Event()
         woken = self._woken[key] = []
         try:
-            while outcome.reason == "done" and not self._host.closing and (woken or self.has(key)):
+            while outcome.reason == "done" and not self._host.closing and (woken or self.has(branch)):
                 if woken:
                     later = await asyncio.shield(woken.pop(0))
                     outcome = replace(later, text="\n\n".join(filter(None, (outcome.text, later.text))))
@@ -119,7 +118,9 @@ class Background:
         """Find the results that were owed to a branch when its daemon ended."""
         if parent.refusal:
             return
-        known = {agent for message in parent.conversation.messages.values() for agent in agents_in(message.row)}
+        conversation = parent.conversation
+        messages = (*conversation.messages.values(), *conversation.queued.values())
+        known = {agent for message in messages for agent in agents_in(message.row)}
         for agent, row in parent.conversation.agents.items():
             if row["state"] != "running" or agent in self._alive.get(parent.key, ()):
                 continue
@@ -132,12 +133,25 @@ class Background:
     def close(self) -> None:
         """Let nobody wait any more: what goes on is stopped, and found again when the branch is opened."""
         for key in self._waiters:
-            self._moved(key)
+            self.moved(key)
 
     # -- what the host tells -----------------------------------------------------------------------------------
 
+    def run_started(self, branch: LiveBranch) -> None:
+        """Note the run that answers a result, for an agent that is not over before that is."""
+        run = branch.conversation.last_run
+        message = branch.conversation.messages.get(run.data["message_id"]) if run else None
+        if message is not None and agents_in(message.row) and branch.key in self._woken and branch.task is not None:
+            self._woken[branch.key].append(branch.task)
+            self.moved(branch.key)
+
+    def moved(self, key: str) -> None:
+        """Have who waits for the results of a branch look again."""
+        if (waiter := self._waiters.get(key)) is not None:
+            waiter.set()
+
     def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
-        """Pass on the end of a background agent, and what waited for the end of this run."""
+        """Pass on the end of a background agent, and stop those of a run that was stopped."""
         if self._host.closing:
             return
         session = branch.conversation.session
@@ -145,9 +159,6 @@ class Background:
             self._host.own(self._complete(branch.ref, str(session.get("description") or ""), outcome))
         if outcome.reason == "aborted" and self._alive.get(branch.key):
             self._host.own(self._abort(branch.ref))
-        elif outcome.reason == "done" and self._ready.get(branch.key):
-            self._options.setdefault(branch.key, options)
-            self._host.own(self._deliver(branch.ref))
 
     def branch_written(self, ref: BranchRef) -> None:
         """Do nothing: files do not matter here."""
@@ -197,45 +208,25 @@ class Background:
     async def _owe(self, parent: BranchRef, completion: Completion) -> None:
         if completion.id not in self._alive.get(parent.key, ()) or _child(parent, completion.id).key in self._dropped:
             return  # it was stopped with its parent
-        self._ready.setdefault(parent.key, []).append(completion)
+        with contextlib.suppress(PyagentdError):  # its row says that it is owed: whoever opens it next finds that
+            async with self._host.using(parent) as branch:
+                await self._deliver(branch, completion)
         self._forget(parent.key, completion.id)
-        await self._deliver(parent)
 
-    async def _deliver(self, ref: BranchRef) -> None:
-        """Start a run of the parent with what waits for it, unless it is busy: then its end brings us back."""
-        if self._host.closing or not self._ready.get(ref.key):
-            return
-        try:
-            async with self._host.using(ref) as parent:
-                async with parent.starting:  # whoever starts a run has the first word, and may fail
-                    pass
-                if parent.run is None and parent.status["state"] != "error":
-                    await self._wake(parent)
-        except Busy:
-            if not self._host.closing:
-                asyncio.get_running_loop().call_later(_AGAIN_S, lambda: self._host.own(self._deliver(ref)))
-        except PyagentdError as error:  # for instance no key: the end of the next run brings us back
-            log.warning("%s: a background agent's result waits: %s", ref.name, error)
-            if ref.key in self._waiters:  # nobody will start that run
-                del self._ready[ref.key]
-            self._moved(ref.key)
-
-    async def _wake(self, parent: LiveBranch) -> None:
-        completions = tuple(self._ready[parent.key])
-        agents = [completion.id for completion in completions]
-        await self._host.prompt(
-            parent,
-            text="\n\n".join(completion.text for completion in completions),
-            options=self._options.get(parent.key, SendOptions()),
-            metadata={"origin": "agent", "agents": agents},
-        )
-        # No await since the run began: what is told is told once.
-        del self._ready[parent.key][: len(completions)]
-        for agent in agents:
-            self._note(parent, agent, "delivered")
-        if parent.key in self._woken and parent.task is not None:
-            self._woken[parent.key].append(parent.task)
-        self._moved(parent.key)
+    async def _deliver(self, parent: LiveBranch, completion: Completion) -> None:
+        """Submit a result, or add it to one that waits at the queue's end."""
+        async with parent.starting:
+            last = parent.queue.waiting[-1:]
+            if last and (agents := agents_in(last[0].row)):
+                text = f"{last[0].text}\n\n{completion.text}"
+                parent.queue.edit(last[0].id, text, {"agents": [*agents, completion.id]})
+                self._host.queue.changed(parent)
+                self._note(parent, completion.id, "delivered")
+                return
+        metadata = {"origin": "agent", "agents": [completion.id]}
+        options = self._options.get(parent.key, SendOptions())
+        await self._host.submit(parent, Submission(text=completion.text, options=options, metadata=metadata))
+        self._note(parent, completion.id, "delivered")
 
     def _note(self, parent: LiveBranch, agent: str, state: Debt) -> None:
         known = parent.conversation.agents.get(agent, {"id": agent})
@@ -248,11 +239,7 @@ class Background:
             alive.discard(agent)
             if not alive:
                 del self._alive[parent]
-        self._moved(parent)
-
-    def _moved(self, key: str) -> None:
-        if (waiter := self._waiters.get(key)) is not None:
-            waiter.set()
+        self.moved(parent)
 
 
 def _child(parent: BranchRef, agent: str) -> BranchRef:

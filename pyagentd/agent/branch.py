@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from pyagentd.agent import turn
+from pyagentd.agent import firing, todo, turn
 from pyagentd.agent.audience import Audience
 from pyagentd.agent.keeper import Keeper
 from pyagentd.agent.lease import Lease
@@ -24,6 +25,8 @@ from pyagentd.agent.recorder import Recorder
 from pyagentd.agent.run import Outcome, Run
 from pyagentd.agent.sessionrow import SessionRow
 from pyagentd.agent.turn import Prompt
+from pyagentd.agent.turnagent import TurnPresets
+from pyagentd.agent.waitlist import Waitlist
 from pyagentd.clock import Clock
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Event, Sink
@@ -31,6 +34,7 @@ from pyagentd.policy.presets import Preset
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
 from pyagentd.store.condition import stamp_of
+from pyagentd.store.conversation import Message
 from pyagentd.store.journal import Row
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
@@ -50,7 +54,10 @@ class LiveBranch(Audience, SessionRow):
         task: What supervises it.
         starting: Held while a run is being started, so that of two only one is.
         users: How many operations need the branch to stay open.
+        queue: The messages that wait for their turn.
+        paused: Whether they wait for somebody to go on after an error.
         last_run: The run that goes on, as it was found when the branch was opened.
+        turn: What holds for the run in flight, or held for the last one.
         notes: What was found when it was opened, one line each, for people.
     """
 
@@ -59,6 +66,7 @@ class LiveBranch(Audience, SessionRow):
         self.run: Run | None = None
         self.task: asyncio.Task[Outcome] | None = None
         self.starting = asyncio.Lock()
+        self.turn: TurnPresets | None = None
         self.users = 0
         self.file = paths.session_file(ref.branch_dir)
         self.notes = (*opened.notes, *opened.lasting)
@@ -79,6 +87,11 @@ class LiveBranch(Audience, SessionRow):
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
         self.reader = Reader(ref, recorder)
+        self.queue = Waitlist(recorder, ref.session_id)
+        # After an error the queue waits until somebody goes on; a restart of the daemon is none.
+        last_run = opened.conversation.last_run
+        self.paused = last_run is not None and last_run.data.get("reason") == "error"
+        self._announce: Callable[[], None] | None = None
         self.last_run: LastRun | None = None
         if (last := opened.last_run) is not None:
             self.keeper.recall(
@@ -160,45 +173,84 @@ class LiveBranch(Audience, SessionRow):
         conversation = self.conversation.snapshot()
         return await asyncio.to_thread(turn.from_client, self.file, conversation, text, is_agent=self.ref.is_agent)
 
+    async def text_to_queue(self, *, sha256: str, end: int) -> str:
+        """Return the new text that ends at offset ``end`` of the saved document; see ``firing.text_to_queue``."""
+        given, waiting = self.conversation.snapshot(), self.queue.waiting
+        return await asyncio.to_thread(firing.text_to_queue, self.file, given, waiting, sha256=sha256, end=end)
+
+    async def prompt_of_queued(self, message: Message) -> Prompt:
+        """Return the prompt that a queued message is now; see ``firing.prompt_of_queued``."""
+
+        def marker(sha256: str) -> int | None:
+            return version.marker if (version := self.keeper.version(sha256)) is not None else None
+
+        given = self.conversation.snapshot()
+        return await asyncio.to_thread(
+            firing.prompt_of_queued, self.file, given, message, marker, is_agent=self.ref.is_agent
+        )
+
     def start_run(
-        self, prompt: Prompt, *, run_id: str, interactive: bool, allow: Sequence[str] = (), tool_results: bool = True
+        self,
+        prompt: Prompt,
+        *,
+        run_id: str,
+        interactive: bool,
+        allow: Sequence[str] = (),
+        tool_results: bool = True,
     ) -> int:
         """Record the user's edits and message and the start of its run, show them, and return the last row's number.
 
-        ``allow`` are the client's grants for this run.
+        All of it is one write: a queued message has fired and its run has begun, or neither. ``allow`` are the
+        client's grants for this run.
 
         Raises:
             StoreError: The disk refused.
         """
-        for edit in prompt.edits:
-            self.recorder.record("edit", edit)
-        version = replace(prompt.version, seq=self.recorder.last_seq)
-        anchor = version.marker or 0
+        anchor = prompt.version.marker or 0
+        version = replace(prompt.version, seq=self.recorder.last_seq + len(prompt.edits))
         self.keeper.begin(prompt=prompt.text, inserted_prompt=bool(prompt.insert), anchor=anchor, version=version)
         if prompt.roles is not None:
             self._heal(prompt.roles)
-        message_id = prompt.message_id or self._record_message(prompt)
+        with self.recorder.together():
+            for edit in prompt.edits:
+                self.recorder.record("edit", edit)
+            message_id, part_id, seq = self._record_message(prompt)
+            run = {
+                "id": run_id,
+                "state": "started",
+                "message_id": message_id,
+                "interactive": interactive,
+                "anchor": anchor,
+                "prompt": prompt.insert,
+                **_submission(prompt, message_id),
+                **({"allow": list(allow)} if allow else {}),
+                **({} if tool_results else {"tool_results": False}),
+            }
+            last = self.recorder.record("run", run)
+            self._announce = lambda: self._show_prompt(prompt, message_id, part_id, seq)
+        self._announce = None
+        self.paused = False
         for note in prompt.notes:
             self.tell_others(None, "notice", text=note)
-        run = {
-            "id": run_id,
-            "state": "started",
-            "message_id": message_id,
-            "interactive": interactive,
-            "anchor": anchor,
-            "prompt": prompt.insert,
-            **({} if tool_results else {"tool_results": False}),
-        }
-        if allow:
-            run["allow"] = list(allow)
-        return self.recorder.record("run", run)
+        return last
 
-    def _record_message(self, prompt: Prompt) -> str:
-        """Record the user's message, show it if a client sent it, and return its id."""
+    def _record_message(self, prompt: Prompt) -> tuple[str, str, int]:
+        """Record the user's message; return its id, and id and number of the row with its text."""
+        if prompt.queued:
+            rows = list(self.queue.fire(self.queue.get(prompt.queued), text=prompt.text))
+        elif prompt.message_id:
+            return self._record_again(prompt)
+        else:
+            rows = self._message_rows(prompt)
+        seq = [self.recorder.record(kind, data) for kind, data in rows][-1]
+        return str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq
+
+    def _message_rows(self, prompt: Prompt) -> list[tuple[str, dict[str, Any]]]:
         now = self.recorder.now_ms()
-        origin = "client" if prompt.insert else "document"
-        metadata = {"origin": origin, **prompt.metadata}
-        message = message_row(role="user", session_id=self.ref.session_id, metadata=metadata, now_ms=now)
+        metadata = {"origin": "client" if prompt.insert else "document", **prompt.metadata}
+        message = message_row(
+            role="user", session_id=self.ref.session_id, metadata=metadata, now_ms=now, id=prompt.id or None
+        )
         part = part_row(
             message_id=message["id"],
             session_id=self.ref.session_id,
@@ -207,12 +259,26 @@ class LiveBranch(Audience, SessionRow):
             data={"type": "text", "text": prompt.text},
             now_ms=now,
         )
-        self.recorder.record("message", message)
-        seq = self.recorder.record("part", part)
+        return [("message", message), ("part", part)]
+
+    def _record_again(self, prompt: Prompt) -> tuple[str, str, int]:
+        """Record what is new about a message that is asked again."""
+        row = self.conversation.messages[prompt.message_id].row
+        new = {key: value for key, value in prompt.metadata.items() if key != "payload"}
+        metadata: Mapping[str, Any] = {**row["metadata_json"], **new}
+        if metadata != row["metadata_json"]:
+            self.recorder.record("message", {**row, "metadata_json": metadata, "updated_at": self.recorder.now_ms()})
+        return prompt.message_id, "", self.recorder.last_seq
+
+    def _show_prompt(self, prompt: Prompt, message_id: str, part_id: str, seq: int) -> None:
+        """Tell where the turn stands whose rows are recorded; its run's inserts follow."""
+        position, sha256 = (prompt.version.marker or 0) + 1, prompt.version.sha256
         if prompt.insert:
-            self.keeper.add(Insert(prompt.insert, None, part["id"], seq))
-            self.publish(Event("prompt", self.key, seq, (prompt.text,)))
-        return str(message["id"])
+            self.keeper.add(Insert(prompt.insert, None, part_id, seq))
+            place = {"position": position, "sha256": sha256} if prompt.queued else None
+            self.publish(Event("prompt", self.key, seq, (prompt.text, place)))
+        else:
+            self.publish(Event("fired", self.key, 0, ({"id": message_id, "position": position, "sha256": sha256},)))
 
     async def secure(self) -> None:
         """Return when what was recorded survives a power failure, and the document holds it if the daemon writes it.
@@ -320,9 +386,14 @@ class LiveBranch(Audience, SessionRow):
             self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told())
 
     def _show(self, row: Row, inserts: list[Insert]) -> None:
+        if row.type == "run" and self._announce is not None:
+            announce, self._announce = self._announce, None
+            announce()
         for insert in inserts:
             self.keeper.add(insert)
             self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))
+        if row.type == "part" and (items := todo.of_part(row.data)) is not None:
+            self.publish(Event("todo", self.key, 0, ({"items": items},)))
 
     def _persisted(self, written: Written) -> None:
         writer, sha256 = written.writer, written.version.sha256
@@ -337,3 +408,10 @@ class LiveBranch(Audience, SessionRow):
         with contextlib.suppress(StoreError):
             if (stamp := stamp_of(self.file)) is not None:
                 self.tell_others(sink, "changed", sha256=sha256, mtime=stamp.mtime)
+
+
+def _submission(prompt: Prompt, message_id: str) -> dict[str, Any]:
+    """Return what a run notes of a submission that asks a recorded message again: the id is of no message."""
+    if not prompt.id or prompt.id == message_id:
+        return {}
+    return {"submission": prompt.id, "payload": prompt.metadata.get("payload")}

@@ -24,6 +24,7 @@ from pyagentd.agent.ledger import Ledger
 from pyagentd.agent.machine import State as RunState
 from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.queue import Submission, Submitted
+from pyagentd.agent.queueing import Queueing
 from pyagentd.agent.restoring import Restoring
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
@@ -39,6 +40,7 @@ from pyagentd.events import Event
 from pyagentd.messages import Message
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
+from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.index.state import State
 from pyagentd.store.suspended import Suspended
 
@@ -58,6 +60,7 @@ class Host(OpenBranches):
         snapshots: What agents did to files.
         triggers: Takes turns that no human began.
         schedules: Which of them come by the clock.
+        queue: The messages that wait for their turn.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Host(OpenBranches):
         self.questions = Questions(self)
         self.agents = AgentSpawner(self)
         self.snapshots = Restoring(self)
+        self.queue = Queueing(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
         self.listeners += (self.agents.background, self.triggers)
         self._closing = False
@@ -86,24 +90,55 @@ class Host(OpenBranches):
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
         self.agents.background.recover(branch)
+        self.queue.recover(branch)
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
-        """Start a run for a message, the one door of all turns.
+        """Start a run for a message, or queue it behind the run in flight: the one door of all turns.
 
         Raises:
-            Busy: The branch has a run, or the daemon stops.
-            PyagentdError: The prompt, the preset or the backend is no good; nothing of a run was recorded.
+            Busy: The daemon stops.
+            Conflict: The message's id is taken by something else.
+            PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
-        run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
-        message_id = str(branch.conversation.runs[run_id].data["message_id"])
-        return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
+        given.check()
+        async with branch.starting:
+            if (known := self.queue.receipt(branch, given)) is not None:
+                return known
+            branch.require_writable()
+            if self._closing:
+                raise Busy("The daemon is stopping", mend="Send it again in a moment")
+            self.queue.came(branch, given)
+            if self.queue.must_wait(branch, given):
+                return await self.queue.add(branch, given)
+            try:
+                run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
+            except PyagentdError:
+                if given.is_persons:  # who can mend it
+                    raise
+                return await self.queue.add(branch, given)
+            message_id = str(branch.conversation.runs[run_id].data["message_id"])
+            return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
 
     async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
         if given.text is None:
             prompt = await branch.prompt_from_document(sha256=given.sha256, end=given.end)
         else:
             prompt = await branch.prompt_from_client(given.text)
-        return replace(prompt, metadata=given.metadata)
+        metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
+        return replace(prompt, metadata=metadata, id=given.id or "")
+
+    async def fire(self, branch: LiveBranch, message: QueuedMessage, options: SendOptions) -> None:
+        """Start the run of a queued message; the caller holds ``branch.starting``.
+
+        Raises:
+            PyagentdError: It cannot start now; the message stays where it is.
+        """
+
+        async def read() -> Prompt:
+            prompt = await branch.prompt_of_queued(message)
+            return replace(prompt, metadata=message.metadata)
+
+        await self._start(branch, read, options)
 
     async def send(self, branch: LiveBranch, *, sha256: str, end: int, options: SendOptions) -> str:
         """Submit the prompt that ends at ``end`` of the saved document; return the id of the run that answers it."""
@@ -153,37 +188,38 @@ class Host(OpenBranches):
             self.state.close()
 
     async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
-        """Start a run for the prompt that ``read`` returns.
+        """Start a run for the prompt that ``read`` returns; the caller holds ``branch.starting``.
 
         Raises:
-            Busy: The branch has a run, or the daemon stops.
+            Busy: The branch's editor has not saved, or the daemon stops.
             PyagentdError: The prompt, the preset or the backend is no good; nothing of a run was recorded.
         """
-        async with branch.starting:
-            branch.require_idle()
-            branch.require_writable()
-            await branch.keeper.settle()
-            await branch.look_once()
-            run_id, prompt = new_run_id(), await read()
-            settings = await Equipping(self, branch, run_id, options, message=prompt.metadata).settings(
-                prompt.settings
-            )
-            if self._closing:
-                raise Busy("The daemon is stopping", mend="Send it again in a moment")
-            run = self._run(branch, run_id, prompt.view, settings)
-            # No await from here on: what is started is supervised.
-            seq = branch.start_run(
-                prompt,
-                run_id=run_id,
-                interactive=options.interactive,
-                allow=[grant.pattern for grant in options.grants],
-                tool_results=settings.tool_results,
-            )
-            self._set_off(branch, run, options)
-            branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": "started"},)))
-            if self._unfinished:
-                self.own(self._finish_agents())
-            return run_id
+        branch.require_idle()
+        branch.require_writable()
+        await branch.keeper.settle()
+        await branch.look_once()
+        run_id, prompt = new_run_id(), await read()
+        equipping = Equipping(self, branch, run_id, options, message=prompt.metadata)
+        settings = await equipping.settings(prompt.settings)
+        if self._closing:
+            raise Busy("The daemon is stopping", mend="Send it again in a moment")
+        run = self._run(branch, run_id, prompt.view, settings)
+        # No await from here on: what is started is supervised.
+        seq = branch.start_run(
+            prompt,
+            run_id=run_id,
+            interactive=options.interactive,
+            allow=[grant.pattern for grant in options.grants],
+            tool_results=settings.tool_results,
+        )
+        self._set_off(branch, run, options)
+        message_id = branch.conversation.runs[run_id].data["message_id"]
+        started = {"id": run_id, "phase": "started", "message_id": message_id}
+        branch.publish(Event("run", branch.key, seq, (started,)))
+        self.agents.background.run_started(branch)
+        if self._unfinished:
+            self.own(self._finish_agents())
+        return run_id
 
     async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
         """Go on with the run that an earlier daemon left waiting in a branch; what prevents it ends the run."""
@@ -193,6 +229,8 @@ class Host(OpenBranches):
             log.error("%s cannot go on: %s", branch.ref.name, error)
             self.trees.ended(waiting.run_id)
             branch.finish_run(waiting.run_id, Outcome(reason="error", text="", code=error.code, message=str(error)))
+            branch.paused = True
+            branch.state.failed(message=str(error), code=error.code)
             return
         if found is None or self._closing:  # meanwhile; the next daemon finds it as it is
             self.trees.ended(waiting.run_id)
@@ -217,12 +255,15 @@ class Host(OpenBranches):
             settings=settings,
             prepare=branch.secure,
             observe=lambda run, status: self._observe(branch, run, status),
+            steering=lambda: self.queue.steering(branch, run_id),
             resumed=resumed,
         )
 
     def _set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
         branch.run = run
         branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
+        message_id = str(branch.conversation.runs[run.id].data.get("message_id") or "")
+        branch.state.started(run=run.id, message_id=message_id, started_at=branch.recorder.now_ms())
 
     async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
         """Execute a run, then record and tell its end; the one place a run can end.
@@ -249,10 +290,14 @@ class Host(OpenBranches):
             trouble = await self._secure(branch)
         branch.run = branch.task = None
         end = {"id": run.id, "phase": "finished", "reason": outcome.reason, "message": outcome.message or trouble}
-        failed = {"state": "error", "message": outcome.message or trouble, "code": outcome.code or StoreError.code}
         with _whatever_happens(run):
             branch.publish(Event("run", branch.key, branch.recorder.last_seq, (end,)))
-            branch.set_status(failed if outcome.reason == "error" or trouble else {"state": "idle"})
+            if outcome.reason == "error" or trouble:
+                branch.state.failed(message=end["message"], code=outcome.code or StoreError.code)
+            else:
+                branch.state.ended()
+        with _whatever_happens(run):
+            self.queue.run_ended(branch, "error" if trouble else outcome.reason)
         for listener in self.listeners:
             with _whatever_happens(run):
                 listener.run_ended(branch, outcome, options)
@@ -300,7 +345,12 @@ class Host(OpenBranches):
     def _observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
         if run.state is not RunState.TOOL:
             self.questions.close_left(branch, run.id)
-        branch.set_status(status)
+        match dict(status):
+            case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
+                retry_at = branch.recorder.now_ms() + round(1000 * delay_s)
+                branch.state.retrying(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
+            case {"state": "busy", "phase": phase, **details}:
+                branch.state.moved(phase, **details)
         self.agents.progress(branch, status)
 
 

@@ -19,6 +19,7 @@ from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.opening import refusal_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.status import Session, SessionStatus
 from pyagentd.agent.waking import Trees
 from pyagentd.clock import Clock
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
@@ -64,6 +65,7 @@ class OpenBranches:
         self._removing: set[Path] = set()
         self._unfinished: dict[str, BranchRef] = {}  # agents, by key
         self._resuming: dict[str, asyncio.Task[None]] = {}  # by key
+        self._failed: dict[str, SessionStatus] = {}  # of closed branches in an error, by key
 
     def opened(self, key: str) -> LiveBranch | None:
         """Return the branch with this key if it is open."""
@@ -96,6 +98,9 @@ class OpenBranches:
             if branch is None:
                 waiting = self.trees.waiting(ref.key)
                 branch = await LiveBranch.open(ref, pulse=self.pulse, clock=self.clock, goes_on=waiting is not None)
+                if (failed := self._failed.pop(ref.key, None)) is not None and waiting is None:
+                    branch.paused = True
+                    branch.state.recall(failed)
                 self._branches[ref.key] = branch
                 if waiting is not None:
                     self.trees.took(ref.key)
@@ -204,6 +209,8 @@ class OpenBranches:
             await branch.keeper.flush()
         if branch.idle and self._branches.get(branch.key) is branch:
             del self._branches[branch.key]
+            if branch.state.state is Session.ERROR:
+                self._failed[branch.key] = branch.state
             with contextlib.suppress(StoreError):
                 branch.close_now()
             for listener in self.listeners:

@@ -13,6 +13,7 @@ message is the user's, unless the provider only took a breath (``pause_turn``).
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -36,6 +37,7 @@ from pyagentd.llm.backend import (
     PartFinished,
     PartStarted,
     Retrying,
+    SentAgain,
     StepFinished,
     ToolSchema,
 )
@@ -63,11 +65,11 @@ Fit = Callable[[tuple[Message, ...], Usage | None], Awaitable["tuple[Message, ..
 
 It may record (a compaction) and may raise a ``PyagentdError``, which ends the run. ``None``: the view stays."""
 
-Steering = Callable[[], Sequence[str]]
+Steering = Callable[[], Awaitable[Sequence[str]]]
 """Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
 
 
-def no_steering() -> Sequence[str]:
+async def no_steering() -> Sequence[str]:
     """Steer with nothing."""
     return ()
 
@@ -89,6 +91,7 @@ class RunSettings:
     tool_results: bool = True  # whether the document shows calls and their results
     result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
     fit: Fit | None = None  # called at every step boundary
+    agent: str = ""  # who answers, where that is not the agent that the session was opened with
 
 
 Step = Callable[[], Awaitable["Step | None"]]
@@ -134,7 +137,13 @@ class Run:
         self._observe = observe
         self._steering = steering
         self._log = OrgLog(settings.context.branch_dir)
-        self._answer = Answer(recorder, session_id=session_id, model=settings.model, called=self._log.tool)
+        self._answer = Answer(
+            recorder,
+            session_id=session_id,
+            model=settings.model,
+            called=self._log.tool,
+            metadata={**({"agent": settings.agent} if settings.agent else {}), **digested(settings.system)},
+        )
         self._calling = Calling(
             tools=settings.tools,
             context=settings.context,
@@ -149,6 +158,7 @@ class Run:
         if resumed is not None:
             self._answer.resume(resumed.standing)
             self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
+        self._retry_now: Callable[[], None] = _nothing
         self.suspended = False
         self._aborted = False
         self._failure: PyagentdError | None = None
@@ -202,6 +212,10 @@ class Run:
             self._failure = error
             self.abort()
 
+    def retry_now(self) -> None:
+        """End the wait before a request is sent again, if there is one."""
+        self._retry_now()
+
     async def _steps(self) -> None:
         step: Step | None = self._begin if self._resumed is None else self._go_on
         while step is not None:
@@ -236,7 +250,7 @@ class Run:
     async def _cross_boundary(self) -> None:
         """Take what the user steered with, and make what is sent fit the model."""
         last = self._view[-1]
-        if last.role == "user" and (texts := self._steering()):
+        if last.role == "user" and (texts := await self._steering()):
             self._answer.begin_message()
             self._view[-1] = Message(role="user", parts=(*last.parts, *(Text(text=text) for text in texts)))
         if self._settings.fit is not None:
@@ -249,9 +263,14 @@ class Run:
             self._move(S.ANSWER)  # an empty answer is an answer
         self._answer.finish_step(stop.stop_reason, stop.usage)
 
-    def _take(self, item: Retrying | PartStarted | PartDelta | PartFinished) -> None:
+    def _take(self, item: Retrying | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
         if isinstance(item, Retrying):
-            self._tell("retrying", attempt=item.attempt, delay=item.delay_s, message=item.message)
+            self._retry_now = item.now
+            facts = {"attempt": item.attempt, "max_attempts": item.max_attempts, "delay_s": item.delay_s}
+            self._tell("retrying", **facts, message=item.message)
+            return
+        if isinstance(item, SentAgain):
+            self._tell("busy")
             return
         if self.state is State.WAIT:
             self._move(S.ANSWER)
@@ -335,6 +354,15 @@ class Run:
             log.exception("run %s could not be closed on disk", self.id)
             self.state = advance(self.state, signal)
             return outcome
+
+
+def digested(system: str) -> dict[str, str]:
+    """Return what an assistant message says of the system prompt it followed (neighbours B.2)."""
+    return {"system_prompt_digest": hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()}
+
+
+def _nothing() -> None:
+    """Do nothing: no request waits to be sent again."""
 
 
 def told_of(error: Exception) -> tuple[str, str]:

@@ -37,6 +37,8 @@ class Prompt:
     settings: Settings = field(default_factory=Settings)  # what the document's Local Variables say
     notes: tuple[str, ...] = ()  # for the user
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of the message
+    id: str = ""  # of the message, made by its client
+    queued: str = ""  # id of the queued message that fires with it
 
 
 def from_document(file: Path, conversation: Conversation, *, sha256: str, end: int) -> Prompt:
@@ -48,9 +50,28 @@ def from_document(file: Path, conversation: Conversation, *, sha256: str, end: i
         BadRequest: The file is not what the client says it saved, or there is no prompt.
         StoreError: The file cannot be read.
     """
+    return standing_at(saved(file, sha256), conversation, sha256=sha256, end=end)
+
+
+def saved(file: Path, sha256: str) -> Document:
+    """Return the document as its client saved it.
+
+    Raises:
+        BadRequest: The file is not what the client says it saved.
+        StoreError: The file cannot be read.
+    """
     doc = document.read(file)
     if document.body_sha256(doc.body) != sha256:
         raise BadRequest(f"{file} changed since it was saved", mend="Revert or save the buffer, then send")
+    return doc
+
+
+def standing_at(doc: Document, conversation: Conversation, *, sha256: str, end: int) -> Prompt:
+    """Return the prompt that ends at offset ``end`` of a document whose body has hash ``sha256``.
+
+    Raises:
+        BadRequest: There is none.
+    """
     aligned = align(doc, conversation, end)
     text = aligned.new_prompt or aligned.last_prompt
     if not text:
@@ -75,13 +96,18 @@ def from_client(file: Path, conversation: Conversation, text: str, *, is_agent: 
     if not text:
         raise BadRequest("The prompt is empty", mend="Write something")
     doc = document.read(file)
+    return inserted_at(doc, conversation, text, at=len(doc.body), is_agent=is_agent)
+
+
+def inserted_at(doc: Document, conversation: Conversation, text: str, *, at: int, is_agent: bool) -> Prompt:
+    """Return the prompt ``text`` that is to be put into a document at offset ``at``; the model sees what is above."""
     sha256 = document.body_sha256(doc.body)
-    aligned = align(doc, conversation, len(doc.body))
+    aligned = align(doc, conversation, at)
     return Prompt(
         text=text,
         view=_with_prompt(aligned.view, text),
-        version=Version(sha256=sha256, seq=0, marker=len(doc.body)),
-        insert=prompt_text(doc.body, text, is_agent=is_agent),
+        version=Version(sha256=sha256, seq=0, marker=at),
+        insert=prompt_text(doc.body[:at], text, is_agent=is_agent),
         **_common(doc, sha256, aligned),
     )
 

@@ -94,11 +94,11 @@ class Trees:
         owed = {}
         for ref, kind, id in await asyncio.to_thread(hints.found):
             await self.wake(ref)
-            if kind == "background":
+            if kind in ("background", "queue"):
                 owed[ref.key] = ref
             elif id not in self._found:
                 hints.forget(ref, kind, id)
-        for ref in owed.values():  # results that are owed to a branch are delivered when it is opened
+        for ref in owed.values():  # results that are owed and queued messages are delivered when it is opened
             self._owner.own(self._owner.hold(ref))
 
     async def _look(self, root: BranchRef) -> None:

@@ -87,9 +87,18 @@ class Retrying:
     attempt: int  # the failed one, counted from 1
     delay_s: float
     message: str
+    max_attempts: int = 0  # requests in all; 0: unknown
+    now: Callable[[], None] = field(default=lambda: None, compare=False)  # ends the wait
 
 
-StreamItem = PartStarted | PartDelta | PartFinished | StepFinished | Retrying
+@dataclass(frozen=True, slots=True)
+class SentAgain:
+    """The wait after a failure is over."""
+
+    attempt: int  # the one that begins, counted from 1
+
+
+StreamItem = PartStarted | PartDelta | PartFinished | StepFinished | Retrying | SentAgain
 
 
 class Backend(Protocol):

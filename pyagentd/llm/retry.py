@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from pyagentd.errors import TransientProviderError
-from pyagentd.llm.backend import Backend, ModelRequest, Retrying, StreamItem
+from pyagentd.llm.backend import Backend, ModelRequest, Retrying, SentAgain, StreamItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,20 @@ class RetryingBackend:
                     raise
                 delay = self._policy.delay(attempt, error.retry_after, self._jitter())
                 message = error.message
-            yield [Retrying(attempt, delay, message)]
-            await self._sleep(delay)
+            now = asyncio.Event()
+            yield [Retrying(attempt, delay, message, self._policy.max_attempts, now.set)]
+            await self._wait(delay, now)
             attempt += 1
+            yield [SentAgain(attempt)]
+
+    async def _wait(self, delay_s: float, now: asyncio.Event) -> None:
+        """Wait so long, or until somebody does not want to wait any more."""
+        waits = [asyncio.ensure_future(self._sleep(delay_s)), asyncio.ensure_future(now.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def close(self) -> None:
         """Close the other backend."""

@@ -42,7 +42,7 @@ async def test_a_new_session_is_attached_without_anything_to_insert(world: World
         second = await attach(branch, viewer, body_sha256(""))
         assert first is not None and second is not None
         assert first["editor"] and not second["editor"]
-        assert first["inserts"] == [] and first["marker"] is None and first["status"] == {"state": "idle"}
+        assert first["inserts"] == [] and first["marker"] is None and first["status"] == {"state": "idle", "queued": 0}
         branch.detach(editor)
         third = await attach(branch, viewer, body_sha256(""))
         assert third is not None and third["editor"]

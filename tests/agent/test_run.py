@@ -141,7 +141,7 @@ async def test_an_abort_ends_the_run_wherever_it_is(world: World, moment: str) -
         if reached is not None:
             await reached(world, branch, watcher)
         assert await world.host.abort(branch)
-        assert branch.status == {"state": "idle"}
+        assert branch.status["state"] == "idle"
         assert not await world.host.abort(branch), "there is nothing left to abort"
         told = await watcher.finished(branch)
     assert told["reason"] == assert_closed(ref)["reason"] == "aborted"
@@ -333,7 +333,7 @@ async def test_what_a_dead_daemon_left_is_closed_as_aborted_by_restart(world: Wo
         await world.host.abort(branch)
     left = replace(ref, branch_name="copy", branch_dir=copy)
     async with world.start().using(left) as branch:
-        assert branch.status == {"state": "idle"} and world.host.asks.all() == []
+        assert branch.status["state"] == "idle" and world.host.asks.all() == []
     assert assert_closed(left)["reason"] == "restart"
     (call,) = [part for part in last_of(rows(left), "part").values() if part["type"] == "tool-Bash"]
     assert call["data_json"]["errorText"] == RESTARTED
@@ -347,17 +347,17 @@ async def test_what_a_dead_daemon_left_is_closed_as_aborted_by_restart(world: Wo
 # -- what is started, and what is not --------------------------------------------------------------------------
 
 
-async def test_of_two_prompts_at_once_one_runs_and_the_other_is_told_busy(world: World) -> None:
-    world.server.say("Hello")
+async def test_of_two_prompts_at_once_one_runs_and_the_other_is_queued(world: World) -> None:
+    world.server.say("Hello", "Hello again")
     ref, watcher = world.session(), Watcher()
     async with world.host.using(ref) as branch:
         await attached(branch, watcher)
         sends = [world.host.prompt(branch, text="Hi", options=world.options) for _ in range(2)]
-        results = await asyncio.gather(*sends, return_exceptions=True)
-        assert sorted(type(result) for result in results if not isinstance(result, str)) == [Busy]
-        await watcher.finished(branch)
-    assert len([row for row in rows(ref) if row.type == "run" and row.data["state"] == "started"]) == 1
-    assert body(ref) == "### Hi\n\nHello\n\n### "
+        results = await asyncio.gather(*sends)
+        assert sorted(map(bool, results)) == [False, True]
+        await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 2)
+    assert assert_closed(ref)["reason"] == "done"
+    assert body(ref) == "### Hi\n\nHello\n\n### Hi\n\nHello again\n\n### "
 
 
 async def test_a_branch_is_not_closed_while_a_run_is_being_started(world: World) -> None:

@@ -1,0 +1,98 @@
+"""The ``TodoWrite`` tool: the list of what an agent is about, which each call replaces as a whole.
+
+The list is what the last call that is still part of the conversation says: nothing keeps it but the call's own part
+in ``messages.jsonl``, so it survives every restart, and a rewind brings back the list of that time. Each session and
+each agent has its own. Clients are told by ``todo`` events and when they attach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyagentd.errors import ToolError
+from pyagentd.policy.aliases import canonical_tool
+from pyagentd.store.conversation import Conversation
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+NAME = "TodoWrite"
+
+STATES = ("pending", "in_progress", "completed")
+
+_DESCRIPTION = """\
+Keep the list of steps of a task with several steps; the user sees it. Each call replaces the whole list. Write it \
+when you begin, mark a step in_progress before you work on it (one at a time) and completed as soon as it is done, \
+and add steps you discover. Not for a task of one step."""
+
+_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "todos": {
+            "type": "array",
+            "maxItems": 100,
+            "description": "The whole list, in order; [] clears it",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "content": {"type": "string", "minLength": 1, "description": "The step: Run the tests"},
+                    "status": {"type": "string", "enum": list(STATES)},
+                    "activeForm": {"type": "string", "minLength": 1, "description": "While on it: Running the tests"},
+                },
+                "required": ["content", "status", "activeForm"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["todos"],
+    "additionalProperties": False,
+}
+
+Item = dict[str, str]
+"""``content``, ``status`` and ``active_form`` of a step."""
+
+
+async def _run(args: Args, ctx: ToolContext) -> Output:
+    items = told(args["todos"])
+    doing = [item["content"] for item in items if item["status"] == "in_progress"]
+    if len(doing) > 1:
+        raise ToolError(
+            f"{len(doing)} steps are in_progress ({'; '.join(doing)}); one at a time. The list was not changed."
+        )
+    left = sum(item["status"] != "completed" for item in items)
+    return Output(text=f"The list has {len(items)} steps, {left} of them not completed." if items else "No list.")
+
+
+TODO_WRITE = ToolSpec(
+    name=NAME,
+    description=_DESCRIPTION,
+    input_schema=_SCHEMA,
+    kind="meta",
+    run=_run,
+    describe=lambda args, ctx: Target(detail=f"{len(args['todos'])} steps"),
+)
+
+
+def told(todos: Sequence[Mapping[str, Any]]) -> list[Item]:
+    """Return a list as clients are told of it."""
+    return [
+        {"content": each["content"], "status": each["status"], "active_form": each["activeForm"]} for each in todos
+    ]
+
+
+def of_part(row: Mapping[str, Any]) -> list[Item] | None:
+    """Return the list that a ``part`` row makes the session's; None when it makes none."""
+    data = row.get("data_json", {})
+    if data.get("state") != "output-available" or canonical_tool(str(row["type"]).removeprefix("tool-")) != NAME:
+        return None
+    return told(data["input"]["todos"])
+
+
+def current(conversation: Conversation) -> list[Item]:
+    """Return the list as it is now, [] when there is none."""
+    for message in reversed(conversation.messages.values()):
+        if message.role != "assistant" or message.is_hidden:
+            continue
+        for part in reversed(message.parts):
+            if part.is_tool and not part.hidden and (found := of_part(part.row)) is not None:
+                return found
+    return []

@@ -1,0 +1,235 @@
+"""The agent of a turn: the preset that a user message names, laid over the session's own (spec 002, plan and build).
+
+A user message may name an agent in ``metadata_json.agent``. Its turn and those after it run as that agent, until
+another message names one; a message that is hidden (rewound) names nothing any more. The session keeps the agent it
+was opened with, and its own paths: *where* is the session's, *what* is the agent's. An agent that is spawned keeps
+what held above it at that moment, so that what was started in plan mode stays in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.agent.presets import Presets, ProjectPresets
+from pyagentd.errors import BadRequest, PresetError
+from pyagentd.policy.presets import Commands, Preset
+from pyagentd.policy.readonly import PLAN
+from pyagentd.store import paths
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:  # a branch keeps what holds for its run
+    from pyagentd.agent.branch import LiveBranch
+
+Change = Callable[[Preset], Preset]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What the user's messages name: an agent, and a model that was named since.
+
+    Attributes:
+        agent: Its name; "" for the session's own.
+        model: ``{provider_id, model_id}``, the first None for the agent's own; None for the agent's own model.
+    """
+
+    agent: str
+    model: Mapping[str, Any] | None = None
+
+    def answered_by(self, preset: Preset) -> Preset:
+        """Return ``preset`` with the model that was named."""
+        if self.model is None or not self.model.get("model_id"):
+            return preset
+        backend = str(self.model.get("provider_id") or preset.backend)
+        return replace(preset, model=str(self.model["model_id"]), backend=backend)
+
+
+def opened_with(conversation: Conversation) -> str:
+    """Return the name of the preset that the session was made from; "" when nobody recorded it."""
+    return str(conversation.session.get("agent") or "")
+
+
+def named(conversation: Conversation, message: Mapping[str, Any] | None = None) -> Named:
+    """Return what is named for the next turn, or for that of the message with the metadata ``message``.
+
+    What a message names holds for later ones too; an agent brings its own model, until another is named.
+    """
+    agent, model = "", None
+    for metadata in (*_visible(conversation), message or {}):
+        if name := metadata.get("agent"):
+            agent, model = str(name), None
+        if isinstance(given := metadata.get("model"), Mapping):
+            model = given
+    return Named("" if agent == opened_with(conversation) else agent, model)
+
+
+def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
+    """Yield the metadata of the user's messages that the model sees."""
+    for each in conversation.messages.values():
+        if each.role == "user" and not each.is_hidden:
+            yield each.row.get("metadata_json", {})
+
+
+def shown(conversation: Conversation) -> str:
+    """Return the name of the agent of the next turn, for people; "" when nobody knows it."""
+    return named(conversation).agent or opened_with(conversation)
+
+
+def available(presets: ProjectPresets) -> dict[str, Preset]:
+    """Return the presets that a turn may have: all that are not for agents of agents alone, by name."""
+    found = {}
+    for name in sorted(presets.usable):
+        try:
+            preset, _ = presets.template(name)
+        except PresetError:
+            continue
+        if preset.mode in ("primary", "all"):
+            found[name] = preset
+    return found
+
+
+def require(presets: Presets, ref: BranchRef, conversation: Conversation, name: str) -> None:
+    """Check an agent that a message names before the message is taken.
+
+    Raises:
+        BadRequest: There is none of that name, or it is not for the user; or the branch is an agent's.
+        PresetError: Its preset cannot be used.
+    """
+    if name and name != opened_with(conversation):
+        if ref.is_agent:
+            raise BadRequest(f"{ref.session_id} is an agent, which runs with its own preset only")
+        _template(presets, conversation.session.get("workspace_root"), name)
+
+
+def _template(presets: Presets, root: str | None, name: str) -> tuple[Preset, str]:
+    """Return the preset of an agent and where it comes from; raises as ``require``."""
+    of_project = presets.for_project(Path(root) if root else None)
+    if not any(template.name == name for template in of_project.found):
+        known = ", ".join(available(of_project)) or "none"
+        raise BadRequest(f"There is no agent {name!r}", mend=f"There are: {known}")
+    preset, _ = of_project.template(name)
+    if preset.mode == "subagent":
+        known = ", ".join(available(of_project)) or "none"
+        raise BadRequest(f"{name} is for agents of agents only (mode: subagent)", mend=f"There are: {known}")
+    return preset, of_project.usable[name].origin
+
+
+def overlaid(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
+    """Return the preset of a turn: what the ``agent`` is and may do, where the session (``own``) may do it.
+
+    Denies of both hold. Commands are the session's, unless it was opened to look only: then it has none, and they are
+    the agent's. Shipped presets name a backend and a model for whoever has no other: a session with a backend of its
+    own keeps both.
+    """
+    values: dict[str, Any] = {} if shipped and agent.backend != own.backend else _answering(agent)
+    return replace(
+        own,
+        body=agent.body,
+        description=agent.description,
+        tools=agent.tools,
+        profile=agent.profile,
+        temperature=agent.temperature,
+        max_turns=agent.max_turns,
+        time_budget_s=agent.time_budget_s,
+        token_budget=agent.token_budget,
+        read_only=agent.read_only,
+        paths=replace(own.paths, deny=_joined(own.paths.deny, agent.paths.deny)),
+        shell=_commands(own, agent.shell),
+        **values,
+    )
+
+
+def _answering(agent: Preset) -> dict[str, Any]:
+    return {"backend": agent.backend, "model": agent.model, "max_tokens": agent.max_tokens}
+
+
+def _commands(own: Preset, agent: Commands) -> Commands:
+    return Commands(
+        allow=agent.allow if own.read_only and not own.shell.allow else own.shell.allow,
+        deny=_joined(own.shell.deny, agent.deny),
+        network=own.shell.network and agent.network,
+        confine=own.shell.confine or agent.confine,
+    )
+
+
+def _joined(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *other)))
+
+
+# -- what holds for one run ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPresets:
+    """The presets of a branch and of those above it as they hold for one run: each session's own is read anew.
+
+    Attributes:
+        name: The agent's; "" when it is the session's own.
+    """
+
+    name: str
+    _presets: Presets
+    _changes: Mapping[str, Change]  # by branch key
+
+    def of_branch(self, ref: BranchRef) -> Preset:
+        """Return the preset that holds; raises ``PresetError`` as ``Presets.of_branch``."""
+        own = self._presets.of_branch(ref)
+        change = self._changes.get(ref.key)
+        return own if change is None else change(own)
+
+    def above(self, ref: BranchRef, conversation: Conversation) -> list[dict[str, Any]]:
+        """Return what a session that this run spawns records about those above it, nearest first."""
+        recorded = conversation.session.get("metadata_json", {}).get("above")
+        own = {"agent": self.name, "read_only": self.of_branch(ref).read_only}
+        return [own, *(recorded if isinstance(recorded, list) else ())]
+
+
+def turn_presets(
+    presets: Presets, ref: BranchRef, ancestors: Sequence[BranchRef], conversation: Conversation, name: str
+) -> TurnPresets:
+    """Return the presets that hold for a run of ``ref`` as the agent ``name``, "" for the session's own.
+
+    Raises:
+        PyagentdError: An agent does not exist, or its preset cannot be used; nothing is guessed in its place.
+    """
+    session = conversation.session
+    require(presets, ref, conversation, name)
+    root = session.get("workspace_root")
+    changes: dict[str, Change] = {}
+    if change := _change(presets, root, name, looks_only=not name and opened_with(conversation) == PLAN):
+        changes[ref.key] = change
+    recorded = session.get("metadata_json", {}).get("above")
+    for ancestor, held in zip(ancestors, recorded if isinstance(recorded, list) else (), strict=False):
+        if change := _change(presets, root, str(held.get("agent") or ""), looks_only=bool(held.get("read_only"))):
+            changes[ancestor.key] = change
+    return TurnPresets(name, presets, changes)
+
+
+def _change(presets: Presets, root: str | None, name: str, *, looks_only: bool) -> Change | None:
+    """Return what is made of a session's own preset; None when it holds as it is."""
+    if not name:
+        return _looking if looks_only else None
+    agent, origin = _template(presets, root, name)
+    if looks_only:
+        agent = _looking(agent)
+    return partial(overlaid, agent=agent, shipped=origin == "shipped")
+
+
+def _looking(preset: Preset) -> Preset:
+    return replace(preset, read_only=True)
+
+
+def inherited(presets: Presets, parent: LiveBranch) -> dict[str, Any]:
+    """Return what an agent that is spawned now records about those above it, as metadata of its session.
+
+    Raises:
+        PyagentdError: The rules of those above cannot be read.
+    """
+    held, ref, conversation = parent.turn, parent.ref, parent.conversation
+    if held is None or parent.run is None:  # a client spawns it, and no model
+        held = turn_presets(presets, ref, paths.ancestors_of(ref), conversation, named(conversation).agent)
+    return {"above": held.above(ref, conversation)}
