@@ -272,7 +272,7 @@ def _moment(at_ms: int | None) -> Any:
 
 def _still_queued(branch: LiveBranch, schedule_id: str) -> bool:
     """Return whether a message of a schedule waits for its turn."""
-    for message in reversed(branch.conversation.messages.values()):
-        if (message.metadata.get("trigger") or {}).get("schedule_id") == schedule_id:
-            return bool(message.metadata.get("queued_at") and not message.metadata.get("hidden_at"))
-    return False
+    return any(
+        "queued_at" in message.metadata and (message.metadata.get("trigger") or {}).get("schedule_id") == schedule_id
+        for message in branch.conversation.queued.values()
+    )

@@ -151,7 +151,8 @@ class Triggers:
 
     async def _before(self, branch: LiveBranch, trigger: Trigger) -> str | None:
         """Return the id of the message that a delivery is already; the log knows, whatever became of the database."""
-        for message in reversed(branch.conversation.messages.values()):
+        recorded = (branch.conversation.messages, branch.conversation.queued)
+        for message in (message for known in recorded for message in reversed(known.values())):
             told = message.metadata.get("trigger") or {}
             if (told.get("source"), told.get("delivery_id")) == (trigger.source, trigger.delivery_id):
                 return message.id

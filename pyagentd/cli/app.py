@@ -23,6 +23,7 @@ from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
 from pyagentd.cli.outcome import ExitCode, exit_code, report
 from pyagentd.cli.presets import presets
+from pyagentd.cli.schedule import schedule, trigger
 from pyagentd.cli.search import reindex, search
 from pyagentd.cli.send import send
 from pyagentd.cli.sessions import abort, new, sessions, show
@@ -50,7 +51,7 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, sessions, search, show, abort, export, import_, presets, trust,
+    new, send, schedule, trigger, sessions, search, show, abort, export, import_, presets, trust,
     agents, asks, answer, grants, scope, audit,
     branch, branches, switch, rename, archive, duplicate, delete,
     serve, stop, status, logs, reindex, doctor, config, messages, completion,

@@ -1,0 +1,142 @@
+"""``pyagentd schedule`` and ``pyagentd trigger``: turns that begin without anybody at the keyboard."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from datetime import datetime
+from typing import Any
+
+import click
+
+from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
+from pyagentd.cli.output import json_option, note, print_json, print_table
+
+
+@click.group()
+def schedule() -> None:
+    """Have messages sent to sessions later, or again and again."""
+
+
+@schedule.command("add")
+@click.argument("session", shell_complete=complete_session)
+@click.argument("text")
+@click.option("--cron", metavar="EXPR", help="Five fields: minute hour day month weekday, as '0 9 * * 1-5'.")
+@click.option("--at", metavar="TIME", help="14:30 or 2026-03-04T14:30.")
+@click.option("--in", "delay", metavar="DURATION", help="After 90s, 10m, 1h30m, 7d.")
+@click.option("--every", metavar="DURATION", help="Again and again, from a minute.")
+@click.option("--timezone", "zone", metavar="ZONE", default="", help="As Europe/Berlin (default: the machine's).")
+@click.option("--for", "lifetime", metavar="DURATION", help="How long it repeats (default: 7d), or 'never' to end.")
+@click.option("--allow", multiple=True, metavar="REGEX", help="What its runs may do without asking, as in send.")
+@json_option
+def add(session: str, text: str, allow: tuple[str, ...], as_json: bool, **when: Any) -> None:
+    """Send TEXT to SESSION at a time, after a delay, at intervals, or by a cron expression.
+
+    Nobody is asked in these runs: what would be asked is denied unless --allow covers it.
+    """
+    message = sys.stdin.read() if text == "-" else text
+    with daemon() as link:
+        branch = str(branch_of(link, session))
+        env, _ = run_environment(os.environ, "")
+        made = link.call("schedule-add", branch=branch, text=message, env=env, allow=allow, **when)
+    print_json(made) if as_json else print(f"{made['id']}\t{made['when']}\tnext {_local(made['next_at'])}")
+
+
+@schedule.command("list")
+@click.argument("session", required=False, shell_complete=complete_session)
+@json_option
+def list_(session: str | None, as_json: bool) -> None:
+    """List the schedules of SESSION, or all, the next one first."""
+    with daemon() as link:
+        branch = str(branch_of(link, session)) if session else None
+        found = link.call("schedules", branch=branch)["schedules"] or []
+    if as_json:
+        print_json(found)
+        return
+    rows = ((row["id"], row["session"], row["when"], _local(row["next_at"]), _remark(row)) for row in found)
+    print_table(("id", "session", "when", "next", "message"), rows)
+
+
+@schedule.command("cancel")
+@click.argument("id")
+def cancel(id: str) -> None:
+    """Forget the schedule ID."""
+    with daemon() as link:
+        link.call("schedule-cancel", id=id)
+
+
+@schedule.command("run")
+@click.argument("id")
+@json_option
+def run(id: str, as_json: bool) -> None:
+    """Send the message of schedule ID now; when it fires next does not change."""
+    with daemon() as link:
+        _report(link.call("schedule-run", id=id), as_json)
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("text")
+@click.option("--delivery-id", metavar="ID", help="The same one twice is one message (default: a new one).")
+@click.option(
+    "--source", type=click.Choice(["api", "webhook", "mcp-event"]), default="api", help="Where it comes from."
+)
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Kept with the message.")
+@click.option("--allow", multiple=True, metavar="REGEX", help="What its run may do without asking, as in send.")
+@json_option
+def trigger(
+    session: str,
+    text: str,
+    delivery_id: str | None,
+    source: str,
+    headers: tuple[str, ...],
+    allow: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Deliver TEXT of another program to SESSION; nobody is asked in the run. TEXT "-" is read from stdin."""
+    message = sys.stdin.read() if text == "-" else text
+    pairs = dict(_header(header) for header in headers)
+    with daemon() as link:
+        state = watch(link, branch_of(link, session))
+        branch = state["branch"]
+        env, key = run_environment(os.environ, state["settings"]["backend"])
+        delivered = link.call(
+            "trigger",
+            branch=branch,
+            text=message,
+            delivery_id=delivery_id or uuid.uuid4().hex,
+            source=source,
+            headers=json.dumps(pairs) if pairs else None,
+            env=env,
+            key=key,
+            allow=allow,
+        )
+    _report(delivered, as_json)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _report(delivered: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json({**delivered, "duplicate": bool(delivered["duplicate"]), "queued": bool(delivered["queued"])})
+    elif delivered["duplicate"]:
+        note(f"dropped: it was delivered before, as {delivered['message']}")
+    else:
+        print(delivered["run"] or f"{delivered['message']} is queued")
+
+
+def _remark(row: dict[str, Any]) -> str:
+    said = f"! {row['last_error']}" if row["last_error"] else str(row["text"])
+    text = said.partition("\n")[0]
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _local(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
