@@ -18,6 +18,7 @@ from pyagentd.service.exchange import Exchange
 from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
+from pyagentd.service.schedules import Scheduling
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 from pyagentd.service.spawning import Spawning
@@ -33,6 +34,7 @@ class Service(
     Pieces,
     PresetTemplates,
     Spawning,
+    Scheduling,
     Search,
     Exchange,
     Daemon,
