@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyagentd import installation
-from pyagentd.agent.presets import Presets
+from pyagentd.agent.settings import Configured
 from pyagentd.config import Config
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
@@ -14,7 +14,7 @@ from pyagentd.tools.confine.scope import ShellScope
 
 
 def shell_scope(
-    presets: Presets, ref: BranchRef, ancestors: tuple[BranchRef, ...], config: Config
+    presets: Configured, ref: BranchRef, ancestors: tuple[BranchRef, ...], config: Config
 ) -> Callable[[], ShellScope]:
     """Return a function that reads the rules for one command, so a change of ``preset.md`` counts at once.
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
 
 from pyagentd import installation
 from pyagentd.agent.presets import Presets as Presets
@@ -20,6 +20,7 @@ from pyagentd.policy.offering import offered
 from pyagentd.policy.patterns import exactly, under
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import resolved
+from pyagentd.policy.readonly import looks
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 
@@ -52,8 +53,16 @@ class SendOptions:
     late: Late | None = None  # of a resumed run; its ``env`` is the one above
 
 
+class Configured(Protocol):
+    """Who knows the presets that hold: ``Presets``, or ``turnagent.TurnPresets`` for one run."""
+
+    def of_branch(self, ref: BranchRef) -> Preset:
+        """Return the configuration of a branch; raises ``PresetError``."""
+        ...
+
+
 def policy_context(
-    presets: Presets,
+    presets: Configured,
     ref: BranchRef,
     ancestors: tuple[BranchRef, ...],
     options: SendOptions,
@@ -87,10 +96,13 @@ def policy_context(
 
 
 def permitted_tools(
-    presets: Presets, ref: BranchRef, ancestors: tuple[BranchRef, ...], tools: Iterable[str]
+    presets: Configured, ref: BranchRef, ancestors: tuple[BranchRef, ...], tools: Iterable[str]
 ) -> list[str]:
-    """Return those of ``tools`` that the model is told about: no profile, own or above, denies all they could do."""
-    profiles = [resolved(presets.of_branch(each).profile) for each in (ref, *ancestors)]
+    """Return those of ``tools`` that the model is told about: nothing, own or above, denies all they could do."""
+    held = [presets.of_branch(each) for each in (ref, *ancestors)]
+    profiles = [resolved(each.profile) for each in held]
+    if any(each.read_only for each in held):
+        tools = filter(looks, tools)
     return [tool for tool in tools if all(offered(profile, tool) for profile in profiles)]
 
 
