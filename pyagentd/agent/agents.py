@@ -21,6 +21,7 @@ from pyagentd.agent.results import outcome_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions, backend_for
 from pyagentd.agent.spawn import Assignment, result_of
+from pyagentd.agent.turnagent import inherited
 from pyagentd.errors import ToolError
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset
@@ -234,5 +235,8 @@ class ParentSpawner:
                 "background": wanted.background,
                 "description": wanted.description,
             },
-            metadata={"environment": metadata["environment"]} if "environment" in metadata else {},
+            metadata={
+                **inherited(self._host.presets, self.parent),
+                **({"environment": metadata["environment"]} if "environment" in metadata else {}),
+            },
         )
