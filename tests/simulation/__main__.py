@@ -1,0 +1,51 @@
+"""``python -m tests.simulation``: many schedules; the first that fails is printed with its number."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from random import Random
+
+import click
+
+from tests.simulation.schedule import Schedule
+from tests.simulation.world import World
+
+WINDOWS = (200_000, 4_000)  # tokens; in the small one compactions happen by themselves
+
+
+def simulate(number: int, operations: int) -> Schedule:
+    """Run schedule ``number`` in a directory of its own."""
+    random = Random(number)
+    # In memory where there is such a place: what is tested is order, and the disk's own pace costs hours.
+    shared = Path("/dev/shm")
+    home = Path(tempfile.mkdtemp(prefix="pa-", dir=shared if shared.is_dir() else None))
+    try:
+        schedule = Schedule(World(home, random, window=random.choice(WINDOWS)), random, operations)
+        try:
+            schedule.run()
+        except BaseException as error:
+            error.add_note(f"schedule {number}: " + ", ".join(schedule.done))
+            raise
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    return schedule
+
+
+@click.command()
+@click.option("--schedules", default=2000, show_default=True)
+@click.option("--seed", default=1, show_default=True, help="The number of the first.")
+@click.option(
+    "--operations", default=8, show_default=True, help="Of the first; later ones have up to five times as many."
+)
+def main(schedules: int, seed: int, operations: int) -> None:
+    """Run schedules, and stop at the first that fails."""
+    for number in range(schedules):
+        simulate(seed + number, operations + number * 4 * operations // schedules)
+        if number % 100 == 99:
+            click.echo(f"{number + 1} schedules")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""A schedule: what a person and the world do to a session, by chance; and what must hold whatever they do.
+
+A message is known by its text, which says its number and never repeats. What the model is sent is compared with the
+log at every request (``world``); here is what people see: one run at a time, one end for each, first come first
+answered, nothing lost and nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from pyagentd.errors import PyagentdError
+from pyagentd.store import document, paths
+from pyagentd.store.paths import BranchRef
+from tests.simulation import reference
+from tests.simulation.reference import Log
+from tests.simulation.world import Client, World
+
+_ENV = {"ANTHROPIC_API_KEY": "key"}
+_OPERATIONS: Mapping[str, int] = {  # how often, of all
+    "send": 30,
+    "send_again": 4,
+    "cancel": 6,
+    "edit": 4,
+    "resume_queue": 4,
+    "steer": 8,
+    "abort": 6,
+    "attach": 6,
+    "disconnect": 5,
+    "approve": 12,
+    "deny": 4,
+    "compact": 3,
+    "rewind": 4,
+    "unrewind": 3,
+    "fork": 2,
+    "stop": 3,
+    "kill": 3,
+}
+
+
+@dataclass
+class Said:
+    """A message that the daemon took.
+
+    Attributes:
+        branch: Where.
+        text: As it was last edited.
+        cancelled: Whether it was taken back before it was answered.
+        steered: Whether it was to go into a run.
+    """
+
+    branch: BranchRef
+    text: str
+    cancelled: bool = False
+    steered: bool = False
+
+
+@dataclass
+class Schedule:
+    """One schedule; ``run`` it once.
+
+    Attributes:
+        said: By the message's id, in the order in which the daemon took them.
+        told: Ends of runs that each client was told, by branch and run; of the present life.
+        done: For whoever reads a failure.
+    """
+
+    world: World
+    random: Random
+    operations: int
+    said: dict[str, Said] = field(default_factory=dict)
+    clients: list[Client] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Do it, in as many lives as it takes, and check what must hold at the end."""
+        now_s, settled = 0.0, False
+        while not settled:
+            settled = len(self.done) >= self.operations
+            how, now_s = self.world.live(self._settle if settled else self._live, start_s=now_s)
+            self._check_clients()
+            self.clients.clear()
+            if how == "kill":
+                self._forget_unrecorded()
+        for branch in self.world.branches:
+            self._check(branch)
+
+    async def _live(self) -> str:
+        while len(self.done) < self.operations:
+            (name,) = self.random.choices(list(_OPERATIONS), list(_OPERATIONS.values()))
+            self.done.append(name)
+            if name in ("stop", "kill"):
+                return name
+            try:
+                await getattr(self, f"_{name}")(self.random.choice(self.world.branches))
+            except PyagentdError as error:
+                self.done[-1] += f": {error.code}"
+            await asyncio.sleep(self.random.choice((0.0, 0.02, 0.3, 2.0)))
+        return "stop"
+
+    async def _settle(self) -> str:
+        """Let everything that was begun come to its end, as a person who answers and resumes does."""
+        for branch in self.world.branches:
+            for _ in range(200):
+                status = await self._call("get_status", branch)
+                if status["state"] in ("idle", "error") and not status["queued"]:
+                    break
+                if status["state"] == "error":
+                    await self._call("queue_resume", branch)
+                for ask in list(self.world.host.asks.all()):
+                    await self._answer(str(ask["id"]), "allow")
+                await asyncio.sleep(1.0)
+            else:
+                raise AssertionError(f"{branch.name} never comes to rest: {status}")
+        return "stop"
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    async def _send(self, branch: BranchRef) -> None:
+        await self._say(branch, f"Message {len(self.said)}.")
+
+    async def _steer(self, branch: BranchRef) -> None:
+        await self._say(branch, f"Message {len(self.said)}, steering.", steer=True)
+
+    async def _say(self, branch: BranchRef, text: str, *, steer: bool = False) -> None:
+        """Send, sometimes with an id of the client's own."""
+        own = f"msg_client_{len(self.said)}" if self.random.random() < 0.5 else None
+        made = await self._call("prompt", branch, text=text, id=own, env=_ENV, steer=steer)
+        assert own in (None, made["message"])
+        self.said[made["message"]] = Said(branch, text, steered=steer)
+
+    async def _send_again(self, branch: BranchRef) -> None:
+        """Send what was sent with an id of the client's: a network that lost the answer."""
+        for id, said in list(self.said.items()):
+            if id.startswith("msg_client_") and said.branch == branch and said.text.startswith("Message"):
+                made = await self._call("prompt", branch, text=said.text, id=id, env=_ENV, steer=said.steered)
+                assert made["message"] == id
+                return
+
+    async def _cancel(self, branch: BranchRef) -> None:
+        if waiting := await self._waiting(branch):
+            id = self.random.choice(waiting)
+            await self._call("queue_cancel", branch, id=id)
+            self.said[id].cancelled = True
+
+    async def _edit(self, branch: BranchRef) -> None:
+        if waiting := await self._waiting(branch):
+            id = self.random.choice(waiting)
+            text = f"Edited {self.said[id].text}"
+            await self._call("queue_edit", branch, id=id, text=text)
+            self.said[id].text = text
+
+    async def _resume_queue(self, branch: BranchRef) -> None:
+        await self._call("queue_resume", branch)
+
+    async def _abort(self, branch: BranchRef) -> None:
+        await self._call("abort", branch)
+
+    async def _attach(self, branch: BranchRef) -> None:
+        client = Client()
+        sha256 = document.body_sha256(document.read(paths.session_file(branch.branch_dir)).body)
+        answer = await self._call("attach", branch, client=client, sha256=sha256, mode="view")
+        if not answer.get("reread"):
+            client.watch(branch, sha256, answer)
+            self.clients.append(client)
+
+    async def _disconnect(self, branch: BranchRef) -> None:
+        if self.clients:
+            client = self.clients.pop(self.random.randrange(len(self.clients)))
+            client.check()
+            self.world.host.forget(client)
+
+    async def _approve(self, branch: BranchRef) -> None:
+        await self._decide("allow")
+
+    async def _deny(self, branch: BranchRef) -> None:
+        await self._decide("deny")
+
+    async def _decide(self, decision: str) -> None:
+        if asks := list(self.world.host.asks.all()):
+            await self._answer(str(self.random.choice(asks)["id"]), decision)
+
+    async def _compact(self, branch: BranchRef) -> None:
+        await self._call("compact", branch, env=_ENV)
+
+    async def _rewind(self, branch: BranchRef) -> None:
+        log = self._log(branch)
+        visible = [id for id, row in log.messages.items() if row["role"] == "user" and not reference.hidden(row)]
+        if visible:
+            await self._call("rewind", branch, message=self.random.choice(visible))
+
+    async def _unrewind(self, branch: BranchRef) -> None:
+        await self._call("unrewind", branch)
+
+    async def _fork(self, branch: BranchRef) -> None:
+        log = self._log(branch)
+        visible = [id for id, row in log.messages.items() if not reference.hidden(row) and not reference.queued(row)]
+        if visible and len(self.world.branches) < 3:
+            made = await self._call("fork", branch, message=self.random.choice(visible))
+            self.world.branches.append(paths.ref_of(made["branch_dir"]))
+
+    async def _call(self, name: str, branch: BranchRef, *, client: Client | None = None, **arguments: Any) -> Any:
+        operation: Callable[..., Any] = getattr(self.world.service, name)
+        async with asyncio.timeout(600):  # of virtual time: whatever hangs
+            return await operation(client or Client(), branch=branch.key, **arguments)
+
+    async def _answer(self, ask: str, decision: str) -> None:
+        await self.world.service.answer(Client(), ask=ask, decision=decision)
+
+    async def _waiting(self, branch: BranchRef) -> list[str]:
+        return [item["id"] for item in (await self._call("queue", branch))["items"] if item["id"] in self.said]
+
+    # -- what must hold ----------------------------------------------------------------------------------------
+
+    def _log(self, branch: BranchRef) -> Log:
+        return Log.read(branch.branch_dir / "messages.jsonl")
+
+    def _forget_unrecorded(self) -> None:
+        """A message of which the person was told nothing yet may be gone with a daemon that was killed."""
+
+    def _check_clients(self) -> None:
+        for client in self.clients:
+            client.check()
+
+    def _check(self, branch: BranchRef) -> None:
+        log = self._log(branch)
+        self._check_runs(log)
+        self._check_messages(branch, log)
+        self._check_document(branch, log)
+
+    def _check_runs(self, log: Log) -> None:
+        """Every run has one beginning and one end, and the next begins after that."""
+        open_run = ""
+        for id, row in log.run_rows:
+            match row["state"]:
+                case "started":
+                    assert not open_run, f"{id} began while {open_run} went on"
+                    open_run = id
+                case "finished":
+                    assert open_run == id, f"{id} ended, and {open_run or 'nothing'} went on"
+                    open_run = ""
+        assert not open_run
+        ends = Counter(id for id, row in log.run_rows if row["state"] == "finished")
+        assert set(ends) == {id for id, _ in log.run_rows} and set(ends.values()) <= {1}
+
+    def _check_messages(self, branch: BranchRef, log: Log) -> None:
+        """All that was said is there once, as it was last edited, and was answered in its order."""
+        own = {id: said for id, said in self.said.items() if said.branch == branch}
+        for id, said in own.items():
+            row = log.messages[id]
+            assert log.text(id) == said.text
+            assert bool(row["metadata_json"].get("queue_canceled_at")) is said.cancelled
+            assert not reference.queued(row), "the queue was drained"
+        texts = Counter(log.text(id) for id, row in log.messages.items() if row["role"] == "user")
+        assert {text: number for text, number in texts.items() if number > 1} == {}
+        answered = [id for id in log.order if id in own and not own[id].steered]
+        assert answered == [id for id, said in own.items() if not said.steered and not said.cancelled]
+
+    def _check_document(self, branch: BranchRef, log: Log) -> None:
+        """The document shows every message of the person once, but for those taken back."""
+        body = document.read(paths.session_file(branch.branch_dir)).body
+        shown = Counter(re.findall(r"^(?:### )?((?:Edited )*Message \d+(?:\.|, steering\.))$", body, re.MULTILINE))
+        expected = {log.text(id) for id, row in log.messages.items() if row["role"] == "user" and _is_shown(row)}
+        assert shown == Counter(text for text in expected if "Message" in text)
+
+
+def _is_shown(row: Mapping[str, Any]) -> bool:
+    return not row["metadata_json"].get("queue_canceled_at") and not reference.queued(row)
