@@ -17,6 +17,10 @@ a backend names the *variable* its key is in. A file looks like this::
     [shell]
     confinement = "auto"                    # of commands: auto, bubblewrap, landlock, off
 
+    [compaction]                            # see docs/context.md
+    model = "claude-haiku-4-5"              # who summarises; without it, the run's model
+    tail_turns = 2                          # of the user's, which stay as they are
+
     [backend.local]
     kind = "anthropic"                      # anthropic or offline
     base_url = "http://127.0.0.1:11434"
@@ -44,6 +48,7 @@ from typing import Any, Literal
 
 from platformdirs import user_config_path
 
+from pyagentd.configcompaction import COMPACTION_KEYS, CompactionSettings, compaction_table
 from pyagentd.configfile import ConfigFile
 from pyagentd.configmodels import ModelSettings, model_tables
 from pyagentd.errors import ConfigError
@@ -63,6 +68,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "presets": frozenset({"dir"}),
     "titles": frozenset({"enabled", "model"}),
     "shell": frozenset({"confinement"}),
+    "compaction": COMPACTION_KEYS,
     "backend": None,
     "model": None,
     "profile": None,
@@ -113,6 +119,7 @@ class Config:
     titles: bool  # whether a model is asked for the title of a session
     titles_model: str | None  # which one, of the run's backend; None: the run's
     confinement: Confinement  # of commands, on this machine
+    compaction: CompactionSettings
     backend_override: str | None  # backend of every preset, whatever it names
     backends: Mapping[str, BackendSettings]
     profiles: Mapping[str, ProfileSettings]
@@ -193,6 +200,8 @@ def load_config(env: Environment | None = None) -> Config:
         "shell.confinement": confinement,
         "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
     }
+    compaction, shown = compaction_table(file)
+    settings |= {dotted: Setting(*value) for dotted, value in shown.items()}
     backends = dict(_backends(file, env, settings))
     return Config(
         file=file.path,
@@ -203,6 +212,7 @@ def load_config(env: Environment | None = None) -> Config:
         titles=_SWITCH[titles.value],
         titles_model=titles_model.value or None,
         confinement=confined,
+        compaction=compaction,
         backend_override=override,
         backends=backends,
         profiles=dict(_profiles(file, settings)),

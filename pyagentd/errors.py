@@ -15,7 +15,8 @@
     │   ├── RateLimited          a trigger delivers more often than it may
     │   └── BadRequest           arguments of an operation do not fit
     ├── ProviderError            the model's server refused for good
-    │   └── TransientProviderError   ... or for now: the loop retries
+    │   ├── TransientProviderError   ... or for now: the loop retries
+    │   └── ContextOverflow      ... because the conversation is too long for the model
     ├── BudgetSpent              a run may not go on: turns, time or tokens of its preset
     ├── StoreError               the disk said no (path, cause)
     ├── ToolError                becomes an error envelope for the model
@@ -134,6 +135,12 @@ class TransientProviderError(ProviderError):
     def __init__(self, message: str, *, retry_after: float | None = None, mend: str = "") -> None:
         super().__init__(message, mend=mend)
         self.retry_after = retry_after
+
+
+class ContextOverflow(ProviderError):
+    """The conversation is too long for the model, whatever is left out of it."""
+
+    code = "context_overflow"
 
 
 class BudgetSpent(PyagentdError):

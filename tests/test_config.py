@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.config import BUILTIN_PROFILES, Config, ProfileSettings, load_config, runtime_dir, sessions_dir
+from pyagentd.config import BUILTIN_PROFILES, Config, ProfileSettings, Setting, load_config, runtime_dir, sessions_dir
+from pyagentd.configcompaction import CompactionSettings
 from pyagentd.errors import ConfigError
 from pyagentd.policy.profiles import BUILTIN
 
@@ -182,3 +183,19 @@ def test_a_profile_of_the_file_is_known_by_its_name_and_says_where_it_is_from(tm
 
 def test_the_names_of_built_in_profiles_are_known_here_too() -> None:
     assert set(BUILTIN_PROFILES) == set(BUILTIN)
+
+
+def test_compaction_has_defaults_and_is_configured_key_by_key(tmp_path: Path) -> None:
+    assert config_of(tmp_path).compaction == CompactionSettings()
+    config = config_of(tmp_path, '[compaction]\nmodel = "small"\ntail_budget_pct = 0.5\nauto = false\n')
+    assert config.compaction == CompactionSettings(model="small", tail_budget_pct=0.5, auto=False)
+    assert config.settings["compaction.auto"] == Setting("false", f"{config.file}:4")
+    assert config.settings["compaction.tail_turns"] == Setting("2", "default")
+
+
+@pytest.mark.parametrize(
+    "line", ["auto = 1", "tail_turns = 0", "tail_turns = true", "tail_budget_pct = 1.0", "turns = 2"]
+)
+def test_an_impossible_value_of_compaction_is_reported_with_its_line(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ConfigError, match=r"config.toml:2: "):
+        config_of(tmp_path, f"[compaction]\n{line}\n")

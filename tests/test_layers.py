@@ -15,6 +15,7 @@ BASE_FILES = {
     "__init__",
     "clock",
     "config",
+    "configcompaction",
     "configfile",
     "configmodels",
     "errors",

@@ -6,6 +6,7 @@ and the network. The provider's wording is kept; a request's headers never are, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -15,7 +16,7 @@ import aiohttp
 import anthropic
 import httpx2
 
-from pyagentd.errors import ProviderError, TransientProviderError
+from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 
 _TRANSIENT_STATUS = frozenset({408, 409, 429})
 _RETRY_HEADER = {"true": True, "false": False}
@@ -23,8 +24,14 @@ _MENDS = {
     401: "Check the API key: the environment variable ANTHROPIC_API_KEY, or the entry in auth-source",
     403: "The API key may not use this model or endpoint",
     404: "Check the preset's model and the base URL",
-    413: "The conversation is too large for one request: compact it or rewind",
 }
+TOO_LONG = "Fork it from an earlier message, rewind it, or choose a model with a larger window"
+# What servers say of a prompt that does not fit, in the API's own words and in those of others that speak it.
+_TOO_LONG = re.compile(
+    r"prompt is too long|exceeds? (the )?(context|model'?s? (maximum )?context)"
+    r"|context[ _](length|window) (is )?exceeded|maximum context length|input is too long|too many (input )?tokens",
+    re.IGNORECASE,
+)
 # Raised before or beside the network: sending the same request again gives the same error.
 _OUR_FAULT = (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.DecodingError, httpx2.TooManyRedirects)
 
@@ -55,6 +62,8 @@ def _of_status(error: anthropic.APIStatusError, now: datetime) -> ProviderError:
     transient = status in _TRANSIENT_STATUS or status >= 500
     if _RETRY_HEADER.get(headers.get("x-should-retry", ""), transient):
         return TransientProviderError(text, retry_after=retry_after(headers, now))
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status == HTTPStatus.BAD_REQUEST and _TOO_LONG.search(text)):
+        return ContextOverflow(text, mend=TOO_LONG)
     return ProviderError(text, mend=_MENDS.get(status, ""))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from pyagentd.errors import ProviderError, TransientProviderError
+from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.anthropic import AnthropicBackend, make_client
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted, StepFinished, StreamItem
 from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult, Usage
@@ -328,6 +328,26 @@ async def test_what_will_not_pass_is_final(model_server: ModelServer, backend: A
     with pytest.raises(ProviderError, match="prompt is too long") as caught:
         await collect(backend, request())
     assert not isinstance(caught.value, TransientProviderError)
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "is_length"),
+    [
+        (400, "prompt is too long: 205000 tokens > 200000 maximum", True),
+        (400, "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000", True),
+        (400, "This model's maximum context length is 8192 tokens", True),
+        (413, "Request exceeds the maximum size", True),
+        (400, "max_tokens: must be at least 1", False),
+        (401, "prompt is too long", False),
+    ],
+)
+async def test_a_conversation_that_is_too_long_is_an_error_of_its_own(
+    model_server: ModelServer, backend: AnthropicBackend, status: int, words: str, is_length: bool
+) -> None:
+    model_server.say(refusal(status, "invalid_request_error", words))
+    with pytest.raises(ProviderError) as caught:
+        await collect(backend, request())
+    assert isinstance(caught.value, ContextOverflow) is is_length
 
 
 @pytest.mark.parametrize(
