@@ -1,4 +1,4 @@
-"""A model that answers by chance: text, thoughts, calls, several at once, nothing, errors of every kind, and slowly."""
+"""A model that answers by chance: text, thoughts, calls, several at once, nothing, errors of every kind, slowly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult, Usage
 Batch = Sequence[StreamItem]
 Batches = AsyncGenerator[Batch, None]
 
-_WORDS = "the file says that nothing was lost and it was read twice before anybody looked".split()
+_WORDS = ("the", "file", "says", "that", "nothing", "was", "lost", "and", "it", "was", "read", "twice")
 _CALLS_AT_MOST = 3  # in one answer
 _STEPS_AT_MOST = 4  # with calls, after one prompt
 
