@@ -23,6 +23,7 @@ from pyagentd.agent.run import RunSettings
 from pyagentd.agent.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, permitted_tools, policy_context
 from pyagentd.agent.toolbox import Around, tools_around
 from pyagentd.agent.turnagent import TurnPresets, named, turn_presets
+from pyagentd.agent.wakeups import Sleeper, wakeup_tools
 from pyagentd.clock import Clock
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
@@ -179,6 +180,8 @@ class Equipping:
             keeping=lambda: host.origins.keeping(ref),
         )
         known["request_scope_expansion"] = scope_expansion(place, authority)
+        sleeper = Sleeper(ref=ref, calendar=host.schedules, env=self._options.env, now=host.clock.now)
+        known |= wakeup_tools(sleeper)
         permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)
         return {name: known[name] for name in permitted if name in known}
 
