@@ -26,7 +26,7 @@ from pyagentd.policy.protected import CREDENTIALS, SESSION_RECORDS
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.snapshots import tree
-from pyagentd.store.snapshots.files import looked_at
+from pyagentd.store.snapshots.files import looked_at, named
 from pyagentd.store.snapshots.objects import required
 from pyagentd.store.snapshots.plan import Undo, same, undoing
 from pyagentd.store.snapshots.records import Change, new_change_id
@@ -234,14 +234,8 @@ class Restoring(Snapshots):
         done.id = change.id
 
     def _kept(self, files: Iterable[str]) -> str:
-        """Store ``files`` as they are now; an empty directory is one of them, another shows by what is in it."""
-        entries: dict[str, Entry] = {}
-        for path in files:
-            entry = looked_at(path, self.objects)
-            if entry is not None:
-                entries[path] = entry._replace(id=self.objects.put("tree", b"")) if entry.is_dir else entry
-        above = {ancestor for path in entries for ancestor in _above(path)}
-        return tree.assemble(self.objects, [(path, e) for path, e in entries.items() if path not in above])
+        """Store ``files`` as they are now and return the tree."""
+        return tree.assemble(self.objects, named(files, self.objects))
 
     def _step(self, step: Callable[[Proposal], None], proposal: Proposal, done: Restored) -> None:
         try:
@@ -344,8 +338,3 @@ def _modes(proposal: Proposal) -> str:
     if proposal.now is None or proposal.target is None:
         return ""
     return f"mode {stat.S_IMODE(proposal.now.mode):o} now, {stat.S_IMODE(proposal.target.mode):o} then"
-
-
-def _above(path: str) -> Iterable[str]:
-    while (path := path.rpartition("/")[0]) != "":
-        yield path

@@ -28,7 +28,7 @@ from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.snapshots import tree
-from pyagentd.store.snapshots.files import looked_at
+from pyagentd.store.snapshots.files import named
 from pyagentd.store.snapshots.objects import DIRECTORY, Objects
 from pyagentd.store.snapshots.plan import since
 from pyagentd.store.snapshots.prune import Pruned, prune
@@ -127,13 +127,8 @@ class Snapshots:
             TooMuch: There is too much in ``root``.
             StoreError: The disk refused.
         """
-        entries: list[tuple[str, Entry]] = []
-        for path in files:
-            if root is not None and Path(path).is_relative_to(root):
-                continue
-            entry = looked_at(path, self.objects)
-            if entry is not None and not entry.is_dir:
-                entries.append((path, entry))
+        outside = (path for path in files if root is None or not Path(path).is_relative_to(root))
+        entries = list(named(outside, self.objects))
         if root is not None:
             entries.append((str(root), self.workspaces.snapshot(root, denies)))
         return tree.assemble(self.objects, entries)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Iterator
 
 from pyagentd.store.snapshots.objects import Objects, id_of
-from pyagentd.store.snapshots.tree import Entry, unkept
+from pyagentd.store.snapshots.tree import EMPTY, Entry, unkept
 
 MOST_BYTES = 10_000_000  # of a file whose content is kept; the tools that write files have the same limit
 
@@ -26,6 +27,22 @@ def looked_at(path: str, objects: Objects | None = None, *, content: bool = True
     except OSError:
         return None
     return entry_of(path, found, objects, content=content)
+
+
+def named(paths: Iterable[str], objects: Objects) -> Iterator[tuple[str, Entry]]:
+    """Yield the entries of ``paths`` and, of what is not there, of the directory it would be in or below.
+
+    A directory is there without what is in it: for this, name that too.
+    """
+    for path in paths:
+        entry = looked_at(path, objects)
+        while entry is None and path.strip("/"):
+            path = path.rpartition("/")[0]
+            entry = looked_at(path) if path else None
+            if entry is not None and not entry.is_dir:
+                entry = None
+        if entry is not None:
+            yield path, entry._replace(id=EMPTY) if entry.is_dir else entry
 
 
 def entry_of(path: str, found: os.stat_result, objects: Objects | None, *, content: bool = True) -> Entry | None:

@@ -50,6 +50,8 @@ class Difference(NamedTuple):
 
 EMPTY = id_of("tree", b"")
 
+_Level = dict[str, "Entry | _Level"]
+
 
 def unkept(*state: object) -> Entry:
     """Return the entry of a file whose content is not kept and whose ``state`` tells whether it changed."""
@@ -83,26 +85,30 @@ def _parsed(data: bytes) -> dict[str, Entry]:
 def assemble(objects: Objects, entries: Iterable[tuple[str, Entry]]) -> str:
     """Store a tree of ``/`` with ``entries`` at their absolute paths and return its id.
 
-    An entry may be a whole directory; none lies inside another.
+    An entry may be a whole directory, in which no other lies, or an empty one that others fill.
     """
-    nested: dict[str, object] = {}
+    nested: _Level = {}
     for path, entry in entries:
         *above, name = path.split("/")[1:]
         place = nested
         for directory in above:
-            place = place.setdefault(directory, {})  # type: ignore[assignment]  # a level holds levels or entries
-        place[name] = entry
+            inside = place.get(directory)
+            if not isinstance(inside, dict):
+                inside = place[directory] = {}
+            place = inside
+        if not (entry.is_dir and entry.id == EMPTY and name in place):
+            place[name] = entry
     return _assembled(objects, nested)
 
 
-def _assembled(objects: Objects, level: Mapping[str, object]) -> str:
-    entries: dict[str, Entry] = {}
-    for name, below in level.items():
-        if isinstance(below, Entry):
-            entries[name] = below
-        elif isinstance(below, dict):
-            entries[name] = Entry(stat.S_IFDIR, _assembled(objects, below))
-    return write(objects, entries) if entries else objects.put("tree", b"")
+def _assembled(objects: Objects, level: _Level) -> str:
+    return write(
+        objects,
+        {
+            name: Entry(stat.S_IFDIR, _assembled(objects, below)) if isinstance(below, dict) else below
+            for name, below in level.items()
+        },
+    )
 
 
 def difference(objects: Objects, before: str, after: str, above: str = "") -> Iterator[Difference]:
