@@ -393,3 +393,73 @@ async def test_a_trigger_queues_behind_the_run_in_flight_and_a_schedule_only_onc
         await world.host.abort(branch)
         await quiet(world)
     assert [each["text"] for each in said(ref)] == ["Think.", "Tick.", "Look."]
+
+
+# -- what an agent schedules for itself ------------------------------------------------------------------------
+
+
+def asks_to_be_woken(kind: str, value: Any, id: str = "toolu_1") -> Any:
+    when = {"kind": kind, "value": value}
+    return answer(tool_use("request_wakeup", id=id, when=when, prompt="Look again.", reason="The build takes long"))
+
+
+def results(ref: BranchRef, tool: str) -> list[dict[str, Any]]:
+    found = {row.data["id"]: row.data["data_json"] for row in rows(ref) if row.type == "part"}
+    return [data for data in found.values() if data["type"] == f"tool-{tool}"]
+
+
+async def woken(world: World, kind: str, value: Any, **options: Any) -> tuple[BranchRef, dict[str, Any]]:
+    world.preset("sleeper", tools="request_wakeup, cancel_wakeup")
+    ref = world.session(preset="sleeper")
+    world.server.say(asks_to_be_woken(kind, value), "I wait.")
+    async with world.host.using(ref) as branch:
+        given = world.granted("tool:request_wakeup:.*") if not options else replace(world.options, **options)
+        await world.host.prompt(branch, text="Build it.", options=given)
+        await quiet(world)
+    (result,) = results(ref, "request_wakeup")
+    return ref, result
+
+
+async def test_an_agent_has_itself_woken_and_the_same_conversation_goes_on(world: World, clock: ManualClock) -> None:
+    ref, result = await woken(world, "delay_ms", 600_000)
+    schedule_id = json.loads(result["output"])["schedule_id"]
+    world.server.say("It is done.")
+    clock.forward(minutes=10)
+    await tick(world)
+    told = said(ref)[1]
+    assert (told["source"], told["schedule_id"], told["text"]) == ("self-schedule", schedule_id, "Look again.")
+    assert told["auth_subject"] == f"agent:{ref.session_id}"
+    assert told["reason"] == "The build takes long"
+    assert len(world.server.last.messages) == 5, "everything said so far is above it"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("delay_ms", 8 * 24 * 3600 * 1000), ("at", "2026-03-20T09:00"), ("cron", "0 0 1 1 *"), ("delay_ms", "soon")],
+)
+async def test_an_agent_is_woken_within_a_week_or_not_at_all(
+    world: World, clock: ManualClock, kind: str, value: Any
+) -> None:
+    ref, result = await woken(world, kind, value)
+    assert result["state"] == "output-error"
+    assert not await world.host.schedules.of(ref)
+
+
+async def test_a_wake_up_is_confirmed_and_denied_where_nobody_is_there(world: World, clock: ManualClock) -> None:
+    ref, result = await woken(world, "delay_ms", 1000, interactive=False)
+    assert result["state"] == "output-error"
+    assert not await world.host.schedules.of(ref)
+
+
+async def test_an_agent_cancels_its_own_wake_ups_and_no_other_schedule(world: World, clock: ManualClock) -> None:
+    ref, result = await woken(world, "cron", "*/5 * * * *")
+    own = json.loads(result["output"])["schedule_id"]
+    users = await world.host.schedules.add(ref, every(timedelta(hours=1)), "Go.", auth_subject="user:me")
+    calls = [tool_use("cancel_wakeup", id=f"toolu_{id}", schedule_id=id) for id in (own, users.id, "sch_none")]
+    world.server.say(answer(*calls), "So it is.")
+    async with world.host.using(ref) as branch:
+        await world.host.prompt(branch, text="Stop that.", options=world.options)
+        await quiet(world)
+    states = [data["state"] for data in results(ref, "cancel_wakeup")]
+    assert states == ["output-available", "output-error", "output-error"]
+    assert [left.id for left in await world.host.schedules.of(ref)] == [users.id]
