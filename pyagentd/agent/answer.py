@@ -39,7 +39,7 @@ class Answer:
     Args:
         recorder: Where its rows go.
         session_id: Whose message it is.
-        model: Who answers.
+        model: Who answers: ``{"provider_id", "model_id"}``.
         called: Told of every call that has its result: the part as recorded, and when (epoch ms).
         metadata: Of its messages, beside the model.
     """
@@ -49,7 +49,7 @@ class Answer:
         recorder: Recorder,
         *,
         session_id: str,
-        model: str,
+        model: Mapping[str, Any],
         called: Callable[[Mapping[str, Any], int], None],
         metadata: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:

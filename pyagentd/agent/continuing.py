@@ -21,6 +21,7 @@ from pyagentd.errors import BadRequest
 from pyagentd.messages import Message
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store import paths
+from pyagentd.store.rows import served_by
 from pyagentd.store.suspended import standing as standing_of
 
 if TYPE_CHECKING:  # the host resumes runs
@@ -56,7 +57,7 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
     options = SendOptions(interactive=data["interactive"], env=late.env, late=late, grants=grants)
     asks = tuple(ask for ask in branch.conversation.asks.values() if ask.get("run_id") == run_id)
     view, seen = await asyncio.to_thread(turn.of_run, branch.file, branch.conversation.snapshot(), last)
-    model = str(standing.message.row["metadata_json"].get("model") or "")
+    model = served_by(standing.message.row).model
     asked = branch.conversation.messages[data["message_id"]].row["metadata_json"]
     return Continuation(
         options=options,

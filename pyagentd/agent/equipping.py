@@ -20,7 +20,14 @@ from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.prompt import environment, system_prompt
 from pyagentd.agent.resuming import DeferredBackend
 from pyagentd.agent.run import RunSettings
-from pyagentd.agent.settings import DEFAULT_MAX_TOKENS, SendOptions, backend_for, permitted_tools, policy_context
+from pyagentd.agent.settings import (
+    DEFAULT_MAX_TOKENS,
+    SendOptions,
+    backend_for,
+    permitted_tools,
+    policy_context,
+    provider_of,
+)
 from pyagentd.agent.toolbox import Around, tools_around
 from pyagentd.agent.turnagent import TurnPresets, named, turn_presets
 from pyagentd.agent.wakeups import Sleeper, wakeup_tools
@@ -91,6 +98,7 @@ class Equipping:
         return RunSettings(
             backend=TracingBackend(backend, TraceWriter(branch.ref.branch_dir, self._run_id), host.clock),
             model=model,
+            provider=provider_of(preset, host.config, self._options),
             system=system_prompt(
                 preset.body,
                 branch.conversation.session["metadata_json"]["environment"],

@@ -80,6 +80,7 @@ class RunSettings:
 
     backend: Backend
     model: str
+    provider: str = ""  # the backend's name
     system: str
     tools: Mapping[str, ToolSpec]
     context: ToolContext
@@ -140,7 +141,7 @@ class Run:
         self._answer = Answer(
             recorder,
             session_id=session_id,
-            model=settings.model,
+            model={"provider_id": settings.provider or None, "model_id": settings.model},
             called=self._log.tool,
             metadata={**({"agent": settings.agent} if settings.agent else {}), **digested(settings.system)},
         )

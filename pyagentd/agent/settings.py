@@ -10,6 +10,7 @@ from typing import Literal, Protocol, cast
 
 from pyagentd import installation
 from pyagentd.agent.presets import Presets as Presets
+from pyagentd.config import BackendSettings as KnownBackend
 from pyagentd.config import Config
 from pyagentd.errors import PresetError
 from pyagentd.llm.backend import Backend
@@ -112,6 +113,21 @@ def protected_paths(config: Config) -> tuple[str, ...]:
     return (*(under(str(directory.resolve())) for directory in own), exactly(str(config.file.resolve())))
 
 
+def provider_of(preset: Preset, config: Config, options: SendOptions) -> str:
+    """Return the name of the backend that serves a preset to a client.
+
+    Raises:
+        ConfigError: The preset names a backend nobody configured.
+    """
+    return _known_backend(preset, config, options).name
+
+
+def _known_backend(preset: Preset, config: Config, options: SendOptions) -> KnownBackend:
+    # What the client's environment says holds for its run; ours stands in for a client that sent none (DESIGN §5).
+    override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
+    return config.backend(override or preset.backend, options.env)
+
+
 def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[Backend, str]:
     """Return the model's server and the model's name for a preset.
 
@@ -120,10 +136,7 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
         NoKey: The backend needs a key and none is known.
         PresetError: Neither preset nor backend names a model.
     """
-    # What the client's environment says holds for its run; ours stands in for a client that sent none (DESIGN §5).
-    override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
-    name = override or preset.backend
-    known = config.backend(name, options.env)
+    known = _known_backend(preset, config, options)
     key = _key(known.key_env, options)
     model = preset.model or known.model
     if not model:

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyagentd.ids import new_id
+
+
+class Served(NamedTuple):
+    """Who answered, or was to: a backend's name, "" when it is not known, and a model's."""
+
+    provider: str
+    model: str
+
+
+def served_by(row: Mapping[str, Any]) -> Served:
+    """Return what a message's row says of its model; in older logs that is only a name."""
+    named = (row.get("metadata_json") or {}).get("model")
+    if isinstance(named, Mapping):
+        return Served(str(named.get("provider_id") or ""), str(named.get("model_id") or ""))
+    return Served("", str(named or ""))
 
 
 def message_row(

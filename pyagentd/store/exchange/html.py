@@ -26,6 +26,7 @@ from pyagentd.store.exchange.source import Source
 from pyagentd.store.exchange.style import STYLE
 from pyagentd.store.pieces import fragments
 from pyagentd.store.render import writable
+from pyagentd.store.rows import served_by
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _REASONING = re.compile(r"``` reasoning\n(.*?)(?:\n```|\Z)", re.DOTALL)
@@ -245,7 +246,7 @@ def _made_during(agent: Source, call: Part | None) -> bool:
 
 
 def _answer(pieces: Sequence[str], message: Message | None) -> str:
-    model = str((message.row.get("metadata_json") or {}).get("model") or "") if message is not None else ""
+    model = served_by(message.row).model if message is not None else ""
     said = f'<span class="number">{escape(model)}</span>' if model else ""
     who = f'<p class="who"><span>Assistant</span>{said}{blocks.time(message)}</p>'
     return "\n".join(['<section class="turn assistant">', who, *pieces, "</section>"])

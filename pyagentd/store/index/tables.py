@@ -16,6 +16,7 @@ from pyagentd.store.conversation import Message, Part
 from pyagentd.store.index.query import segmented
 from pyagentd.store.index.texts import part_text
 from pyagentd.store.render import writable
+from pyagentd.store.rows import served_by
 
 PART_COLUMNS = (
     'id, message_id, "index", type, data_json, tool_call_id, tool_state, created_at, updated_at,'
@@ -157,13 +158,14 @@ class BranchTables:
         usage = self._db.execute(_USAGE, (self._key,)).fetchone()
         tokens = dict(zip(_TOKENS, usage, strict=True))
         model = self._db.execute(_MODEL, (self._key,)).fetchone()
+        served = served_by({"metadata_json": json.loads(model[0])} if model else {})
         query = "SELECT coalesce(max(updated_at), 0) FROM chat_messages WHERE session_id = ?"
         (changed,) = self._db.execute(query, (self._key,)).fetchone()
         row = dict(facts) | tokens
         row |= {
             "updated_at": max(facts["updated_at"], changed),
             "total_tokens": sum(tokens.values()),
-            "model_json": _json({"provider_id": None, "model_id": model[0]} if model else {}),
+            "model_json": _json({"provider_id": served.provider or None, "model_id": served.model} if model else {}),
         }
         names, places = ", ".join(row), ", ".join(f":{name}" for name in row)
         changes = ", ".join(f"{name} = excluded.{name}" for name in row)
@@ -271,6 +273,7 @@ _USAGE = (  # of what the model still sees
     + " AND json_extract(metadata_json, '$.hidden_at') IS NULL"
 )
 _MODEL = (
-    "SELECT json_extract(metadata_json, '$.model') AS model FROM chat_messages"
-    " WHERE session_id = ? AND model IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT 1"
+    "SELECT metadata_json FROM chat_messages"
+    " WHERE session_id = ? AND json_extract(metadata_json, '$.model') IS NOT NULL"
+    " ORDER BY created_at DESC, id DESC LIMIT 1"
 )
