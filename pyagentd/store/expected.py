@@ -49,6 +49,7 @@ def expected(conversation: Conversation, recorded: Sequence[Recorded]) -> Expect
         else:
             layout.add_step(message, parts)
     layout.end_turn(due)
+    layout.end()
     return Expected("".join(layout.texts), tuple(merged(layout.spans)), tuple(layout.places))
 
 
@@ -66,6 +67,7 @@ class _Layout:
         self.places: list[tuple[int, int]] = []
         self._recorded = deque(recorded)
         self._size = 0
+        self._joint = ""  # what comes before the next text, and is hidden if that is
         self._last: Block = "start"
         self._hidden = False  # whether all that is put has the role `ignore`: turns that were taken back
 
@@ -73,12 +75,13 @@ class _Layout:
         self._hidden = _is_rewound(message)
         if not self._size:
             self._put(PROMPT_PREFIX)
+        self._join()
         text, start = message.text, self._size
         self.places += [(start + a, start + b) for a, b in fragments(text)]
         while self._recorded and self._recorded[0].message is message:
             self._recorded.popleft()
         self._put(text)
-        self._put(RUN_OPEN)
+        self._joint = RUN_OPEN
         self._last = "start"
 
     def add_step(self, message: Message, parts: Sequence[Part]) -> None:
@@ -99,7 +102,12 @@ class _Layout:
         for error in errors:
             self._separate("error")
             self._put(error, "ignore")
-        self._put(RUN_CLOSE)
+        self._joint += RUN_CLOSE
+
+    def end(self) -> None:
+        """Put what ends the document, where the next prompt will be."""
+        self._hidden = False
+        self._join()
 
     def _add_text(self, part: Part) -> None:
         piece = self._next_of(part)
@@ -126,15 +134,22 @@ class _Layout:
         return self._recorded.popleft() if self._recorded and self._recorded[0].part is part else None
 
     def _put_piece(self, text: str, kind: Kind, piece: Recorded | None) -> None:
+        self._join()
         if piece is not None:
             self.places.append((self._size, self._size + len(text)))
         self._put(text, kind, piece.key[1] if piece is not None else "")
 
     def _separate(self, next: Block) -> None:
-        self._put(separator(self._last, next))
+        self._joint += separator(self._last, next)
         self._last = next
 
+    def _join(self) -> None:
+        joint, self._joint = self._joint, ""
+        if joint:
+            self._put(joint)
+
     def _put(self, text: str, kind: Kind | None = None, id: str = "") -> None:
+        self._join()
         kind = "ignore" if self._hidden else kind
         if kind is not None:
             self.spans.append(Span(self._size, self._size + len(text), kind, id if kind == "tool" else ""))

@@ -20,6 +20,7 @@ from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
 from pyagentd.errors import NotFound
 from pyagentd.log import of_session
 from pyagentd.store import atomic, document, hidden, metadata, paths
+from pyagentd.store.compaction import COMPACTION
 from pyagentd.store.conversation import Conversation, Message, Part
 from pyagentd.store.document import Document
 from pyagentd.store.expected import expected
@@ -146,10 +147,21 @@ class _Copy:
         data = dict(part.data)
         if part.deltas:
             data["text"] = part.text
-        if part.type == "data-compaction" and data.get("tail_start_id"):
-            data["tail_start_id"] = self._ids.get(data["tail_start_id"])
+        if part.type == COMPACTION:
+            data = self._renamed(data)
         own = {"id": self._ids[part.id], "message_id": self._ids[part.row["message_id"]]}
         return {**part.row, **own, "session_id": self._session_id, "data_json": data}
+
+    def _renamed(self, value: Any) -> Any:
+        """Return what a compaction says with the ids of the copies: where its tail begins, which calls it pruned."""
+        match value:
+            case str():
+                return self._ids.get(value, value)
+            case list():
+                return [self._renamed(each) for each in value]
+            case dict():
+                return {key: self._renamed(each) for key, each in value.items()}
+        return value
 
     def _edits(self, message: Message) -> Iterator[Fact]:
         if message.role == "user" and message.is_edited:
