@@ -15,6 +15,7 @@ from pyagentd.service.branches import Branches
 from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
 from pyagentd.service.exchange import Exchange
+from pyagentd.service.history import Histories
 from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
@@ -26,6 +27,7 @@ from pyagentd.service.spawning import Spawning
 
 class Service(
     Conversations,
+    Histories,
     Agents,
     Approvals,
     Branches,
