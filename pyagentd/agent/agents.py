@@ -21,9 +21,12 @@ from pyagentd.agent.results import outcome_of
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions, backend_for
 from pyagentd.agent.spawn import Assignment, result_of
+from pyagentd.agent.task import NAME as TASK
+from pyagentd.agent.task import as_output
 from pyagentd.agent.turnagent import inherited
 from pyagentd.errors import ToolError
 from pyagentd.events import Event
+from pyagentd.messages import ToolCall
 from pyagentd.policy.presets import Preset
 from pyagentd.store import sessions
 from pyagentd.store.paths import BranchRef
@@ -136,10 +139,12 @@ class ParentSpawner:
         ref, _ = await self.launch(wanted)
         return ref.session_id
 
-    async def rejoin(self, call_id: str) -> Output | None:
+    async def rejoin(self, call: ToolCall) -> Output | None:
         """Return the result of a call that was made before the daemon's end; None if it spawned no agent."""
-        outcome = await self._rejoined(call_id)
-        return None if outcome is None else result_of(outcome)
+        outcome = await self._rejoined(call.id)
+        if outcome is None:
+            return None
+        return as_output(result_of(outcome)) if call.name == TASK else result_of(outcome)
 
     async def _rejoined(self, call_id: str) -> Outcome | None:
         """Return what the agent that a call spawned came to, once it has."""
@@ -238,5 +243,6 @@ class ParentSpawner:
             metadata={
                 **inherited(self._host.presets, self.parent),
                 **({"environment": metadata["environment"]} if "environment" in metadata else {}),
+                **({"task": dict(wanted.metadata)} if wanted.metadata else {}),
             },
         )

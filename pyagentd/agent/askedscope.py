@@ -62,9 +62,11 @@ def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
     if tool in META_TOOLS:
         raise ToolError(f"{tool} has no scope that could be expanded")
     spec = tools.get(tool)
-    if spec is None or spec.kind in ("meta", "net"):
-        raise ToolError(f"There is no tool {tool!r} with a scope. Known: {', '.join(tools)}")
-    return spec.kind
+    match None if spec is None else spec.kind:
+        case None | "meta" | "net":
+            raise ToolError(f"There is no tool {tool!r} with a scope. Known: {', '.join(tools)}")
+        case right:
+            return right
 
 
 def _path_pattern(text: str, root: Path) -> str:

@@ -127,6 +127,7 @@ class Questions:
             "decided_by": answer.by or None,
             "decided_at": branch.recorder.now_ms(),
             "input": answer.input or row["input"],
+            **({} if answer.answers is None else {"answers": [list(each) for each in answer.answers]}),
         }
         branch.recorder.record("ask", {**row, **decided})
         if self.hints is not None:
@@ -192,5 +193,6 @@ def _recorded_answer(row: Mapping[str, Any], fields: Mapping[str, Any]) -> Answe
         decision=row["decision"],
         reason=row.get("decided_reason") or "",
         input=edited,
+        answers=tuple(tuple(each) for each in row["answers"]) if "answers" in row else None,
         by=row.get("decided_by") or "",
     )

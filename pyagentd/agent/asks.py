@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pyagentd.errors import NotFound, StoreError
 from pyagentd.events import Event
 
-Decision = Literal["allow", "session", "always", "deny", "abort"]
+Decision = Literal["allow", "session", "always", "answer", "deny", "abort"]
 
 _REMEMBERED = 512  # settled asks
 
@@ -26,15 +26,18 @@ class Answer:
     """What the human decided.
 
     Attributes:
-        decision: ``session`` and ``always`` allow and remember what the ask offered; ``abort`` stops the run.
+        decision: ``session`` and ``always`` allow and remember what the ask offered; ``answer`` is to a question of
+            the model's; ``abort`` stops the run.
         reason: Why, if they said; the model is told.
         input: Edited arguments of the call as JSON text; None: as the model gave them.
+        answers: To the model's questions, a list of words for each; None when it asked none.
         by: The client through which it came, "" when it was none.
     """
 
     decision: Decision
     reason: str = ""
     input: str | None = None
+    answers: tuple[tuple[str, ...], ...] | None = None
     by: str = ""
 
 

@@ -120,6 +120,13 @@ class Authority:
         self._witness(tool, action, decided, _rule(answer), answer.reason, answer.by or None)
         return answer
 
+    async def ask_question(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
+        """Put a question of the model's to the human and return the answer; an abort does not return.
+
+        It allows nothing, so the audit has no word of it; question and answer are in the log.
+        """
+        return await self._answer(tool, action, {"tool": tool, "action": action, "kind": "question", **fields})
+
     def lend(self, lease: Widening) -> None:
         """Let ``lease`` hold for one action of this run."""
         self._leases.append(lease)

@@ -21,8 +21,8 @@ from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 _DAY_S = 24 * 60 * 60.0
 
-Rejoin = Callable[[str], Awaitable[Output | None]]
-"""Waits for the agent that the call with this id spawned, and returns the call's result; None if it spawned none."""
+Rejoin = Callable[[ToolCall], Awaitable[Output | None]]
+"""Waits for the agent that a call spawned, and returns the call's result; None if it spawned none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Resumed:
         """Return the tool for a call that had begun: it waits for the call's agent, or says that it was aborted."""
 
         async def run(args: Args, ctx: ToolContext) -> Output:
-            result = await self.rejoin(call.id)
+            result = await self.rejoin(call)
             if result is None:
                 raise ToolError(RESTARTED)
             return result

@@ -1,4 +1,4 @@
-"""The PersistentAgent tool: a sub-agent that is a session of its own (SPEC 000).
+"""The PersistentAgent tool: a sub-agent that is a session of its own (SPEC 000); ``task`` is another schema of it.
 
 Everything is validated before the first side effect; the agent's ``preset.md`` is the only source of its
 configuration; its answer is the tool's result. The tool needs the loop, so it lives here and not in ``tools``.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyagentd.agent.run import Outcome
@@ -46,6 +46,7 @@ class Assignment:
     deny: tuple[str, ...] = ()
     background: bool = False  # the parent does not wait for it
     call_id: str = ""  # of the call, which the child's session row names
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # the caller's own, for the child's session row
 
 
 class Spawner(Protocol):
@@ -70,46 +71,75 @@ class Spawner(Protocol):
 
 def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root."""
+    return agent_tool(
+        spawner, depth=depth, name="PersistentAgent", schema=_schema, wanted=_assignment, told=lambda output: output
+    )
+
+
+def agent_tool(
+    spawner: Spawner,
+    *,
+    depth: int,
+    name: str,
+    schema: Callable[[Sequence[str]], Mapping[str, Any]],
+    wanted: Callable[[Args, str], Assignment],
+    told: Callable[[Output], Output],
+) -> ToolSpec:
+    """Return a tool that spawns agents; PersistentAgent and ``task`` are this with a schema each.
+
+    Args:
+        spawner: What makes and runs them.
+        depth: How many agents the run's branch is below its root.
+        name: The tool's.
+        schema: Returns its arguments' schema, given the names of the presets.
+        wanted: Returns what a call wants, given its arguments and id.
+        told: Returns a result as the tool gives it.
+    """
     presets = spawner.templates()
-    listing = "\n".join(f"- {name}: {preset.description}" for name, preset in sorted(presets.items()))
+    listing = "\n".join(f"- {each}: {preset.description}" for each, preset in sorted(presets.items()))
 
     async def run(args: Args, ctx: ToolContext) -> Output:
-        wanted = _assignment(args, ctx)
+        assignment = wanted(args, ctx.call_id)
         try:
-            if wanted.background:
-                return _started(await spawner.start_agent(wanted))
-            return result_of(await spawner.run_agent(wanted))
+            if assignment.background:
+                return _started(await spawner.start_agent(assignment))
+            return told(result_of(await spawner.run_agent(assignment)))
         except PyagentdError as error:  # it could not be made or started
-            log.error("agent %s: %s", args["preset"], error)
+            log.error("agent %s: %s", assignment.preset, error)
             raise ToolError(f"Error: {error}") from error
 
     def describe(args: Args, ctx: ToolContext) -> Target:
         if depth >= MAX_DEPTH:
             raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
-        for pattern in [*(args.get("allowed_paths") or ()), *(args.get("denied_paths") or ())]:
+        assignment = wanted(args, "")
+        for pattern in [*(assignment.read or ()), *assignment.deny]:
             try:
                 validate_pattern(pattern)
             except UserError as error:
                 raise ToolError(str(error)) from None
         # A permission that is remembered for this text must not let an agent read more than was shown (DD-6).
-        widened = _beyond(args.get("allowed_paths"), spawner.reads())
-        return Target(detail=" reading ".join(filter(None, (args["preset"], widened))))
+        widened = _beyond(assignment.read, spawner.reads())
+        return Target(detail=" reading ".join(filter(None, (assignment.preset, widened))))
+
+    def preview(args: Args, ctx: ToolContext) -> str:
+        assignment = wanted(args, "")
+        return _preview(assignment, presets.get(assignment.preset))
 
     return ToolSpec(
-        name="PersistentAgent",
+        name=name,
         description=DESCRIPTION + listing,
-        input_schema=_schema(sorted(presets)),
+        input_schema=schema(sorted(presets)),
         kind="meta",
         confirm=True,
         parallel_safe=True,
         timeout_s=_DAY_S,
         run=run,
         describe=describe,
-        preview=lambda args, ctx: _preview(args, presets.get(args["preset"])),
+        preview=preview,
     )
 
 
-def _assignment(args: Args, ctx: ToolContext) -> Assignment:
+def _assignment(args: Args, call_id: str) -> Assignment:
     read = args.get("allowed_paths")
     return Assignment(
         preset=args["preset"],
@@ -118,7 +148,7 @@ def _assignment(args: Args, ctx: ToolContext) -> Assignment:
         read=None if read is None else tuple(read),
         deny=tuple(args.get("denied_paths") or ()),
         background=bool(args.get("background")),
-        call_id=ctx.call_id,
+        call_id=call_id,
     )
 
 
@@ -155,20 +185,20 @@ def result_of(outcome: Outcome) -> Output:
             return Output(text=f"Error: {kind}\n{outcome.message}", ok=False)
 
 
-def _preview(args: Args, preset: Preset | None) -> str:
+def _preview(wanted: Assignment, preset: Preset | None) -> str:
     """Return what a human should know before the agent starts, its rights first."""
-    lines = ["Runs in the background: its result comes as a message"] if args.get("background") else []
-    match args.get("allowed_paths"):
+    lines = ["Runs in the background: its result comes as a message"] if wanted.background else []
+    match wanted.read:
         case None:
             lines.append("May read: what this session may read")
-        case []:
+        case ():
             lines.append("May read: EVERYTHING (the model asked for no restriction)")
         case patterns:
             lines.append(f"May read: {', '.join(patterns)}")
     if preset is not None:
         lines += [f"May write: {_writes(preset)}", f"May run: {_runs(preset.shell)}"]
         lines.append(f"Tools: {', '.join(preset.tools) or 'none'}")
-    return "\n".join([*lines, "", args["prompt"]])
+    return "\n".join([*lines, "", wanted.prompt])
 
 
 def _writes(preset: Preset) -> str:

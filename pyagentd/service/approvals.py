@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from pyagentd.agent.asks import Answer, Ask, Decision
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.grants import Kind as GrantKind
+from pyagentd.agent.question import checked_answers
 from pyagentd.agent.settings import SendOptions, policy_context
 from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.policy.guard import Allow, Deny, decide
@@ -58,6 +59,7 @@ class Approvals(Group):
         decision: str,
         reason: str = "",
         input: str | None = None,
+        answers: str | None = None,
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
     ) -> dict[str, Any]:
@@ -65,12 +67,15 @@ class Approvals(Group):
 
         ``session`` and ``always`` allow it and remember what the question said it would remember; other questions
         that are covered by that are allowed too. ``input`` is JSON text: arguments in place of the model's, allowed
-        once. ``env`` and ``key`` are for a run whose client was gone with an earlier daemon.
+        once. ``answers`` goes with ``answer``, the decision about a question of the model's: JSON text, a list of
+        strings for each of its questions. ``env`` and ``key`` are for a run whose client was gone with an earlier
+        daemon.
         """
         options = send_options(client, env, key, ())
         await self._host.trees.awake()
         decided = _decision(decision)
-        answer = Answer(decision=decided, reason=reason, input=input, by=client.name)
+        said = self._answers(ask, decided, answers)
+        answer = Answer(decision=decided, reason=reason, input=input, answers=said, by=client.name)
         async with self._remembering(ask, answer):
             accepted = await self._host.questions.answer(ask, answer, options)
         if decided in _REMEMBERED_AS:
@@ -141,14 +146,31 @@ class Approvals(Group):
             )
         if edited is None:
             return
-        if asked.row.get("kind") == "scope":
-            raise BadRequest("A request for more scope has no arguments to edit", mend="Answer without any")
+        if asked.row.get("kind") != "tool":
+            raise BadRequest("A question that is no tool's approval has no arguments to edit", mend="Leave them out")
         if decision != "allow":
             raise BadRequest("Edited arguments can only be allowed once", mend="Answer allow")
         live = self._host.opened(str(asked.row["branch"]))
         if live is None or live.run is None:
             raise BadRequest("The run that asked does not wait any more")
         live.run.authority.check_edit(str(asked.row["tool_call_id"]), edited)
+
+    def _answers(self, ask: str, decision: Decision, text: str | None) -> tuple[tuple[str, ...], ...] | None:
+        """Return the answers in ``text``, checked against what is asked; None when the decision has none.
+
+        Raises:
+            BadRequest: They do not go with the decision, or are no answers to these questions.
+        """
+        if decision != "answer":
+            if text is not None:
+                raise BadRequest(f"Answers do not go with {decision!r}", mend="Decide answer")
+            return None
+        if not self._host.asks.has(ask):  # said by the host, which knows what became of it
+            return ()
+        row = self._host.asks.get(ask).row
+        if row.get("kind") != "question":
+            raise BadRequest("This is no question but an approval", mend=f"One of {', '.join(row['choices'])}")
+        return checked_answers(row["questions"], text or "null")
 
     @contextlib.asynccontextmanager
     async def _remembering(self, ask: str, answer: Answer) -> AsyncIterator[None]:
@@ -165,7 +187,7 @@ class Approvals(Group):
             return
         self._check(asked, answer.decision, answer.input)
         kind, live = _REMEMBERED_AS.get(answer.decision), self._host.opened(str(asked.row["branch"]))
-        if kind is None or live is None or asked.row.get("kind") == "scope":
+        if kind is None or live is None or asked.row.get("kind") != "tool":
             yield
             return
         grants, place = self._host.grants, (paths.root_of(live.ref), _workspace(live))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent import attaching
+from pyagentd.agent import attaching, todo
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.persist import Version
@@ -178,6 +178,7 @@ class Conversations(Group):
             "session_id": live.ref.session_id,
             "agents": self._host.agents.running(live.key),
             "asks": self._host.asks.open_for(live.key),
+            "todo": todo.current(live.conversation),
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
             "model": holds.model,
             "settings": _told(settings_of(holds)),
