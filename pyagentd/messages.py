@@ -8,7 +8,7 @@ has exactly one ``ToolResult`` in the user message that follows it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["user", "assistant"]
@@ -57,6 +57,7 @@ class Message:
 
     role: Role
     parts: tuple[Part, ...]
+    id: str = field(default="", compare=False)  # of the recorded message of the user that begins here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from typing import Any
 
 Json = dict[str, Any]
 
+_SUMMARY = "<conversation_summary>"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
@@ -52,7 +54,11 @@ def text_of(content: str | list[Json] | None) -> str:
 
 
 def _text(message: Json) -> str:
-    return text_of(message["content"]).strip()
+    """Return the text of a message without the summary of what came before."""
+    content = message["content"]
+    if isinstance(content, list):
+        content = [block for block in content if not block.get("text", "").startswith(_SUMMARY)]
+    return text_of(content).strip()
 
 
 def _last_prompt(messages: list[Json]) -> int:

@@ -34,7 +34,6 @@ class Aligned:
         edits: Data of ``edit`` rows to record, over the whole document and not only up to the position.
         notes: What could not be read or was recovered, for the user.
         spans: Recovered roles of the whole body, None when the document's own were right.
-        turns: Where in the view messages of the user begin, and their ids, "" for what is not recorded yet.
     """
 
     view: tuple[Message, ...]
@@ -44,7 +43,6 @@ class Aligned:
     notes: tuple[str, ...] = ()
     spans: tuple[Span, ...] | None = None
     last_message: str = ""
-    turns: tuple[tuple[int, str], ...] = ()
 
 
 def align(document: Document, conversation: Conversation, end: int | None = None) -> Aligned:
@@ -53,16 +51,14 @@ def align(document: Document, conversation: Conversation, end: int | None = None
     view, new_prompt, last_prompt = alignment.read()
     edits = tuple(alignment.edits())
     notes = [*document.damage, *_recovery(alignment, healed), *_ending(conversation, edits)]
-    finished = view.finished()
     return Aligned(
-        view=finished,
+        view=view.finished(),
         new_prompt=new_prompt,
         last_prompt=last_prompt,
         edits=edits,
         notes=(*view.notes, *notes),
         spans=healed.spans if healed is not None else None,
         last_message=alignment.last_message(),
-        turns=tuple(view.turns),
     )
 
 

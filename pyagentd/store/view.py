@@ -91,7 +91,9 @@ class View:
 
     def made(self) -> tuple[Message, ...]:
         """Return the messages."""
-        return tuple(Message(role=role, parts=tuple(parts)) for role, parts in self.messages)
+        ids = dict(self.turns)
+        messages = enumerate(self.messages)
+        return tuple(Message(role=role, parts=tuple(parts), id=ids.get(n, "")) for n, (role, parts) in messages)
 
     def _add_step(self, step: Step | None, pieces: Sequence[Seen]) -> None:
         if step is not None and all(p.exact for p in pieces) and [p.number for p in pieces] == step.pieces:
