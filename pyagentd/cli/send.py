@@ -92,10 +92,11 @@ def send(
             for line in state.get("notes") or ():
                 view.show(Event("notice", branch, 0, ({"text": line},)))
         ending = Follower(link, branch, run["run"], view, human=human).follow(timeout)
-    return _conclude(ending, session, as_json)
+    return conclude(ending, session, as_json)
 
 
-def _conclude(ending: Ending, session: str, as_json: bool) -> ExitCode:
+def conclude(ending: Ending, session: str, as_json: bool) -> ExitCode:
+    """Say how following a run ended, where that is not evident, and return the exit status."""
     match ending.reason:
         case "done":
             return ExitCode.DONE
