@@ -18,6 +18,7 @@ from pyagentd.cli.daemon import serve, status, stop
 from pyagentd.cli.doctor import doctor
 from pyagentd.cli.exchange import export, import_
 from pyagentd.cli.grants import grants, scope
+from pyagentd.cli.history import fork, regenerate, rewind, unrewind, variants
 from pyagentd.cli.logs import logs
 from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
@@ -53,6 +54,7 @@ def cli() -> None:
 for _command in (
     new, send, schedule, trigger, sessions, search, show, abort, export, import_, presets, trust,
     agents, asks, answer, grants, scope, audit,
+    rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,
     serve, stop, status, logs, reindex, doctor, config, messages, completion,
 ):  # fmt: skip
