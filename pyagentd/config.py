@@ -17,6 +17,9 @@ a backend names the *variable* its key is in. A file looks like this::
     [shell]
     confinement = "auto"                    # of commands: auto, bubblewrap, landlock, off
 
+    [skills]
+    paths = ["~/agents/skills"]             # directories of skills, beside those of project and user
+
     [compaction]                            # see docs/context.md
     model = "claude-haiku-4-5"              # who summarises; without it, the run's model
     tail_turns = 2                          # of the user's, which stay as they are
@@ -51,6 +54,8 @@ from platformdirs import user_config_path
 from pyagentd.configcompaction import COMPACTION_KEYS, CompactionSettings, compaction_table
 from pyagentd.configfile import ConfigFile
 from pyagentd.configmodels import ModelSettings, model_tables
+from pyagentd.configplaces import KEYS as SKILLS_KEYS
+from pyagentd.configplaces import OwnPlaces, own_places
 from pyagentd.errors import ConfigError
 
 Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
@@ -69,6 +74,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "titles": frozenset({"enabled", "model"}),
     "shell": frozenset({"confinement"}),
     "compaction": COMPACTION_KEYS,
+    "skills": SKILLS_KEYS,
     "backend": None,
     "model": None,
     "profile": None,
@@ -124,6 +130,7 @@ class Config:
     backends: Mapping[str, BackendSettings]
     profiles: Mapping[str, ProfileSettings]
     models: Mapping[str, ModelSettings]
+    own: OwnPlaces  # the user's instructions and skills
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
 
     def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
@@ -216,6 +223,7 @@ def load_config(env: Environment | None = None) -> Config:
         backend_override=override,
         backends=backends,
         profiles=dict(_profiles(file, settings)),
+        own=own_places(file, env),
         models=dict(_models(file, settings)),
         settings=settings,
     )

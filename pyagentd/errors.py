@@ -8,6 +8,7 @@
     │   ├── Ambiguous            a prefix or name fits several
     │   ├── NotASession          the file or directory is no session
     │   ├── PresetError          a preset is missing or malformed (file, line)
+    │   ├── SkillError           a skill is malformed (file, line)
     │   ├── ConfigError          the configuration is malformed (file, line)
     │   ├── NoKey                a backend needs a key and none is known
     │   ├── Busy                 the branch has a run in flight
@@ -78,6 +79,12 @@ class PresetError(UserError):
     """A preset is unknown, malformed or incomplete."""
 
     code = "preset-error"
+
+
+class SkillError(UserError):
+    """A skill is malformed."""
+
+    code = "skill-error"
 
 
 class ConfigError(UserError):

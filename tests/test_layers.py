@@ -18,6 +18,7 @@ BASE_FILES = {
     "configcompaction",
     "configfile",
     "configmodels",
+    "configplaces",
     "errors",
     "events",
     "ids",

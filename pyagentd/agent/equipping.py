@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyagentd.agent import skilltool
 from pyagentd.agent.authority import Authority
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.budget import limits_of
@@ -17,7 +18,7 @@ from pyagentd.agent.confining import shell_scope
 from pyagentd.agent.expansion import Place, scope_expansion
 from pyagentd.agent.ledger import RunWitness
 from pyagentd.agent.override import overridden, settings_of
-from pyagentd.agent.prompt import environment, system_prompt
+from pyagentd.agent.prompt import system_prompt
 from pyagentd.agent.resuming import DeferredBackend
 from pyagentd.agent.run import RunSettings
 from pyagentd.agent.settings import (
@@ -28,13 +29,15 @@ from pyagentd.agent.settings import (
     policy_context,
     provider_of,
 )
+from pyagentd.agent.skills import index
+from pyagentd.agent.surroundings import Surroundings, skills_of, surroundings
 from pyagentd.agent.toolbox import Around, tools_around
 from pyagentd.agent.turnagent import TurnPresets, named, turn_presets
 from pyagentd.agent.wakeups import Sleeper, wakeup_tools
-from pyagentd.clock import Clock
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.tracing import TracingBackend
+from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Preset
 from pyagentd.store import paths
 from pyagentd.store.index.projection import Projection
@@ -87,24 +90,29 @@ class Equipping:
             PyagentdError: Something of it is no good.
         """
         host, branch = self._host, self._branch
-        turn = named(branch.conversation, self._message)
+        turn, place = named(branch.conversation, self._message), await surroundings(host, branch)
+        root = place.root
         self._presets = turn_presets(host.presets, branch.ref, self._ancestors, branch.conversation, turn.agent)
+        skill = await self._skill(place)
         branch.turn = self._presets
         preset = turn.answered_by(self._preset(seen))
         backend, model = self._backend(preset, model)
-        root = await workspace_root(branch, host.clock)
         await host.grants.load(self._top, root)
         authority = self._authority(root)
+        tools = self._tools(preset, authority, skill)
         return RunSettings(
             backend=TracingBackend(backend, TraceWriter(branch.ref.branch_dir, self._run_id), host.clock),
             model=model,
             provider=provider_of(preset, host.config, self._options),
             system=system_prompt(
                 preset.body,
-                branch.conversation.session["metadata_json"]["environment"],
+                place.environment,
+                instructions=place.instructions,
+                skills=index(place.skills) if skill in tools.values() else "",
+                model=model,
                 called_by_agent=branch.ref.is_agent and preset.caller == "agent",
             ),
-            tools=self._tools(preset, authority),
+            tools=tools,
             context=self._tool_context(root, authority),
             authority=authority,
             max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
@@ -125,6 +133,17 @@ class Equipping:
         if self._presets.name:
             override = {name: value for name, value in override.items() if name != "tools"}
         return overridden(self._presets.of_branch(self._branch.ref), override)
+
+    async def _skill(self, place: Surroundings) -> ToolSpec | None:
+        """Return the tool that reads the session's skills, and have what lies beside them be readable."""
+        ref = self._branch.ref
+        if not place.skills or skilltool.NAME not in self._presets.of_branch(ref).tools:
+            return None
+        found = (await asyncio.to_thread(skills_of, self._host.config, place.root)).found
+        known = {name: skill for name, skill in found.items() if name in place.skills}
+        beside = tuple(under(str(skill.file.parent)) for skill in known.values())
+        self._presets = self._presets.reading(ref, beside)
+        return skilltool.skill_tool(self._branch, place.skills, lambda: known)
 
     def _backend(self, preset: Preset, model: str | None) -> tuple[Backend, str]:
         if model is None:
@@ -174,7 +193,7 @@ class Equipping:
             keeping=host.snapshots.of_run(branch, self._run_id, root),
         )
 
-    def _tools(self, preset: Preset, authority: Authority) -> dict[str, ToolSpec]:
+    def _tools(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:
         """Return the tools that the model is offered, by name."""
         host, ref, ancestors = self._host, self._branch.ref, self._ancestors
         spawner = host.agents.spawner(self._branch, self._options, self._run_id)
@@ -190,16 +209,7 @@ class Equipping:
         known["request_scope_expansion"] = scope_expansion(place, authority)
         sleeper = Sleeper(ref=ref, calendar=host.schedules, env=self._options.env, now=host.clock.now)
         known |= wakeup_tools(sleeper)
+        if skill is not None:
+            known[skill.name] = skill
         permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)
         return {name: known[name] for name in permitted if name in known}
-
-
-async def workspace_root(branch: LiveBranch, clock: Clock) -> Path:
-    """Return a session's workspace root; recorded, with the environment, when the first run needs it."""
-    session = branch.conversation.session
-    if "environment" not in session.get("metadata_json", {}):  # {}: a session that was made without us
-        root = Path(session.get("workspace_root") or Path.home())
-        text = await asyncio.to_thread(environment, root, clock.now())
-        branch.record_session(workspace_root=root, metadata={"environment": text})
-        session = branch.conversation.session
-    return Path(session["workspace_root"])

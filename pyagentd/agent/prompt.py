@@ -1,7 +1,7 @@
-"""The system prompt: the preset's words, then where the conversation happens.
+"""The system prompt: the preset's words, the project's instructions, the skills, where the conversation happens.
 
-The environment part is made once per session and kept in its log, so that the prefix a provider caches stays the
-same from the first request to the last (neighbours B.3).
+All but the first is made once per session and kept in its log, so that the prefix a provider caches stays the same
+from the first request to the last (neighbours B.3).
 """
 
 from __future__ import annotations
@@ -29,10 +29,30 @@ def environment(root: Path, now: datetime) -> str:
 _CALLED_BY_AGENT = "Your caller is another agent; return structured output."  # neighbours B.6, word for word
 
 
-def system_prompt(preset_body: str, environment_text: str, *, called_by_agent: bool = False) -> str:
-    """Return the whole system prompt in the order that must not change."""
+def system_prompt(
+    preset_body: str,
+    environment_text: str,
+    *,
+    instructions: str = "",
+    skills: str = "",
+    model: str = "",
+    called_by_agent: bool = False,
+) -> str:
+    """Return the whole system prompt in the order that must not change: the tools' schemas follow it in a request.
+
+    Args:
+        preset_body: The agent's own words.
+        environment_text: See ``environment``.
+        instructions: Of the user and the project, see ``instructions``.
+        skills: The list of skills, see ``skills.index``.
+        model: Who answers.
+        called_by_agent: Whether the one who asks is an agent, and this one is to know.
+    """
     caller = _CALLED_BY_AGENT if called_by_agent else ""
-    return "\n\n".join(part for part in (preset_body.strip(), caller, environment_text) if part)
+    if model:
+        environment_text = environment_text.replace("\n</environment>", f"\nModel: {model}\n</environment>")
+    parts = (preset_body.strip(), caller, instructions, skills, environment_text)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _git_branch(root: Path) -> str:

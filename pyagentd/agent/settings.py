@@ -109,8 +109,10 @@ def permitted_tools(
 
 def protected_paths(config: Config) -> tuple[str, ...]:
     """Return patterns of our own places that no tool may write, whatever a preset says (DESIGN §7)."""
-    own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *installation.installed())
-    return (*(under(str(directory.resolve())) for directory in own), exactly(str(config.file.resolve())))
+    skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
+    own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.installed())
+    files = (config.file, *config.own.instructions)
+    return (*(under(str(each.resolve())) for each in own), *(exactly(str(each.resolve())) for each in files))
 
 
 def provider_of(preset: Preset, config: Config, options: SendOptions) -> str:

@@ -25,6 +25,9 @@ from pyagentd.store.paths import BranchRef
 if TYPE_CHECKING:  # a branch keeps what holds for its run
     from pyagentd.agent.branch import LiveBranch
 
+TAKEN_OVER = ("environment", "instructions", "skills")
+"""What an agent takes over from the session that spawns it, by its name in the session's metadata."""
+
 Change = Callable[[Preset], Preset]
 
 
@@ -181,6 +184,16 @@ class TurnPresets:
         change = self._changes.get(ref.key)
         return own if change is None else change(own)
 
+    def reading(self, ref: BranchRef, patterns: tuple[str, ...]) -> TurnPresets:
+        """Return the same where ``ref`` may read what matches ``patterns`` as well."""
+        change = self._changes.get(ref.key)
+
+        def widened(own: Preset) -> Preset:
+            preset = own if change is None else change(own)
+            return replace(preset, paths=replace(preset.paths, read=_joined(preset.paths.read, patterns)))
+
+        return replace(self, _changes={**self._changes, ref.key: widened})
+
     def above(self, ref: BranchRef, conversation: Conversation) -> list[dict[str, Any]]:
         """Return what a session that this run spawns records about those above it, nearest first."""
         recorded = conversation.session.get("metadata_json", {}).get("above")
@@ -232,4 +245,5 @@ def inherited(presets: Presets, parent: LiveBranch) -> dict[str, Any]:
     held, ref, conversation = parent.turn, parent.ref, parent.conversation
     if held is None or parent.run is None:  # a client spawns it, and no model
         held = turn_presets(presets, ref, paths.ancestors_of(ref), conversation, named(conversation).agent)
-    return {"above": held.above(ref, conversation)}
+    told = conversation.session.get("metadata_json", {})
+    return {"above": held.above(ref, conversation)} | {name: told[name] for name in TAKEN_OVER if name in told}

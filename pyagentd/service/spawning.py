@@ -10,9 +10,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.equipping import workspace_root
 from pyagentd.agent.results import outcome_of
 from pyagentd.agent.spawn import MAX_DEPTH, Assignment, result_of
+from pyagentd.agent.surroundings import workspace_root
 from pyagentd.errors import BadRequest, NotFound, PresetError, PyagentdError
 from pyagentd.log import of_session
 from pyagentd.policy.patterns import validate_pattern
@@ -59,7 +59,7 @@ class Spawning(Group):
             deny=tuple(denied_paths),
         )
         async with self._host.using(parent) as live:
-            await workspace_root(live, self._host.clock)
+            await workspace_root(self._host, live)
             spawner = self._host.agents.spawner(live, options, run_id="")
             if preset not in (known := spawner.templates()):
                 raise PresetError(

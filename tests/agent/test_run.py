@@ -15,8 +15,8 @@ import pytest
 
 from pyagentd.agent.asks import Answer
 from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.equipping import workspace_root
 from pyagentd.agent.opening import RESTARTED
+from pyagentd.agent.surroundings import workspace_root
 from pyagentd.errors import BadRequest, Busy, ConfigError
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Target, ToolSpec
@@ -285,7 +285,7 @@ async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room
 async def test_a_disk_that_is_full_from_the_start_starts_no_run(world: World) -> None:
     ref = world.session()
     async with world.host.using(ref) as branch:
-        await workspace_root(branch, world.host.clock)  # the session's own row
+        await workspace_root(world.host, branch)  # the session's own row
         with full_disk(ref), pytest.raises(Exception, match="too large"):
             await world.host.prompt(branch, text="Hi", options=world.options)
         assert branch.run is None

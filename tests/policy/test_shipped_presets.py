@@ -6,14 +6,21 @@ from pyagentd.policy import shell
 from pyagentd.policy.guard import Action, Allow, Ask, Context, Deny, ResolvedPath, decide
 from pyagentd.policy.offering import offered
 from pyagentd.policy.presets import parse_preset
-from pyagentd.policy.profiles import BUILTIN, resolved
+from pyagentd.policy.profiles import resolved, verdict
 from pyagentd.store import presetfile
 from pyagentd.store.templates import find_templates, shipped_dir
 
 SHIPPED = find_templates([shipped_dir()])
-TOOLS = {"Read", "Write", "Edit", "Glob", "Grep", "Bash", "PersistentAgent", "request_scope_expansion"}
-LOOKING = ("Read", "Glob", "Grep", "request_scope_expansion")
-WORKING = (*LOOKING[:3], "Edit", "Write", "Bash")
+EXPANSION, WEB = "request_scope_expansion", ("WebSearch", "WebFetch")
+TOOLS = {
+    *("Read", "Write", "Edit", "Glob", "Grep", "Bash", "PersistentAgent", "skill", "question", "TodoWrite"),
+    *WEB,
+    EXPANSION,
+}
+FINDING = ("Read", "Glob", "Grep")
+LOOKING = (*FINDING, "skill", EXPANSION)
+WORKING = (*FINDING, "Edit", "Write", "Bash")
+AT_HAND = ("skill", "question", "TodoWrite")
 ROOT = "/home/me/project"
 
 
@@ -70,7 +77,10 @@ def test_no_shipped_preset_reads_or_writes_everywhere_or_runs_commands_unseen(na
     assert not {"/**", "**/*"} & {*preset.paths.read, *preset.paths.write}
     assert preset.shell.confine and not preset.shell.network
     assert ("Bash" in preset.tools) == bool(preset.shell.allow)
-    assert preset.profile in (None, BUILTIN["locked"])
+    assert preset.read_only == (name not in ("build", "programming-assistant", "executor", "minimal"))
+    assert (preset.profile is not None) == preset.read_only
+    for changing in CHANGES:
+        assert preset.profile is None or verdict(preset.profile, changing) == "deny"
     if preset.shell.allow:
         assert {"rm -rf", "sudo"} <= set(preset.shell.deny)
         assert isinstance(decision(in_project(name), run("make")), Ask)
@@ -80,15 +90,15 @@ def test_no_shipped_preset_reads_or_writes_everywhere_or_runs_commands_unseen(na
 @pytest.mark.parametrize(
     ("name", "mode", "tools"),
     [
-        ("programming-assistant", "primary", (*WORKING, "PersistentAgent", "request_scope_expansion")),
-        ("build", "primary", (*WORKING, "PersistentAgent", "request_scope_expansion")),
-        ("plan", "primary", (*LOOKING[:3], "PersistentAgent", "request_scope_expansion")),
+        ("programming-assistant", "primary", (*WORKING, "PersistentAgent", *AT_HAND, *WEB, EXPANSION)),
+        ("build", "primary", (*WORKING, "PersistentAgent", *AT_HAND, *WEB, EXPANSION)),
+        ("plan", "primary", (*FINDING, "PersistentAgent", *AT_HAND, *WEB, EXPANSION)),
         ("minimal", "primary", ()),
-        ("general-purpose", "all", LOOKING),
+        ("general-purpose", "all", (*FINDING, "skill", "question", EXPANSION)),
         ("explorer", "all", LOOKING),
-        ("researcher", "all", LOOKING),
+        ("researcher", "all", (*FINDING, "skill", *WEB, EXPANSION)),
         ("planner", "subagent", LOOKING),
-        ("executor", "all", (*WORKING, "request_scope_expansion")),
+        ("executor", "all", (*WORKING, "skill", "TodoWrite", EXPANSION)),
     ],
 )
 def test_who_may_use_a_preset_and_with_which_tools(name, mode, tools):
