@@ -1,0 +1,78 @@
+"""The hooks of a project: ``.pyagentd/hooks.toml``, which counts once the user has agreed to exactly what would run.
+
+What is agreed to is the file, the programs and scripts of the project that its commands name, all by content, and
+where the project is. When any of that changes, nothing of it runs until the user agrees anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyagentd.errors import ConfigError
+from pyagentd.hooksettings import HookSettings, read_hooks
+from pyagentd.tools.confine.scope import ShellScope
+
+FILE = ".pyagentd/hooks.toml"
+DIRECTORY = ".pyagentd/hooks"  # for scripts: no tool writes there
+
+_MOST_BYTES = 1_000_000  # of each file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectHooks:
+    """What a project would have run, as it was read."""
+
+    root: Path
+    file: Path
+    hash: str  # of all of it
+    hooks: tuple[HookSettings, ...] = ()
+    scripts: tuple[tuple[Path, str], ...] = ()  # the project's own programs, with their text
+    error: str = ""  # why none of it can be used
+
+
+def project_hooks(root: Path) -> ProjectHooks | None:
+    """Return what the project ``root`` would have run; None when it has no hooks. Reads files."""
+    file = root / FILE
+    if not os.path.lexists(file):
+        return None
+    try:
+        data = _content(file)
+        hooks = read_hooks(tomllib.loads(data.decode()), lambda name: f"{file} ({name})")
+        scripts = [(path, _content(path)) for path in _scripts(root, hooks)]
+    except (OSError, ValueError, ConfigError) as error:
+        return ProjectHooks(root=root, file=file, hash="", error=str(error))
+    hashed = hashlib.sha256(b"hooks\0" + os.fsencode(root.resolve()) + b"\0" + hashlib.sha256(data).digest())
+    for path, content in scripts:
+        hashed.update(os.fsencode(path) + b"\0" + hashlib.sha256(content).digest())
+    shown = tuple((path, content.decode(errors="replace")) for path, content in scripts)
+    return ProjectHooks(root=root, file=file, hash=hashed.hexdigest(), hooks=hooks, scripts=shown)
+
+
+def guarded(scope: Callable[[], ShellScope], root: Path) -> Callable[[], ShellScope]:
+    """Return ``scope`` with the project's hooks where there are any: a command must not put a guard to sleep."""
+    own = [path for name in (FILE, DIRECTORY) if os.path.lexists(path := str(root.resolve() / name))]
+    return scope if not own else lambda: replace(known := scope(), protected=(*known.protected, *own))
+
+
+def _scripts(root: Path, hooks: tuple[HookSettings, ...]) -> Iterator[Path]:
+    """Yield the files of the project that commands name."""
+    resolved, seen = root.resolve(), set[Path]()
+    for word in (word for hook in hooks for word in hook.command):
+        path = (root / Path(word).expanduser()).resolve()
+        if path not in seen and path.is_relative_to(resolved) and path.is_file():
+            seen.add(path)
+            yield path
+
+
+def _content(path: Path) -> bytes:
+    # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"{path} is larger than {_MOST_BYTES // 1_000_000} MB")
+    return data
