@@ -38,6 +38,10 @@ a backend names the *variable* its key is in. A file looks like this::
     [profile.docs]                          # which actions an agent may take; presets name it: profile: docs
     allow = ["tool:view:.*", "tool:(create_file|str_replace):docs/.*"]
     ask = ["tool:bash:.*"]                  # what neither matches is denied
+
+    [[hooks.tool.before]]                   # programs that are asked; see docs/hooks.md
+    command = ["~/bin/check-call"]
+    timeout = 10
 """
 
 from __future__ import annotations
@@ -57,6 +61,7 @@ from pyagentd.configmodels import ModelSettings, model_tables
 from pyagentd.configplaces import KEYS as SKILLS_KEYS
 from pyagentd.configplaces import OwnPlaces, own_places
 from pyagentd.errors import ConfigError
+from pyagentd.hooksettings import HookSettings, read_hooks
 
 Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
 
@@ -78,6 +83,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "backend": None,
     "model": None,
     "profile": None,
+    "hooks": None,
 }
 
 _SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
@@ -129,6 +135,7 @@ class Config:
     backend_override: str | None  # backend of every preset, whatever it names
     backends: Mapping[str, BackendSettings]
     profiles: Mapping[str, ProfileSettings]
+    hooks: tuple[HookSettings, ...]  # programs that are asked, in their order
     models: Mapping[str, ModelSettings]
     own: OwnPlaces  # the user's instructions and skills
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
@@ -223,6 +230,7 @@ def load_config(env: Environment | None = None) -> Config:
         backend_override=override,
         backends=backends,
         profiles=dict(_profiles(file, settings)),
+        hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
         own=own_places(file, env),
         models=dict(_models(file, settings)),
         settings=settings,

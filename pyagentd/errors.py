@@ -12,6 +12,7 @@
     │   ├── ConfigError          the configuration is malformed (file, line)
     │   ├── NoKey                a backend needs a key and none is known
     │   ├── Busy                 the branch has a run in flight
+    │   ├── Blocked              a hook of the user's says no
     │   ├── Conflict             an id is taken by something else
     │   ├── RateLimited          a trigger delivers more often than it may
     │   └── BadRequest           arguments of an operation do not fit
@@ -115,6 +116,12 @@ class RateLimited(UserError):
     """A trigger delivers more often than it may; the delivery was dropped."""
 
     code = "rate-limited"
+
+
+class Blocked(UserError):
+    """A hook does not let a message pass."""
+
+    code = "blocked"
 
 
 class BadRequest(UserError):

@@ -32,6 +32,8 @@ roles        {sha256, spans: ((beg end role)…)}: roles recovered of the body w
 todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
 files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
              restoring; ``more`` says that there are further ones (seq 0)
+hook         {id, event, facts}: a question to functions of this client, ``facts`` in JSON; ``hook-answer`` answers it
+             (seq 0)
 notice       {text}: one line for the user (seq 0)
 session      {title, archived_at}: facts of the session changed (seq 0)
 deleted      (): the branch was moved to the trash (seq 0)
@@ -47,7 +49,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[
     "insert", "prompt", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted", "changed",
-    "lease", "roles", "todo", "files", "notice", "session", "deleted", "progress", "log", "resync",
+    "lease", "roles", "todo", "files", "hook", "notice", "session", "deleted", "progress", "log", "resync",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
 

@@ -21,6 +21,7 @@ BASE_FILES = {
     "configplaces",
     "errors",
     "events",
+    "hooksettings",
     "ids",
     "installation",
     "log",

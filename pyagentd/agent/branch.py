@@ -237,7 +237,7 @@ class LiveBranch(Audience, SessionRow):
     def _record_message(self, prompt: Prompt) -> tuple[str, str, int]:
         """Record the user's message; return its id, and id and number of the row with its text."""
         if prompt.queued:
-            rows = list(self.queue.fire(self.queue.get(prompt.queued), text=prompt.text))
+            rows = list(self.queue.fire(self.queue.get(prompt.queued), text=prompt.text, metadata=prompt.metadata))
         elif prompt.message_id:
             return self._record_again(prompt)
         else:

@@ -16,9 +16,11 @@ from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.budget import limits_of
 from pyagentd.agent.confining import shell_scope
 from pyagentd.agent.expansion import Place, scope_expansion
+from pyagentd.agent.hooks import Moment
 from pyagentd.agent.ledger import RunWitness
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.prompt import system_prompt
+from pyagentd.agent.projecthooks import guarded
 from pyagentd.agent.resuming import DeferredBackend
 from pyagentd.agent.run import RunSettings
 from pyagentd.agent.settings import (
@@ -96,7 +98,11 @@ class Equipping:
         skill = await self._skill(place)
         branch.turn = self._presets
         preset = turn.answered_by(self._preset(seen))
+        resumed = model is not None
         backend, model = self._backend(preset, model)
+        if not resumed:
+            moment = self._moment(root)
+            model = await host.hooks.model_resolve(moment, model, preset=preset.name, backend=preset.backend)
         await host.grants.load(self._top, root)
         authority = self._authority(root)
         tools = self._tools(preset, authority, skill)
@@ -150,6 +156,11 @@ class Equipping:
             return backend_for(preset, self._host.config, self._options)
         return DeferredBackend(lambda: backend_for(preset, self._host.config, self._options)), model
 
+    def _moment(self, root: Path) -> Moment:
+        return Moment(
+            branch=self._branch, root=root, run_id=self._run_id, options=self._options, witness=self._witness()
+        )
+
     def _authority(self, root: Path) -> Authority:
         """Return who decides what the run may do in the workspace ``root``."""
         host, branch = self._host, self._branch
@@ -188,9 +199,10 @@ class Equipping:
             spool_dir=paths.files_dir(branch.ref.branch_dir),
             readable=authority.readable,
             env=self._options.env,
-            scope=shell_scope(self._presets, branch.ref, self._ancestors, host.config),
+            scope=guarded(shell_scope(self._presets, branch.ref, self._ancestors, host.config), root),
             notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
             keeping=host.snapshots.of_run(branch, self._run_id, root),
+            hooks=host.hooks.of_run(self._moment(root)),
         )
 
     def _tools(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:

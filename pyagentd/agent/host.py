@@ -20,6 +20,7 @@ from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.continuing import continuation
 from pyagentd.agent.equipping import Equipping
 from pyagentd.agent.grants import Grants
+from pyagentd.agent.hooks import Hooks
 from pyagentd.agent.ledger import Ledger
 from pyagentd.agent.machine import State as RunState
 from pyagentd.agent.openbranches import OpenBranches
@@ -36,7 +37,7 @@ from pyagentd.agent.turn import Prompt
 from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.errors import Busy, PyagentdError, StoreError
-from pyagentd.events import Event
+from pyagentd.events import Event, Sink
 from pyagentd.messages import Message
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
@@ -58,6 +59,7 @@ class Host(OpenBranches):
         questions: Asks humans on behalf of runs.
         agents: The agents that runs wait for.
         snapshots: What agents did to files.
+        hooks: Who is asked before and told after.
         triggers: Takes turns that no human began.
         schedules: Which of them come by the clock.
         queue: The messages that wait for their turn.
@@ -77,15 +79,21 @@ class Host(OpenBranches):
         self.questions = Questions(self)
         self.agents = AgentSpawner(self)
         self.snapshots = Restoring(self)
+        self.hooks = Hooks(self)
         self.queue = Queueing(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
-        self.listeners += (self.agents.background, self.triggers)
+        self.listeners += (self.agents.background, self.triggers, self.hooks)
         self._closing = False
 
     @property
     def closing(self) -> bool:
         """Whether the daemon stops: nothing new begins."""
         return self._closing
+
+    def forget(self, sink: Sink) -> None:
+        """Let a client go from every branch it watched."""
+        super().forget(sink)
+        self.hooks.forget(sink)
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
@@ -198,7 +206,8 @@ class Host(OpenBranches):
         branch.require_writable()
         await branch.keeper.settle()
         await branch.look_once()
-        run_id, prompt = new_run_id(), await read()
+        run_id = new_run_id()
+        prompt = await self.hooks.message_user(branch, await read(), options, run_id)
         equipping = Equipping(self, branch, run_id, options, message=prompt.metadata)
         settings = await equipping.settings(prompt.settings)
         if self._closing:

@@ -21,6 +21,9 @@ _RECORDS = (
 
 SESSION_RECORDS = tuple(f"**/branches/*/{inner}{name}" for name in _RECORDS for inner in ("", "agents/**/"))
 
+HOOKS = ("**/.pyagentd/hooks.toml", "**/.pyagentd/hooks/**")
+"""What a project has asked before its agents act: an agent must not put it to sleep."""
+
 CREDENTIALS = (
     "**/.authinfo*",
     "**/.netrc",

@@ -15,7 +15,7 @@ from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.context import Context
 from pyagentd.policy.patterns import first_match, first_match_folded
 from pyagentd.policy.presets import Commands
-from pyagentd.policy.protected import COMMAND_DEVICES, CREDENTIALS, SESSION_RECORDS
+from pyagentd.policy.protected import COMMAND_DEVICES, CREDENTIALS, HOOKS, SESSION_RECORDS
 
 EXPAND = "Use request_scope_expansion to ask the user for approval."
 
@@ -31,7 +31,7 @@ def protected(action: Action, context: Context) -> str | None:
                 f"Ask the user for what you need to know."
             )
     for path in _written(action):
-        if _either((*context.protected, *SESSION_RECORDS), path):
+        if _either((*context.protected, *SESSION_RECORDS, *HOOKS), path):
             return (
                 f"{action.tool} may not change {path}: it belongs to the records and settings of pyagentd, or to "
                 f"where it is installed, which no tool writes. Ask the user to change it."

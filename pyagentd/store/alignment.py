@@ -215,7 +215,8 @@ class Alignment:
             while index < stop and self.owners[index] is owner and self._adjoins(index):
                 index += 1
             if owner is not None and self._is_message(owner, first, index):
-                yield owner.recorded_text if self.recorded[self.links[first]].restored else owner.text
+                text = owner.recorded_text if self.recorded[self.links[first]].restored else owner.text
+                yield owner.model_text if text == owner.recorded_text else text
             else:
                 yield self.body[self.found[first].start : self.found[index - 1].end]
 

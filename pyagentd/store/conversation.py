@@ -93,6 +93,11 @@ class Message:
         return "\n\n".join(part.text for part in self.texts() if part.text)
 
     @property
+    def model_text(self) -> str:
+        """What the model sees of the text as recorded: a hook may have changed it."""
+        return str(self.row.get("metadata_json", {}).get("model_text") or self.recorded_text)
+
+    @property
     def is_edited(self) -> bool:
         """Whether the user changed its text."""
         return any(part.edited is not None for part in self.texts())
