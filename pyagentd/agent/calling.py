@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pyagentd.agent.authority import Authority
 from pyagentd.agent.resuming import decided_before
 from pyagentd.messages import ToolCall, ToolResult
-from pyagentd.tools.invoke import Envelope, invoke
+from pyagentd.policy.action import Action
+from pyagentd.tools.around import Hooking
+from pyagentd.tools.invoke import Edited, Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 
@@ -92,8 +95,35 @@ class Calling:
         if spec is None:
             known = ", ".join(sorted(self._tools)) or "none"
             return Envelope(ok=False, text=f"There is no tool {call.name!r}. Available: {known}.", duration_ms=0)
-        context = replace(self._context, call_id=call.id)
-        return await invoke(spec, dict(call.input), context, self._authority.for_call(spec, call, context))
+        hooks = None if self._context.hooks is None else _CallHooks(self._context.hooks, call)
+        context = replace(self._context, call_id=call.id, hooks=hooks)
+
+        async def authorise(action: Action) -> Edited | None:
+            asked = call if hooks is None else hooks.call
+            return await self._authority.for_call(spec, asked, context)(action)
+
+        return await invoke(spec, dict(call.input), context, authorise)
+
+
+@dataclass(slots=True)
+class _CallHooks:
+    """Asks the hooks about one call, and has it as they want it for the human who is asked next."""
+
+    hooks: Hooking
+    call: ToolCall
+
+    async def before(
+        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
+    ) -> Mapping[str, Any] | None:
+        changed = await self.hooks.before(tool, args, action, call_id)
+        if changed is not None:
+            self.call = replace(self.call, input=dict(changed))
+        return changed
+
+    async def after(
+        self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
+    ) -> str:
+        return await self.hooks.after(tool, args, text, ok, duration_ms, call_id)
 
 
 def describe(call: ToolCall) -> str:

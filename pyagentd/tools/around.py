@@ -29,7 +29,9 @@ class Keeping(Protocol):
 class Hooking(Protocol):
     """Who asks the hooks about one call."""
 
-    async def before(self, tool: str, args: Mapping[str, Any], action: Action) -> Mapping[str, Any] | None:
+    async def before(
+        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
+    ) -> Mapping[str, Any] | None:
         """Return the arguments that hooks want instead, unchecked, or None.
 
         Raises:
@@ -37,6 +39,8 @@ class Hooking(Protocol):
         """
         ...
 
-    async def after(self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int) -> str:
+    async def after(
+        self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
+    ) -> str:
         """Return what hooks add to the result, or ""."""
         ...

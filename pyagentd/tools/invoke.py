@@ -81,7 +81,8 @@ async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Auth
                 output = Output(text=_explain(spec.name, error), ok=False)
             duration_ms = round((time.monotonic() - started) * 1000)
         if ctx.hooks is not None:
-            output = _with(output, await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms))
+            said = await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms, ctx.call_id)
+            output = _with(output, said)
         if _is_long(output):
             output = await asyncio.to_thread(_bounded, output, spec.name, ctx.spool_dir)
     except Exception as error:  # the boundary, before and after the tool
@@ -106,7 +107,7 @@ async def _cleared(
     """
     action = spec.action(given, ctx)
     for _ in range(_ROUNDS):
-        changed = None if ctx.hooks is None else await ctx.hooks.before(spec.name, given, action)
+        changed = None if ctx.hooks is None else await ctx.hooks.before(spec.name, given, action, ctx.call_id)
         if changed is not None and changed != given:
             given = checked(spec.name, spec.input_schema, changed)
             action = spec.action(given, ctx)
