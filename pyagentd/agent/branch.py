@@ -17,6 +17,7 @@ from pyagentd.agent import firing, todo, turn
 from pyagentd.agent.audience import Audience
 from pyagentd.agent.keeper import Keeper
 from pyagentd.agent.lease import Lease
+from pyagentd.agent.meter import Meter
 from pyagentd.agent.opening import LastRun, Opened, open_branch, open_ends
 from pyagentd.agent.override import Override, find_override
 from pyagentd.agent.persist import Roles, Version, Written
@@ -57,6 +58,7 @@ class LiveBranch(Audience, SessionRow):
         queue: The messages that wait for their turn.
         paused: Whether they wait for somebody to go on after an error.
         last_run: The run that goes on, as it was found when the branch was opened.
+        meter: What its context holds and cost, once it is open.
         turn: What holds for the run in flight, or held for the last one.
         notes: What was found when it was opened, one line each, for people.
     """
@@ -67,6 +69,7 @@ class LiveBranch(Audience, SessionRow):
         self.task: asyncio.Task[Outcome] | None = None
         self.starting = asyncio.Lock()
         self.turn: TurnPresets | None = None
+        self.meter: Meter | None = None
         self.users = 0
         self.file = paths.session_file(ref.branch_dir)
         self.notes = (*opened.notes, *opened.lasting)
@@ -386,6 +389,8 @@ class LiveBranch(Audience, SessionRow):
             self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told())
 
     def _show(self, row: Row, inserts: list[Insert]) -> None:
+        if self.meter is not None:
+            self.meter.take(row)
         if row.type == "run" and self._announce is not None:
             announce, self._announce = self._announce, None
             announce()

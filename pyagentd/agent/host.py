@@ -23,6 +23,7 @@ from pyagentd.agent.grants import Grants
 from pyagentd.agent.hooks import Hooks
 from pyagentd.agent.ledger import Ledger
 from pyagentd.agent.machine import State as RunState
+from pyagentd.agent.metering import meter_of
 from pyagentd.agent.openbranches import OpenBranches
 from pyagentd.agent.queue import Submission, Submitted
 from pyagentd.agent.queueing import Queueing
@@ -97,6 +98,7 @@ class Host(OpenBranches):
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
+        branch.meter = meter_of(self, branch)
         self.agents.background.recover(branch)
         self.queue.recover(branch)
 

@@ -30,6 +30,7 @@ from pyagentd.cli.send import send
 from pyagentd.cli.sessions import abort, new, sessions, show
 from pyagentd.cli.settings import completion, config
 from pyagentd.cli.trust import trust
+from pyagentd.cli.usage import usage
 from pyagentd.errors import PyagentdError
 
 PROGRAM = "pyagentd"
@@ -52,7 +53,7 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, schedule, trigger, sessions, search, show, abort, export, import_, presets, trust,
+    new, send, schedule, trigger, sessions, search, show, usage, abort, export, import_, presets, trust,
     agents, asks, answer, grants, scope, audit,
     rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,

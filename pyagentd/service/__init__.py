@@ -23,6 +23,7 @@ from pyagentd.service.schedules import Scheduling
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 from pyagentd.service.spawning import Spawning
+from pyagentd.service.usage import Spending
 
 
 class Service(
@@ -36,6 +37,7 @@ class Service(
     Pieces,
     PresetTemplates,
     Spawning,
+    Spending,
     Scheduling,
     Search,
     Exchange,

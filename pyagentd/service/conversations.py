@@ -16,6 +16,7 @@ from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
 from pyagentd.service.options import send_options, turn_metadata
+from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.recovery import role_diff
@@ -166,7 +167,8 @@ class Conversations(Group):
         """Return the conversation as canonical JSON (neighbours B.10), in the reply or, when large, as a file."""
         async with self._host.using(self._ref(branch)) as live:
             live.recorder.flush()
-            text = json.dumps(live.conversation.canonical(), ensure_ascii=False)
+            shown = live.conversation.canonical() | ({"usage": summary(live.meter)} if live.meter else {})
+            text = json.dumps(shown, ensure_ascii=False)
         if len(text) < INLINE_LIMIT:
             return {"json": text}
         return {"path": str(spill(self._host.config.runtime_dir, live.ref, text))}
@@ -179,6 +181,7 @@ class Conversations(Group):
             "agents": self._host.agents.running(live.key),
             "asks": self._host.asks.open_for(live.key),
             "todo": todo.current(live.conversation),
+            "context": live.meter.told() if live.meter else None,
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
             "model": holds.model,
             "settings": _told(settings_of(holds)),
