@@ -163,10 +163,12 @@ class Answer:
         self.last_usage = usage
         self._message_usage += usage
         message = self._ensure_message()
-        ended = {"usage": asdict(self._message_usage), "stop_reason": stop_reason}
+        ended = {"usage": asdict(self._message_usage), "last_usage": asdict(usage), "stop_reason": stop_reason}
         message["metadata_json"] = {**message["metadata_json"], **ended}
         message["updated_at"] = self._recorder.now_ms()
         self._recorder.record("message", message)
+        if self._step is not None:
+            self._put({**self._step, "data_json": {**self._step["data_json"], "usage": asdict(usage)}})
 
     def _start(self, index: int, kind: str) -> _Streaming:
         if kind == "text" and self._texts:
