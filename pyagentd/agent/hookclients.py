@@ -79,8 +79,8 @@ class HookClients:
         """
         try:
             changes = json.loads(said or "{}")
-        except ValueError as error:
-            raise BadRequest(f"The answer of a hook is no JSON: {error}") from error
+        except ValueError as wrong:
+            raise BadRequest(f"The answer of a hook is no JSON: {wrong}") from wrong
         if not isinstance(changes, dict):
             raise BadRequest("The answer of a hook is no JSON object")
         asked, waiting = self._open.get(number, (None, None))
