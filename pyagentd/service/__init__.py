@@ -16,12 +16,14 @@ from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
 from pyagentd.service.exchange import Exchange
 from pyagentd.service.history import Histories
+from pyagentd.service.hooks import HookOperations
 from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
 from pyagentd.service.schedules import Scheduling
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
+from pyagentd.service.snapshots import SnapshotOperations
 from pyagentd.service.spawning import Spawning
 from pyagentd.service.usage import Spending
 
@@ -41,6 +43,8 @@ class Service(
     Scheduling,
     Search,
     Exchange,
+    HookOperations,
+    SnapshotOperations,
     Daemon,
 ):
     """All operations, on one host."""
