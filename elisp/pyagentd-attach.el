@@ -92,6 +92,9 @@ time.")
 (defvar pyagentd-attached-hook nil
   "Hook run in a session buffer after it was attached.")
 
+(defvar pyagentd-attach-roles-hook nil
+  "Hook run in a session buffer after the daemon gave its text other roles.")
+
 ;;;; Requests
 
 (defun pyagentd-attach--request ()

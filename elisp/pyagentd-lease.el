@@ -33,6 +33,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-events)
 (require 'pyagentd-session)
+(require 'pyagentd-insert)
 (require 'pyagentd-viewing)
 (require 'pyagentd-attach)
 (require 'pyagentd-reread)
@@ -74,10 +75,23 @@ attached or not.  DOCSTRING says what it does."
                    (equal sha256 (pyagentd-session-body-sha256))))
       (pyagentd-attach-follow sha256))))
 
-(pyagentd-lease--define-event roles `(,recovered)
-  "Give the text the roles that the daemon has recovered."
-  (when (equal (plist-get recovered :sha256) (pyagentd-session-body-sha256))
-    (pyagentd-attach-set-roles (plist-get recovered :spans))))
+(pyagentd-lease--define-event roles `(,given)
+  "Give the text roles that the daemon has recovered, or that changed.
+With a :marker the next answer goes there.  A text that is not the
+daemon's gets them when it is saved and attached anew."
+  (cond ((equal (plist-get given :sha256) (pyagentd-session-body-sha256))
+         (if (plist-get given :spans)
+             (pyagentd-attach-set-roles (plist-get given :spans))
+           (pyagentd-attach-set-roles '((1 1 nil)))) ; none at all
+         (when-let ((marker (plist-get given :marker)))
+           (pyagentd-insert-start marker))
+         (run-hooks 'pyagentd-attach-roles-hook))
+        ((not pyagentd-session-viewing)
+         (pyagentd-events-enqueue
+          (pyagentd-lease--later
+           (lambda ()
+             (setq pyagentd-attach-state nil)
+             (pyagentd-attach)))))))
 
 (pyagentd-lease--define-event notice `(,notice)
   "Show a line about the session."

@@ -27,6 +27,7 @@
 
 (require 'transient)
 (require 'pyagentd-chat)
+(require 'pyagentd-history)
 (require 'pyagentd-branch)
 (require 'pyagentd-branches)
 (require 'pyagentd-search)
@@ -72,6 +73,15 @@ sessions are listed."
     ("u" "Audit" pyagentd-audit)
     ("T" "Trust presets" pyagentd-trust-presets)
     ("S" "Trust session" pyagentd-trust-session)]
+   ["Turns"
+    ("U" "Rewind" pyagentd-rewind)
+    ("z" "Reverse rewind" pyagentd-unrewind)
+    ("X" "Edit prompt" pyagentd-edit-prompt)
+    ("M-g" "Answer again" pyagentd-regenerate)
+    ("M-n" "Next variant" pyagentd-next-variant)
+    ("M-p" "Previous variant" pyagentd-previous-variant)
+    ("h" "Show hidden" pyagentd-show-hidden)
+    ("F" "Fork" pyagentd-fork)]
    ["Branches"
     :if pyagentd-menu--somewhere-p
     ("b" "Branch here" pyagentd-branch)

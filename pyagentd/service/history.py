@@ -8,7 +8,7 @@ from typing import Any
 
 from pyagentd.agent import looking
 from pyagentd.agent.forking import fork_of, forks_of
-from pyagentd.agent.history import Changed, History, variants_of
+from pyagentd.agent.history import Changed, History, chosen_prompt, variants_of
 from pyagentd.agent.queue import Submitted
 from pyagentd.service.group import Client, Group, described
 from pyagentd.service.options import send_options
@@ -73,6 +73,12 @@ class Histories(Group):
         """Show variant ``n`` (from 1) of ``message``, with the turns that came after it."""
         async with self._host.using(self._ref(branch)) as live:
             return _told(await self._history.choose(live, message, n))
+
+    async def prompt_text(self, client: Client, *, branch: str, message: str) -> dict[str, Any]:
+        """Return what the user's message ``message`` says, as far as the log knows, and what it said at first."""
+        async with self._host.using(self._ref(branch)) as live:
+            prompt = chosen_prompt(live.conversation, message)
+            return {"text": prompt.text, "recorded": prompt.recorded_text}
 
     async def history(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return which regions of the document are hidden turns, which messages have variants, and the prompts."""

@@ -1,0 +1,333 @@
+;;; pyagentd-history.el --- Take turns back, ask again -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;;; Commentary:
+
+;; `pyagentd-rewind' takes everything after a prompt back; nothing is
+;; deleted, and `pyagentd-unrewind' reverses it.  `pyagentd-edit-prompt'
+;; sends a prompt in other words, `pyagentd-regenerate' the same again;
+;; what was said before is a variant of what is said then, and
+;; `pyagentd-next-variant' shows the others, each with the turns that came
+;; after it.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'subr-x)
+(require 'pyagentd-core)
+(require 'pyagentd-env)
+(require 'pyagentd-place)
+(require 'pyagentd-rpc)
+(require 'pyagentd-session)
+(require 'pyagentd-chat)
+(require 'pyagentd-here)
+(require 'pyagentd-branch)
+(require 'pyagentd-hidden)
+
+(defconst pyagentd-history--patience 60
+  "Seconds to wait for an operation: a long text is compared with its log.")
+
+;;;; Asking the daemon
+
+(defun pyagentd-history--prepare ()
+  "Save and attach this buffer, whose text the daemon is to change."
+  (pyagentd-chat--check)
+  (pyagentd-chat--connect)
+  (pyagentd-chat--save))
+
+(defun pyagentd-history--call (operation &rest arguments)
+  "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch."
+  (pyagentd-rpc-call operation
+                     (append (list :branch pyagentd--branch-dir) arguments)
+                     pyagentd-history--patience))
+
+(defun pyagentd-history--run (operation &rest arguments)
+  "Have the daemon do OPERATION, which starts a run, with ARGUMENTS."
+  (apply #'pyagentd-history--call operation
+         (append arguments
+                 (list :env (pyagentd-env-variables) :key (pyagentd-env-key)
+                       :allow nil))))
+
+(defmacro pyagentd-history--in-base (&rest body)
+  "Evaluate BODY in the session buffer, at the point of this one."
+  (declare (indent 0) (debug t))
+  `(let ((position (point)))
+     (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+       (save-excursion
+         (goto-char position)
+         ,@body))))
+
+;;;; Prompts
+
+(defun pyagentd-history--points ()
+  "Return the prompts in the text that were sent, plists, first one first."
+  (seq-filter (lambda (point) (plist-get point :message-id))
+              (pyagentd-branch--points)))
+
+(defun pyagentd-history--at (points)
+  "Return the one of POINTS, prompts, that point is in, or nil."
+  (seq-find (lambda (point)
+              (<= (plist-get point :start) (point) (plist-get point :end)))
+            points))
+
+(defun pyagentd-history--read (prompt)
+  "Read one of the prompts of this conversation with PROMPT; return its id."
+  (let* ((all (reverse (plist-get (pyagentd-history--call 'history) :prompts)))
+         (number (length all))
+         (labels (mapcar
+                  (lambda (each)
+                    (cons (format "%d  %s" (1+ (cl-decf number))
+                                  (truncate-string-to-width
+                                   (replace-regexp-in-string
+                                    "[ \t\n]+" " "
+                                    (string-trim (plist-get each :text)))
+                                   70 nil nil "…"))
+                          (plist-get each :message-id)))
+                  all)))
+    (unless labels (user-error "Nothing was sent yet"))
+    (cdr (assoc (completing-read
+                 (format-prompt prompt (caar labels))
+                 (pyagentd-branch--table (mapcar #'car labels)
+                                         'pyagentd-prompt #'ignore)
+                 nil t nil nil (caar labels))
+                labels))))
+
+;;;; Rewinding
+
+;;;###autoload
+(defun pyagentd-rewind (&optional arg)
+  "Take back everything after the prompt at point, or after one to choose.
+The text stays, folded and unsent.  With a prefix argument ARG bring
+back what the last rewind took; with two, restore the files that those
+turns changed, too."
+  (interactive "P")
+  (if (and arg (not (equal arg '(16))))
+      (pyagentd-unrewind)
+    (pyagentd-history--in-base
+      (pyagentd-history--prepare)
+      (let ((message (or (plist-get (pyagentd-history--at
+                                     (pyagentd-history--points))
+                                    :message-id)
+                         (pyagentd-history--read "Rewind to prompt"))))
+        (pyagentd-history--rewind message (and arg t))))))
+
+(defun pyagentd-history--rewind (message files)
+  "Take back everything after the prompt MESSAGE; with FILES restore those."
+  (let* ((answer (pyagentd-history--call 'rewind :message message :files files))
+         (restored (plist-get (plist-get answer :files) :restored)))
+    (message "%s; %s"
+             (if (plist-get answer :hidden)
+                 (format "%s hidden%s"
+                         (pyagentd-count (length (plist-get answer :hidden))
+                                         "message")
+                         (if restored
+                             (format ", %s restored"
+                                     (pyagentd-count (length restored) "file"))
+                           ""))
+               "Nothing came after it")
+             (substitute-command-keys
+              "\\<pyagentd-mode-map>C-u \\[pyagentd-rewind] reverses that"))))
+
+;;;###autoload
+(defun pyagentd-unrewind ()
+  "Bring back what the last rewind took, unless something was sent since."
+  (interactive)
+  (pyagentd-history--in-base
+    (pyagentd-history--prepare)
+    (let ((answer (pyagentd-history--call 'unrewind)))
+      (message "%s back" (pyagentd-count (length (plist-get answer :shown))
+                                         "message")))))
+
+;;;; Asking again
+
+;;;###autoload
+(defun pyagentd-regenerate (&optional choose)
+  "Have the last prompt answered again; the answer so far is kept aside.
+With a prefix argument, or CHOOSE from Lisp, choose the prompt; what
+came after it follows its answer.  See `pyagentd-next-variant'."
+  (interactive "P")
+  (pyagentd-history--in-base
+    (pyagentd-history--prepare)
+    (pyagentd-history--run
+     'regenerate
+     :message (and choose (pyagentd-history--read "Answer again")))))
+
+(defun pyagentd-history--turn (step)
+  "Show the variant STEP further on of the message at or before point."
+  (pyagentd-history--in-base
+    (pcase (pyagentd-hidden-variant)
+      (`(,message ,number ,of)
+       (pyagentd-history--prepare)
+       (let ((next (1+ (mod (+ number step -1) of))))
+         (pyagentd-history--call 'choose-variant :message message :n next)
+         (message "Variant %d/%d" next of)))
+      (_ (user-error "There are no variants; %s makes one"
+                     (substitute-command-keys
+                      "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))))
+
+;;;###autoload
+(defun pyagentd-next-variant ()
+  "Show the next variant of the message at or before point.
+After the last comes the first.  The turns that came after a variant
+come and go with it."
+  (interactive)
+  (pyagentd-history--turn 1))
+
+;;;###autoload
+(defun pyagentd-previous-variant ()
+  "Show the variant before this one of the message at or before point."
+  (interactive)
+  (pyagentd-history--turn -1))
+
+;;;; Editing a prompt
+
+(defvar-local pyagentd-history--session nil
+  "Buffer of the session whose prompt is edited here.")
+(defvar-local pyagentd-history--message nil
+  "Id of the prompt that is edited here.")
+
+(defvar pyagentd-edit-prompt-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c C-c") #'pyagentd-edit-prompt-finish)
+    (define-key map (kbd "C-c C-k") #'pyagentd-edit-prompt-cancel)
+    map)
+  "Keymap of `pyagentd-edit-prompt-mode'.")
+
+(define-minor-mode pyagentd-edit-prompt-mode
+  "Minor mode of buffers with a prompt that is edited to be sent again.
+
+\\{pyagentd-edit-prompt-mode-map}"
+  :lighter " Prompt"
+  :interactive nil
+  (setq header-line-format
+        (and pyagentd-edit-prompt-mode
+             (substitute-command-keys
+              " Prompt   \\<pyagentd-edit-prompt-mode-map>\
+\\[pyagentd-edit-prompt-finish] send it instead   \
+\\[pyagentd-edit-prompt-cancel] cancel"))))
+
+(defun pyagentd-history--text (point)
+  "Return the text of the prompt POINT, a plist, as it stands here."
+  (save-restriction
+    (widen)
+    (string-trim
+     (string-remove-prefix
+      pyagentd-prompt-prefix
+      (buffer-substring-no-properties (plist-get point :start)
+                                      (plist-get point :end))))))
+
+(defun pyagentd-history--put-back (point text recorded)
+  "Replace TEXT, which the prompt POINT has become, by what it was, RECORDED."
+  (save-restriction
+    (widen)
+    (save-excursion
+      (goto-char (plist-get point :start))
+      (when (search-forward text (plist-get point :end) t)
+        (replace-match recorded t t))))
+  (pyagentd-chat--save))
+
+;;;###autoload
+(defun pyagentd-edit-prompt ()
+  "Send the prompt at or before point again in other words.
+A prompt that was edited in place is sent as it stands now; else it is
+shown to be edited.  It and all that came after it are kept as a
+variant: see `pyagentd-next-variant'."
+  (interactive)
+  (pyagentd-history--in-base
+    (pyagentd-history--prepare)
+    (let* ((points (or (pyagentd-history--points)
+                       (user-error "Nothing was sent yet")))
+           (chosen (or (pyagentd-history--at points)
+                       (pyagentd-branch--nearest points (point))))
+           (message (plist-get chosen :message-id))
+           (text (pyagentd-history--text chosen))
+           (recorded (plist-get (pyagentd-history--call 'prompt-text
+                                                        :message message)
+                                :text)))
+      (if (equal text (string-trim recorded))
+          (pyagentd-history--edit message text)
+        (pyagentd-history--put-back chosen text recorded)
+        (pyagentd-history--run 'edit :message message :text text)))))
+
+(defun pyagentd-history--edit (message text)
+  "Show TEXT, the prompt MESSAGE, to be edited."
+  (let ((session (current-buffer)))
+    (pop-to-buffer (get-buffer-create
+                    (format "*prompt of %s*" pyagentd--session-id)))
+    (erase-buffer)
+    (insert text)
+    (goto-char (point-min))
+    (text-mode)
+    (setq pyagentd-history--session session
+          pyagentd-history--message message)
+    (pyagentd-edit-prompt-mode)))
+
+(defun pyagentd-edit-prompt-finish ()
+  "Send the prompt in this buffer in place of the one it was."
+  (interactive nil pyagentd-edit-prompt-mode)
+  (let ((text (string-trim (buffer-string)))
+        (message pyagentd-history--message)
+        (buffer (current-buffer)))
+    (when (string-empty-p text)
+      (user-error "The prompt is empty"))
+    (unless (buffer-live-p pyagentd-history--session)
+      (user-error "The buffer of its session is gone"))
+    (with-current-buffer pyagentd-history--session
+      (pyagentd-history--prepare)
+      (pyagentd-history--run 'edit :message message :text text))
+    (pyagentd-history--leave buffer)))
+
+(defun pyagentd-edit-prompt-cancel ()
+  "Leave the prompt as it was."
+  (interactive nil pyagentd-edit-prompt-mode)
+  (pyagentd-history--leave (current-buffer)))
+
+(defun pyagentd-history--leave (buffer)
+  "Close BUFFER, in which a prompt was edited."
+  (with-current-buffer buffer
+    (set-buffer-modified-p nil))
+  (if-let ((window (get-buffer-window buffer)))
+      (quit-window t window)
+    (kill-buffer buffer)))
+
+;;;; Forks
+
+;;;###autoload
+(defun pyagentd-fork (&optional choose)
+  "Make a session of this conversation up to the prompt at point; visit it.
+Elsewhere than in a prompt it is all of it; with a prefix argument, or
+CHOOSE from Lisp, choose the prompt."
+  (interactive "P")
+  (pyagentd-history--in-base
+    (pyagentd-chat--connect)
+    (pyagentd-session-save)
+    (let ((made (pyagentd-history--call
+                 'fork :message
+                 (if choose (pyagentd-history--read "Fork at prompt")
+                   (plist-get (pyagentd-history--at (pyagentd-history--points))
+                              :message-id)))))
+      (run-hooks 'pyagentd-changed-hook)
+      (pyagentd-here-visit made))))
+
+(provide 'pyagentd-history)
+;;; pyagentd-history.el ends here
