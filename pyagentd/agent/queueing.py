@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pyagentd.agent import turnagent
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.hints import Hints
 from pyagentd.agent.queue import Submission, Submitted, is_persons
@@ -100,6 +101,9 @@ class Queueing:
             text = await branch.text_to_queue(sha256=given.sha256, end=given.end)
         else:
             text = writable(given.text.strip())
+        turnagent.require(
+            self._host.presets, branch.ref, branch.conversation, str(given.metadata.get("agent") or "")
+        )
         message_id = branch.queue.add(text, given)
         self._options[message_id] = given.options
         if self.hints is not None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.presets import Presets, ProjectPresets
-from pyagentd.errors import BadRequest, PresetError
+from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.policy.presets import Commands, Preset
 from pyagentd.policy.readonly import PLAN
 from pyagentd.store import paths
@@ -62,17 +63,18 @@ def named(conversation: Conversation, message: Mapping[str, Any] | None = None) 
     What a message names holds for later ones too; an agent brings its own model, until another is named.
     """
     agent, model = "", None
-    for metadata in (*_visible(conversation), message or {}):
-        if name := metadata.get("agent"):
-            agent, model = str(name), None
-        if isinstance(given := metadata.get("model"), Mapping):
+    for metadata in chain((message or {},), _visible(conversation)):
+        if model is None and isinstance(given := metadata.get("model"), Mapping):
             model = given
+        if name := metadata.get("agent"):
+            agent = str(name)
+            break
     return Named("" if agent == opened_with(conversation) else agent, model)
 
 
 def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
-    """Yield the metadata of the user's messages that the model sees."""
-    for each in conversation.messages.values():
+    """Yield the metadata of the user's messages that the model sees, the last first."""
+    for each in reversed(conversation.messages.values()):
         if each.role == "user" and not each.is_hidden:
             yield each.row.get("metadata_json", {})
 
@@ -80,6 +82,17 @@ def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
 def shown(conversation: Conversation) -> str:
     """Return the name of the agent of the next turn, for people; "" when nobody knows it."""
     return named(conversation).agent or opened_with(conversation)
+
+
+def told(presets: Presets, ref: BranchRef, conversation: Conversation) -> dict[str, Any]:
+    """Return what clients are told of the next turn: ``{agent, opened_with, plan}``, see ``agents-available``."""
+    name = named(conversation).agent
+    try:
+        plan = turn_presets(presets, ref, paths.ancestors_of(ref), conversation, name).of_branch(ref).read_only
+    except PyagentdError:  # whoever sends is told
+        plan = False
+    own = opened_with(conversation)
+    return {"agent": name or own or None, "opened_with": own or None, "plan": plan}
 
 
 def available(presets: ProjectPresets) -> dict[str, Preset]:

@@ -11,6 +11,7 @@ import click
 
 from pyagentd import __version__
 from pyagentd.cli.agents import agents
+from pyagentd.cli.approve import approve
 from pyagentd.cli.asks import answer, asks
 from pyagentd.cli.audit import audit
 from pyagentd.cli.branches import branch, branches, switch
@@ -29,6 +30,7 @@ from pyagentd.cli.search import reindex, search
 from pyagentd.cli.send import send
 from pyagentd.cli.sessions import abort, new, sessions, show
 from pyagentd.cli.settings import completion, config
+from pyagentd.cli.skills import skills
 from pyagentd.cli.trust import trust
 from pyagentd.cli.usage import usage
 from pyagentd.errors import PyagentdError
@@ -53,7 +55,8 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, schedule, trigger, sessions, search, show, usage, abort, export, import_, presets, trust,
+    new, send, approve, schedule, trigger, sessions, search, show, usage, abort, export, import_,
+    presets, skills, trust,
     agents, asks, answer, grants, scope, audit,
     rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,

@@ -31,7 +31,8 @@ class StillRunning(PyagentdError):
     code = "timeout"
 
 
-def _checked_patterns(context: click.Context, option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
+def checked_patterns(context: click.Context, option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what --allow was given, if each is a regular expression."""
     for pattern in patterns:
         try:
             re.compile(pattern)
@@ -54,7 +55,7 @@ _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
     "--allow",
     multiple=True,
     metavar="REGEX",
-    callback=_checked_patterns,
+    callback=checked_patterns,
     help="Let this run do without asking what matches, as in 'tool:Bash:make .*'. May be repeated.",
 )
 @click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")

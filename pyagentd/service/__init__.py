@@ -25,6 +25,7 @@ from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 from pyagentd.service.snapshots import SnapshotOperations
 from pyagentd.service.spawning import Spawning
+from pyagentd.service.turnagents import TurnAgents
 from pyagentd.service.usage import Spending
 
 
@@ -40,6 +41,7 @@ class Service(
     PresetTemplates,
     Spawning,
     Spending,
+    TurnAgents,
     Scheduling,
     Search,
     Exchange,

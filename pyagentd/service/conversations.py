@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent import attaching, todo
+from pyagentd.agent import attaching, todo, turnagent
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.persist import Version
@@ -184,6 +184,7 @@ class Conversations(Group):
             "context": live.meter.told() if live.meter else None,
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
             "model": holds.model,
+            "turn": turnagent.told(self._host.presets, live.ref, live.conversation),
             "settings": _told(settings_of(holds)),
             "own_settings": _told(settings_of(preset)),
             "overridden": sorted(override),
