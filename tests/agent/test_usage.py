@@ -10,6 +10,7 @@ import pytest
 from pyagentd.agent.usage import InContext, context_used, session_usage, used
 from pyagentd.llm.catalog import ModelFacts, Prices
 from pyagentd.messages import Usage
+from pyagentd.store import document, paths
 from pyagentd.store.compaction import compaction_data
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Row
@@ -157,6 +158,13 @@ def contexts(watcher: Watcher, ref: BranchRef) -> list[dict[str, Any]]:
     return [event.args[0] for event in watcher.of("context", ref.key)]
 
 
+async def attach(world: World, ref: BranchRef) -> dict[str, Any]:
+    """What Emacs is told when it visits the file."""
+    file = paths.session_file(ref.branch_dir)
+    sha256 = document.body_sha256(document.read(file).body)
+    return await world.service().attach(Watcher(), branch=str(ref.branch_dir), sha256=sha256)
+
+
 @pytest.mark.spec("B.10", "token breakdown")
 async def test_every_step_is_told_and_counted_in_five_buckets(priced: World) -> None:
     look = answer("I look.", tool_use("Glob", pattern="*"), usage=USAGE)
@@ -216,11 +224,11 @@ async def test_a_client_that_attaches_is_told_the_meter_at_once(priced: World) -
     ref = priced.session()
     await converse(priced, ref)
     priced.start()
-    given = await priced.service().attach(Watcher(), branch=str(ref.branch_dir))
+    given = await attach(priced, ref)
     assert given["context"]["used"] == 16 and given["context"]["model"] == "model-main"
 
 
 async def test_before_the_first_answer_the_window_is_that_of_the_presets_model(priced: World) -> None:
-    given = await priced.service().attach(Watcher(), branch=str(priced.session().branch_dir))
+    given = await attach(priced, priced.session())
     assert (given["context"]["used"], given["context"]["window"]) == (0, 100_000)
     assert given["context"]["cost_usd"] == 0
