@@ -101,7 +101,13 @@ class Hooks:
     async def steered(self, branch: LiveBranch, text: str, options: SendOptions, run_id: str) -> str:
         """Return what the model sees of a message that steers a run; raises ``Blocked``."""
         moment = Moment(branch=branch, root=_root(branch), run_id=run_id, options=options)
-        facts: dict[str, Any] = {"text": text[:_MOST_TEXT], "agent": None, "model": None, "interactive": True, "metadata": {}}
+        facts: dict[str, Any] = {
+            "text": text[:_MOST_TEXT],
+            "agent": None,
+            "model": None,
+            "interactive": True,
+            "metadata": {},
+        }
         async for source, word in self._words("message.user", moment, lambda: facts):
             if (why := _blocks(word)) is not None:
                 raise Blocked(f"The hook {source} does not let this message pass: {why}")

@@ -24,8 +24,8 @@ class HookOperations(Group):
         """Return the hooks of the user and of the project ``root``.
 
         The answer is ``{hooks: ({event, command, timeout, tools, source, origin, trusted}…), hash, scripts:
-        ({path, text}…), file, error}``; ``origin`` is user or project, ``scripts`` the project's own programs that its
-        hooks run, ``hash`` what ``trust-hooks`` takes, "" when the project has none.
+        ({path, text}…), file, error}``; ``origin`` is user or project, ``scripts`` are the project's own programs
+        that its hooks run, ``hash`` is what ``trust-hooks`` takes, "" when the project has none.
         """
         found = [_told(hook, "user", True) for hook in self._host.config.hooks]
         project = await self._project(root)
@@ -60,7 +60,7 @@ class HookOperations(Group):
         return {"trusted": [" ".join(hook.command) for hook in project.hooks]}
 
     async def hook_functions(self, client: Client, *, events: Sequence[str] | None = None) -> dict[str, Any]:
-        """Have this client asked about ``events`` of branches it watches, by ``hook`` events, until it says otherwise."""
+        """Have this client asked about ``events`` of branches it watches, by ``hook`` events, from now on."""
         self._host.hooks.clients.offer(client, tuple(events or ()))
         return {"events": list(events or ())}
 

@@ -23,9 +23,9 @@ class SnapshotOperations(Group):
     ) -> dict[str, Any]:
         """Return what restoring files to before a message of the user's would do; None means all of the session.
 
-        The answer is ``{files: ({path, change, reason, diff}…)}``. ``change`` is restore, create, delete, conflict (it
-        was changed since by somebody else: kept unless said otherwise) or unkept (there is no old version). A ``diff``
-        leads from what is there now to what would be; where there is no room for it any more it is None.
+        The answer is ``{files: ({path, change, reason, diff}…)}``. ``change`` is restore, create, delete, conflict
+        (it was changed since by somebody else: kept unless said otherwise) or unkept (there is no old version). A
+        ``diff`` leads from what is there now to what would be; where there is no room for it any more it is None.
         """
         found = await self._host.snapshots.preview(self._ref(branch), message, paths)
         room = _SHOWN
