@@ -308,7 +308,16 @@ class LiveBranch(Audience, SessionRow):
         self.recorder.flush()
         for kind, data in list(open_ends(self.conversation, outcome.message or outcome.reason)):
             self.recorder.record(kind, data)  # what the disk refused when the run wanted to record it
-        self.recorder.record("run", {**run, "state": "finished", "reason": outcome.reason, "error": error})
+        said = {"message": outcome.message} if outcome.message and error is None else {}
+        self.recorder.record("run", {**run, "state": "finished", "reason": outcome.reason, "error": error, **said})
+
+    def tell_end(self, run_id: str) -> int:
+        """Return the number of a row after the end of a run, which tells it: a client that saw it has seen all."""
+        run = self.conversation.runs.get(run_id)
+        if run is not None and run.is_finished and not run.is_kept:
+            with contextlib.suppress(StoreError):
+                self.recorder.record("run", {**run.data, "state": "told"})
+        return self.recorder.last_seq
 
     @property
     def has_open_run(self) -> bool:
