@@ -302,7 +302,7 @@ class Host(OpenBranches):
         branch.run = branch.task = None
         end = {"id": run.id, "phase": "finished", "reason": outcome.reason, "message": outcome.message or trouble}
         with _whatever_happens(run):
-            branch.publish(Event("run", branch.key, branch.recorder.last_seq, (end,)))
+            branch.publish(Event("run", branch.key, branch.tell_end(run.id), (end,)))
             if outcome.reason == "error" or trouble:
                 branch.state.failed(message=end["message"], code=outcome.code or StoreError.code)
             else:
