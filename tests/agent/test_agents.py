@@ -68,6 +68,7 @@ async def test_an_agent_is_a_directory_under_the_branch(helper: World) -> None:
         "scope-plan.yml",
         "messages.jsonl",
         "system-prompts.org",
+        "requests.jsonl",
     }
     facts = metadata.read_session_metadata(agent.branch_dir)
     assert facts is not None

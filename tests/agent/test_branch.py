@@ -222,7 +222,7 @@ async def test_what_an_editor_had_not_saved_is_put_there_when_the_branch_is_open
             branch.saved(editor, Version(sha256=body_sha256(shown), seq=branch.recorder.last_seq, marker=None))
         branch.abandon()  # the daemon is killed
         world.host._branches.clear()
-    assert [row.data["state"] for row in rows(ref) if row.type == "run"][-1] == ("kept" if saved else "finished")
+    assert [row.data["state"] for row in rows(ref) if row.type == "run"][-1] == ("kept" if saved else "told")
     if saved:
         (ref.branch_dir / "session.md").write_text("### Hi\n\nHello, edited\n\n### ")
     assert await restarted(world, ref) == (shown if not saved else "### Hi\n\nHello, edited\n\n### ")
