@@ -15,7 +15,8 @@ prompt       text, place — a message sent by another client: put it into the d
              text with that hash
 fired        {id, position, sha256}: a message that stands in the document is answered now, and the run's marker is
              behind it: at that position (from 1) in the text with that hash (seq 0)
-queue        {items: ({id, text, queued_at, steer, origin, …}…)}: the messages that wait, the next one first (seq 0)
+queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, why, run}}: the messages that wait, the
+             next one first; ``gone``: one that does not any more, why "fired"|"steered"|"canceled" (seq 0)
 run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"
 status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", queued, phase, tools, run, message_id, started_at,
              attempt, max_attempts, retry_at, message, code}: see ``agent.status`` (seq 0)

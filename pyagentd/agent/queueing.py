@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,7 @@ class Queueing:
         """
         async with branch.starting:
             text = branch.queue.cancel(message_id)
-            self.gone(branch, message_id)
+            self._gone(branch, message_id, "canceled")
             await branch.recorder.commit()
         return text
 
@@ -189,18 +189,11 @@ class Queueing:
                 for kind, data in branch.queue.fire(message, text=message.text, metadata={"steered": run_id}):
                     branch.recorder.record(kind, data)
         for message in found:
-            self.gone(branch, message.id)
+            self._gone(branch, message.id, "steered", run=run_id)
         return [message.text for message in found]
 
     def changed(self, branch: LiveBranch) -> None:
         """Tell clients what waits now."""
-        self._tell(branch)
-
-    def gone(self, branch: LiveBranch, message_id: str) -> None:
-        """Note that a message does not wait any more."""
-        self._options.pop(message_id, None)
-        if self.hints is not None:
-            self.hints.forget(branch.ref, "queue", message_id)
         self._tell(branch)
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -231,7 +224,8 @@ class Queueing:
             branch.state.failed(message=str(error), code=error.code)
             self._host.agents.background.moved(branch.key)
         else:
-            self.gone(branch, message.id)
+            run = branch.run.id if branch.run is not None else None
+            self._gone(branch, message.id, "fired", run=run)
 
     def _wishes(self, branch: LiveBranch, message: Message) -> SendOptions:
         options = self._options.get(message.id) or self._recalled(branch, message, SendOptions())
@@ -248,9 +242,17 @@ class Queueing:
         interactive = bool(message.metadata.get("interactive"))
         return replace(given, interactive=interactive, env=late.env, late=late, grants=grants)
 
-    def _tell(self, branch: LiveBranch) -> None:
+    def _gone(self, branch: LiveBranch, message_id: str, why: str, *, run: str | None = None) -> None:
+        """Note that a message does not wait any more."""
+        self._options.pop(message_id, None)
+        if self.hints is not None:
+            self.hints.forget(branch.ref, "queue", message_id)
+        self._tell(branch, {"id": message_id, "why": why, "run": run})
+
+    def _tell(self, branch: LiveBranch, gone: Mapping[str, Any] | None = None) -> None:
         items: list[dict[str, Any]] = branch.queue.told()
-        branch.publish(Event("queue", branch.key, 0, ({"items": items},)))
+        facts = {"items": items, **({"gone": gone} if gone else {})}
+        branch.publish(Event("queue", branch.key, 0, (facts,)))
         branch.state.queued(len(items))
 
 

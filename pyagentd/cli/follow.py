@@ -27,7 +27,7 @@ _ASKING_TICK_S = 0.01  # the keyboard is waited for instead
 _SECOND_THOUGHTS_S = 2.0  # how long a second Ctrl-C turns detaching into aborting
 _ABORT_S = 5.0
 
-Reason = Literal["done", "error", "aborted", "restart", "detached", "timeout"]
+Reason = Literal["done", "error", "aborted", "restart", "detached", "timeout", "canceled"]
 
 
 class Ending(NamedTuple):
@@ -43,16 +43,27 @@ class Follower:
     Args:
         link: Attached to the branch.
         branch: Its key.
-        run_id: The run.
+        run_id: The run; None while its message is queued.
         view: Where its events go.
         human: Put asks to the user at this terminal.
+        queued: The message whose run is followed, while it waits and there is none.
     """
 
-    def __init__(self, link: DaemonClient, branch: str, run_id: str, view: View, *, human: bool) -> None:
+    def __init__(
+        self,
+        link: DaemonClient,
+        branch: str,
+        run_id: str | None,
+        view: View,
+        *,
+        human: bool,
+        queued: str | None = None,
+    ) -> None:
         self._link = link
         self._branch = branch
         self._run_id = run_id
         self._view = view
+        self._queued = queued
         self._human = human
         self._asks: deque[Mapping[str, Any]] = deque()  # the first one is on the screen
         self._prompt = AskPrompt()
@@ -90,6 +101,8 @@ class Follower:
     def _take(self, event: Event) -> Ending | None:
         if event.branch == self._branch and event.seq:
             self._seq = event.seq
+        if self._queued is not None:
+            return self._wait(event, self._queued)
         self._view.show(event)
         match event.kind, event.args:
             case "run", ({"id": run_id, "phase": "finished", "reason": reason, **rest},) if run_id == self._run_id:
@@ -98,6 +111,22 @@ class Follower:
                 self._put(ask)
             case "answered", ({"id": ask_id},):
                 self._withdraw(ask_id)
+            case "resync", _:
+                return self._resync()
+        return None
+
+    def _wait(self, event: Event, queued: str) -> Ending | None:
+        """Look out for the run that answers the queued message; what others are told is not shown."""
+        match event.kind, event.args:
+            case "run", ({"id": run_id, "phase": "started", "message_id": message},) if message == queued:
+                self._run_id, self._queued = run_id, None
+                self._view.show(event)
+            case "queue", ({"gone": {"id": message, "why": why} as gone},) if message == queued:
+                if why == "canceled":
+                    return Ending("canceled")
+                self._run_id, self._queued = gone.get("run"), None
+            case "status", ({"state": "error", **rest},):
+                return Ending("error", str(rest.get("message") or ""))
             case "resync", _:
                 return self._resync()
         return None

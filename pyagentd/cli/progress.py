@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.cli.output import printable
@@ -30,7 +31,7 @@ class Progress:
         """Take note of a ``status`` event."""
         state = str(status.get("state"))
         if state == "retrying":
-            self._state = " ".join(filter(None, ("Retrying…", status.get("message"))))
+            self._state = retrying(status)
         elif state == "busy" and status.get("tools"):
             self._state = f"Running {', '.join(status['tools'])}…"
         else:
@@ -66,3 +67,14 @@ class Progress:
         if self._status is not None:
             self._status.stop()
             self._status = None
+
+
+def retrying(status: Mapping[str, Any]) -> str:
+    """Return what a ``retrying`` status says: the failed attempt, when the next one is, and why."""
+    attempt, most, retry_at = status.get("attempt"), status.get("max_attempts"), status.get("retry_at")
+    which = f" ({attempt} of {most} failed)" if attempt and most else ""
+    when = ""
+    if retry_at:
+        due = datetime.fromtimestamp(retry_at / 1000).astimezone()
+        when = f" at {due:%H:%M:%S}"
+    return " ".join(filter(None, (f"Retrying{which}{when}…", status.get("message"))))

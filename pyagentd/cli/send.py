@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -59,12 +60,27 @@ _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
     help="Let this run do without asking what matches, as in 'tool:Bash:make .*'. May be repeated.",
 )
 @click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")
+@click.option("--steer", is_flag=True, help="Say it to the run in flight, at its next step.")
+@click.option("--agent", metavar="NAME", help="Who answers from this message on: a preset, such as plan or build.")
+@click.option("--model", metavar="NAME", help="Which model answers from this message on, [BACKEND/]NAME.")
+@click.option("--id", "message_id", metavar="ID", help="The message's id; sent twice it is one message.")
 @json_option
 def send(
-    session: str, text: str, wait: bool, timeout: float | None, allow: tuple[str, ...], headless: bool, as_json: bool
+    session: str,
+    text: str,
+    wait: bool,
+    timeout: float | None,
+    allow: tuple[str, ...],
+    headless: bool,
+    steer: bool,
+    agent: str | None,
+    model: str | None,
+    message_id: str | None,
+    as_json: bool,
 ) -> int:
     """Send TEXT to SESSION and follow the answer.
 
+    While a run is in flight the message waits for its turn, unless it is to --steer that run.
     TEXT "-" is read from stdin. On a terminal you are asked what needs approval; elsewhere it is denied unless
     --allow covers it. Ctrl-C leaves the run going, a second one aborts it.
     """
@@ -81,19 +97,31 @@ def send(
         state = watch(link, branch_of(link, session))
         branch = state["branch"]
         env, key = run_environment(os.environ, state["settings"]["backend"])
-        run = link.call("prompt", branch=branch, text=message, env=env, key=key, allow=allow)
+        wishes: dict[str, Any] = {"allow": allow, "steer": steer, "agent": agent, "model": model, "id": message_id}
+        sent = link.call("prompt", branch=branch, text=message, env=env, key=key, **wishes)
         if not as_json:  # there they are events
             for line in state.get("notes") or ():
                 note(line)
         if not wait:
-            print_json({"run": run["run"], "seq": run["seq"]}) if as_json else print(run["run"])
+            _print_sent(sent, as_json)
             return ExitCode.DONE
         view = JsonView() if as_json else TextView()
         if as_json:
             for line in state.get("notes") or ():
                 view.show(Event("notice", branch, 0, ({"text": line},)))
-        ending = Follower(link, branch, run["run"], view, human=human).follow(timeout)
+        if sent["queued"] and not as_json:
+            note("it waits for the run in flight" if not steer else "the run in flight reads it at its next step")
+        queued = sent["message"] if sent["queued"] else None
+        ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(timeout)
     return conclude(ending, session, as_json)
+
+
+def _print_sent(sent: Mapping[str, Any], as_json: bool) -> None:
+    """Print the run, or the message that waits."""
+    if as_json:
+        print_json({**sent, "queued": bool(sent["queued"])})
+    else:
+        print(sent["run"] or sent["message"])
 
 
 def conclude(ending: Ending, session: str, as_json: bool) -> ExitCode:
@@ -105,6 +133,8 @@ def conclude(ending: Ending, session: str, as_json: bool) -> ExitCode:
             note(f"see it with: pyagentd show {session}; stop it with: pyagentd abort {session}")
         case "timeout":
             report(StillRunning(ending.message), as_json=as_json)
+        case "canceled":
+            report(RunFailed("The message was taken back"), as_json=as_json)
         case "aborted":
             report(RunFailed("The run was aborted"), as_json=as_json)
         case _:

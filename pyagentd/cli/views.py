@@ -11,7 +11,7 @@ from pyagentd.cli.progress import Progress
 from pyagentd.cli.stream import Transcript
 from pyagentd.events import Event
 
-_POSITIONAL: Mapping[str, tuple[str, ...]] = {"insert": ("text", "role"), "prompt": ("text",)}
+_POSITIONAL: Mapping[str, tuple[str, ...]] = {"insert": ("text", "role"), "prompt": ("text", "place")}
 
 
 class View(Protocol):

@@ -1,0 +1,313 @@
+"""Messages sent while a run is in flight: they wait in the log and fire one by one (spec 002, neighbours B.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyagentd.agent.asks import Answer
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.queue import Submission, Submitted
+from pyagentd.errors import BadRequest, Conflict, NotFound
+from pyagentd.messages import Text, ToolResult
+from pyagentd.store import document
+from pyagentd.store.align import align
+from pyagentd.store.document import body_sha256
+from pyagentd.store.paths import BranchRef
+from tests.agent.world import Watcher, World, assert_closed, attached, body, last_of, rows
+from tests.server import answer, refusal, text, tool_use
+
+LOOK = answer(text("Looking."), tool_use("Bash", command="true"))
+BASH = "tool:Bash:true"
+
+
+def message(said: str | None, world: World, **fields: Any) -> Submission:
+    return Submission(text=said, options=fields.pop("options", world.options), **fields)
+
+
+def metadata_of(ref: BranchRef, message_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = last_of(rows(ref), "message")[message_id]["metadata_json"]
+    return found
+
+
+def prompts(world: World) -> list[str]:
+    """The user's last words in every request so far."""
+    return [str(request.messages[-1]["content"][-1].get("text")) for request in world.server.requests]
+
+
+def ends(watcher: Watcher) -> list[str]:
+    return [event.args[0]["reason"] for event in watcher.of("run") if event.args[0]["phase"] == "finished"]
+
+
+async def asking(world: World, branch: LiveBranch, watcher: Watcher) -> Submitted:
+    """Start a run that waits for a human."""
+    sent = await world.host.submit(branch, message("One", world))
+    await watcher.until(lambda: world.host.asks.all())
+    return sent
+
+
+def allow(world: World) -> None:
+    world.host.asks.answer(str(world.host.asks.all()[0]["id"]), Answer(decision="allow"))
+
+
+async def test_queued_messages_fire_one_after_the_other_each_a_turn_of_its_own(world: World) -> None:
+    world.server.say(LOOK, "First.", "Second.", "Third.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        assert not (await asking(world, branch, watcher)).queued
+        two = await world.host.submit(branch, message("Two", world))
+        three = await world.host.submit(branch, message("Three", world))
+        assert two.queued and two.run_id is None and "queued_at" in metadata_of(ref, two.message_id)
+        assert [item["text"] for item in branch.queue.told()] == ["Two", "Three"]
+        assert branch.status["state"] == "waiting" and branch.status["queued"] == 2
+        allow(world)
+        await watcher.until(lambda: ends(watcher) == ["done"] * 3)
+        assert branch.queue.told() == [] and branch.status == {"state": "idle", "queued": 0}
+    assert_closed(ref)
+    assert prompts(world)[2:] == ["Two", "Three"]
+    assert body(ref).count("### ") == 4 and body(ref).endswith("### Two\n\nSecond.\n\n### Three\n\nThird.\n\n### ")
+    for sent in (two, three):
+        fired = metadata_of(ref, sent.message_id)
+        assert "queued_at" not in fired and fired["queue_enqueued_at"] and "interactive" not in fired
+    order = [each["message"]["role"] for each in canonical(world, ref)]
+    assert order == ["user", "assistant"] * 3
+
+
+def canonical(world: World, ref: BranchRef) -> list[dict[str, Any]]:
+    from pyagentd.store.conversation import Conversation
+
+    found: list[dict[str, Any]] = Conversation(rows(ref)).canonical()["messages"]
+    return found
+
+
+async def test_a_message_taken_back_does_not_fire_and_leaves_a_hidden_tombstone(world: World) -> None:
+    world.server.say(LOOK, "First.", "Third.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await asking(world, branch, watcher)
+        two = await world.host.submit(branch, message("Two", world))
+        three = await world.host.submit(branch, message("Three", world))
+        assert await world.host.queue.cancel(branch, two.message_id) == "Two"
+        await world.host.queue.edit(branch, three.message_id, "Three, edited")
+        with pytest.raises(NotFound, match="taken back"):
+            await world.host.queue.cancel(branch, two.message_id)
+        allow(world)
+        await watcher.until(lambda: ends(watcher) == ["done"] * 2)
+        with pytest.raises(NotFound, match="sent already"):
+            await world.host.queue.edit(branch, three.message_id, "Too late")
+    left = metadata_of(ref, two.message_id)
+    assert left["queue_canceled_at"] and left["hidden_at"] and "queued_at" not in left
+    assert prompts(world)[-1] == "Three, edited" and "Two" not in body(ref)
+    gone = [event.args[0]["gone"] for event in watcher.of("queue") if "gone" in event.args[0]]
+    assert [(each["id"], each["why"]) for each in gone] == [(two.message_id, "canceled"), (three.message_id, "fired")]
+
+
+async def test_a_message_with_an_id_of_its_clients_is_one_message_however_often_it_is_sent(world: World) -> None:
+    world.server.say(LOOK, "First.", "Second.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        first = await world.host.submit(branch, message("One", world, id="msg_one"))
+        assert first == replace(await world.host.submit(branch, message("One", world, id="msg_one")), seq=first.seq)
+        two, three = message("Two", world, id="msg_two"), message("Three", world, id="msg_three")
+        await world.host.submit(branch, two)
+        await world.host.submit(branch, three)
+        assert (await world.host.submit(branch, two)).queued
+        for other in (message("Another", world, id="msg_two"), message("Two", world, id="msg_one")):
+            with pytest.raises(Conflict, match="another message"):
+                await world.host.submit(branch, other)
+        with pytest.raises(BadRequest, match="no id"):
+            await world.host.submit(branch, message("Two", world, id="../two"))
+        await world.host.queue.cancel(branch, "msg_three")
+        assert not (await world.host.submit(branch, three)).queued and len(branch.queue.told()) == 1
+        await watcher.until(lambda: world.host.asks.all())
+        allow(world)
+        await watcher.until(lambda: ends(watcher) == ["done"] * 2)
+        again = await world.host.submit(branch, two)
+        assert again.run_id and not again.queued and not branch.queue.told()
+    assert body(ref).count("Two") == 1
+
+
+async def test_stopping_a_run_ends_its_turn_and_not_the_queue(world: World) -> None:
+    world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.submit(branch, message("One", world))
+        await world.host.submit(branch, message("Two", world))
+        await watcher.phase(branch, "TYPE")
+        await world.host.abort(branch)
+        await watcher.until(lambda: ends(watcher) == ["aborted", "done"])
+    assert body(ref).endswith("### Two\n\nSecond.\n\n### ")
+
+
+@pytest.mark.spec("002", "How should errors be designed")
+@pytest.mark.parametrize("how", ["a new message", "resuming"])
+async def test_an_error_pauses_the_queue_until_somebody_goes_on(world: World, how: str) -> None:
+    world.server.say(refusal(400, "invalid_request_error", "No."), "New.", "Second.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await asyncio.gather(*(world.host.submit(branch, message(said, world)) for said in ("One", "Two")))
+        await watcher.until(lambda: branch.status["state"] == "error")
+        assert branch.status["code"] == "provider-error" and branch.status["message"] and branch.status["queued"] == 1
+        trigger = {"trigger": {"source": "api"}}
+        kept = await world.host.submit(branch, message("Not yet", world, metadata=trigger))
+        assert kept.queued and branch.run is None, "only a person goes on after an error"
+        await world.host.queue.cancel(branch, kept.message_id)
+        if how == "resuming":
+            assert await world.host.queue.resume(branch, world.options)
+            await watcher.until(lambda: ends(watcher) == ["error", "done"])
+            assert prompts(world)[1:] == ["Two"]
+            return
+        assert not (await world.host.submit(branch, message("New", world))).queued
+        await watcher.until(lambda: ends(watcher) == ["error", "done", "done"])
+    assert prompts(world)[1:] == ["New", "Two"]
+    assert "paused" not in branch.status and branch.status["state"] == "idle"
+
+
+@pytest.mark.spec("002", "If the user closes their laptop mid-turn")
+async def test_the_queue_survives_a_restart_and_drains_when_the_branch_is_opened(world: World) -> None:
+    world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.", "Third.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        for said in ("One", "Two", "Three"):
+            await world.host.submit(branch, message(said, world))
+        await watcher.phase(branch, "TYPE")
+        await world.host.shutdown()
+    watcher.events.clear()
+    assert [each["message"]["metadata_json"].get("queued_at") is None for each in canonical(world, ref)][-2:] == [
+        False,
+        False,
+    ]
+    world.start()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await watcher.until(lambda: branch.status["state"] == "error")  # nobody gave this daemon a key
+        assert branch.status["code"] == "no-key" and branch.status["queued"] == 2
+        assert await world.host.queue.resume(branch, world.options)
+        await watcher.until(lambda: ends(watcher) == ["done", "done"])
+    assert prompts(world)[1:] == ["Two", "Three"]
+    assert_closed(ref)
+
+
+async def test_text_queued_in_the_document_stays_where_it_was_typed(world: World) -> None:
+    world.server.say(LOOK, "First.", "Second.", "Third.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await asking(world, branch, watcher)
+        await branch.keeper.flush()
+        for said in ("Two", "Three"):
+            await type_and_queue(world, branch, said)
+        client = await world.host.submit(branch, message("From afar", world))
+        file = ref.branch_dir / "session.md"
+        doc = document.read(file)
+        file.write_text(document.format_file(replace(doc, body=doc.body + "A draft")))
+        assert [item["text"] for item in branch.queue.told()] == ["Two", "Three", "From afar"]
+        assert client.queued
+        allow(world)
+        world.server.say("From the client.")
+        await watcher.until(lambda: ends(watcher) == ["done"] * 4)
+    assert prompts(world)[2:] == ["Two", "Three", "From afar"]
+    turns = ("### Two\n\nSecond.", "### Three\n\nThird.\n\n### From afar\n\nFrom the client.\n\n### ")
+    assert body(ref).count("Two") == 1 and all(turn in body(ref) for turn in turns)
+    assert body(ref).rstrip().endswith("A draft")
+    assert_closed(ref)
+
+
+async def type_and_queue(world: World, branch: LiveBranch, said: str) -> None:
+    """Type a message below everything, as Emacs does, save, and queue it."""
+    file = branch.ref.branch_dir / "session.md"
+    doc = document.read(file)
+    typed = doc.body + said
+    file.write_text(document.format_file(replace(doc, body=typed + "\n\n### ")))
+    sha256 = body_sha256(document.read(file).body)
+    sent = await world.host.submit(branch, message(None, world, sha256=sha256, end=len(typed)))
+    assert sent.queued and branch.queue.get(sent.message_id).text == said
+
+
+async def test_a_message_steers_the_run_in_flight_at_its_next_step(world: World) -> None:
+    world.server.say(LOOK, answer(text("As you say."), tool_use("Bash", command="true")), "Done.", "Later.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        sent = await asking(world, branch, watcher)
+        later = await world.host.submit(branch, message("Later", world))
+        steer = await world.host.submit(branch, message("Left, please", world, steer=True))
+        assert steer.queued
+        allow(world)
+        await watcher.until(lambda: len(world.host.asks.all()) == 1 and "As you say." in watcher.text(branch.key))
+        assert metadata_of(ref, steer.message_id)["steered"] == sent.run_id
+        allow(world)
+        await watcher.until(lambda: ends(watcher) == ["done"] * 2)
+        await branch.keeper.flush()
+        said = [message for message in world.server.requests[1].messages if message["role"] == "user"][-1]["content"]
+        assert [part["type"] for part in said] == ["tool_result", "text"] and said[-1]["text"] == "Left, please"
+        view = align(document.read(ref.branch_dir / "session.md"), branch.conversation).view
+    results, steering = view[2].parts
+    assert isinstance(results, ToolResult) and steering == Text(text="Left, please")
+    sent_last = world.server.requests[-1].messages
+    assert len(view) == len(sent_last) + 1 and later.queued
+    assert [part.__class__.__name__ for part in view[3].parts] == ["Text", "ToolCall"]
+    roles = [each["message"]["role"] for each in canonical(world, ref)]
+    assert roles == ["user", "assistant", "user", "assistant", "user", "assistant"]
+    assert_closed(ref)
+
+
+async def test_a_steering_message_that_comes_too_late_is_the_next_of_the_queue(world: World) -> None:
+    world.server.say(LOOK, "Second.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await asking(world, branch, watcher)
+        await world.host.submit(branch, message("Left", world, steer=True))
+        await world.host.abort(branch)
+        await watcher.until(lambda: ends(watcher) == ["aborted", "done"])
+    assert prompts(world)[-1] == "Left"
+
+
+async def test_every_move_is_an_event_and_retries_tell_attempt_and_time(world: World) -> None:
+    overloaded = refusal(529, "overloaded_error", "Overloaded", headers={"retry-after": "100"})
+    world.server.say(overloaded, LOOK, "Done.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        sent = await world.host.submit(branch, message("One", world))
+        await watcher.until(lambda: branch.status["state"] == "retrying")
+        status = branch.status
+        assert (status["attempt"], status["max_attempts"], status["run"]) == (1, 5, sent.run_id)
+        assert status["retry_at"] - status["started_at"] == 100_000 and "Overloaded" in status["message"]
+        assert status["message_id"] == sent.message_id
+        assert branch.run is not None
+        branch.run.retry_now()
+        await watcher.until(lambda: world.host.asks.all())
+        allow(world)
+        await watcher.until(lambda: ends(watcher) == ["done"])
+    told = [event.args[0]["state"] for event in watcher.of("status")]
+    assert [state for state, before in zip(told, ["", *told], strict=False) if state != before] == [
+        "busy",
+        "retrying",
+        "busy",
+        "waiting",
+        "busy",
+        "idle",
+    ]
+
+
+async def test_a_wait_before_another_try_ends_with_an_abort(world: World) -> None:
+    world.server.say(refusal(429, "rate_limit_error", "Slow down", headers={"retry-after": "100"}))
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.submit(branch, message("One", world))
+        await watcher.until(lambda: branch.status["state"] == "retrying")
+        assert await world.host.abort(branch)
+        assert branch.status["state"] == "idle"
+    assert assert_closed(ref)["reason"] == "aborted"
