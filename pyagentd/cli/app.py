@@ -25,6 +25,7 @@ from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
 from pyagentd.cli.outcome import ExitCode, exit_code, report
 from pyagentd.cli.presets import presets
+from pyagentd.cli.queue import queue
 from pyagentd.cli.schedule import schedule, trigger
 from pyagentd.cli.search import reindex, search
 from pyagentd.cli.send import send
@@ -55,7 +56,7 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, approve, schedule, trigger, sessions, search, show, usage, abort, export, import_,
+    new, send, approve, queue, schedule, trigger, sessions, search, show, usage, abort, export, import_,
     presets, skills, trust,
     agents, asks, answer, grants, scope, audit,
     rewind, unrewind, fork, regenerate, variants,
