@@ -21,6 +21,7 @@ from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
 from pyagentd.service.schedules import Scheduling
+from pyagentd.service.queue import Queue
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 from pyagentd.service.snapshots import SnapshotOperations
@@ -31,6 +32,7 @@ from pyagentd.service.usage import Spending
 
 class Service(
     Conversations,
+    Queue,
     Histories,
     Agents,
     Approvals,
