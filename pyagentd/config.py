@@ -20,6 +20,11 @@ a backend names the *variable* its key is in. A file looks like this::
     [skills]
     paths = ["~/agents/skills"]             # directories of skills, beside those of project and user
 
+    [web]                                   # see docs/tools.md
+    search = "brave"                        # who searches for agents: searxng, brave, tavily
+    key_env = "BRAVE_API_KEY"
+    allow_private = false                   # may they fetch from private addresses
+
     [compaction]                            # see docs/context.md
     model = "claude-haiku-4-5"              # who summarises; without it, the run's model
     tail_turns = 2                          # of the user's, which stay as they are
@@ -60,6 +65,7 @@ from pyagentd.configfile import ConfigFile
 from pyagentd.configmodels import ModelSettings, model_tables
 from pyagentd.configplaces import KEYS as SKILLS_KEYS
 from pyagentd.configplaces import OwnPlaces, own_places
+from pyagentd.configweb import WEB_KEYS, WebSettings, web_table
 from pyagentd.errors import ConfigError
 from pyagentd.hooksettings import HookSettings, read_hooks
 
@@ -79,6 +85,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "titles": frozenset({"enabled", "model"}),
     "shell": frozenset({"confinement"}),
     "compaction": COMPACTION_KEYS,
+    "web": WEB_KEYS,
     "skills": SKILLS_KEYS,
     "backend": None,
     "model": None,
@@ -137,6 +144,7 @@ class Config:
     profiles: Mapping[str, ProfileSettings]
     hooks: tuple[HookSettings, ...]  # programs that are asked, in their order
     models: Mapping[str, ModelSettings]
+    web: WebSettings
     own: OwnPlaces  # the user's instructions and skills
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
 
@@ -233,6 +241,7 @@ def load_config(env: Environment | None = None) -> Config:
         hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
         own=own_places(file, env),
         models=dict(_models(file, settings)),
+        web=web_table(file),
         settings=settings,
     )
 

@@ -18,6 +18,7 @@ BASE_FILES = {
     "configcompaction",
     "configfile",
     "configmodels",
+    "configweb",
     "configplaces",
     "errors",
     "events",

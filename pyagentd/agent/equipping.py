@@ -18,6 +18,7 @@ from pyagentd.agent.confining import shell_scope
 from pyagentd.agent.expansion import Place, scope_expansion
 from pyagentd.agent.hooks import Moment
 from pyagentd.agent.ledger import RunWitness
+from pyagentd.agent.offer import Offer, found_before
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.prompt import system_prompt
 from pyagentd.agent.projecthooks import guarded
@@ -30,6 +31,7 @@ from pyagentd.agent.settings import (
     permitted_tools,
     policy_context,
     provider_of,
+    variable_of,
 )
 from pyagentd.agent.skills import index
 from pyagentd.agent.surroundings import Surroundings, skills_of, surroundings
@@ -119,6 +121,7 @@ class Equipping:
                 called_by_agent=branch.ref.is_agent and preset.caller == "agent",
             ),
             tools=tools,
+            offer=Offer(tools, found_before(branch.conversation)),
             context=self._tool_context(root, authority),
             authority=authority,
             max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
@@ -209,7 +212,14 @@ class Equipping:
         """Return the tools that the model is offered, by name."""
         host, ref, ancestors = self._host, self._branch.ref, self._ancestors
         spawner = host.agents.spawner(self._branch, self._options, self._run_id)
-        around = Around(spawner=spawner, depth=len(ancestors), authority=authority)
+        around = Around(
+            spawner=spawner,
+            depth=len(ancestors),
+            authority=authority,
+            web=host.config.web,
+            variable=lambda name: variable_of(name, self._options),
+            conversation=self._branch.conversation,
+        )
         known: dict[str, ToolSpec] = builtin_tools() | tools_around(preset.tools, around)
         place = Place(
             ref=ref,

@@ -108,7 +108,8 @@ def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[
         raise BadRequest(f"The answers are no JSON: {error}", mend=_usage(questions)) from None
     if not isinstance(given, list) or len(given) != len(questions):
         raise BadRequest(f"{len(questions)} answers are needed, a list for each question", mend=_usage(questions))
-    answers = tuple(_answers_to(number, one, said) for number, (one, said) in enumerate(zip(questions, given), 1))
+    pairs = zip(questions, given, strict=True)
+    answers = tuple(_answers_to(number, one, said) for number, (one, said) in enumerate(pairs, 1))
     if not any(answers):
         raise BadRequest("Nothing is answered", mend="Answer one question at least, or decline with deny")
     return answers

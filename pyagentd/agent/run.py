@@ -26,6 +26,7 @@ from pyagentd.agent.budget import Limits, Stopwatch
 from pyagentd.agent.calling import Calling, describe
 from pyagentd.agent.machine import Signal as S
 from pyagentd.agent.machine import State, advance
+from pyagentd.agent.offer import Offer
 from pyagentd.agent.recorder import Recorder
 from pyagentd.agent.resuming import Resumed
 from pyagentd.errors import PyagentdError
@@ -83,6 +84,7 @@ class RunSettings:
     provider: str = ""  # the backend's name
     system: str
     tools: Mapping[str, ToolSpec]
+    offer: Offer | None = None  # which of them the model is told about; None: see ``Offer``
     context: ToolContext
     authority: Authority
     max_tokens: int
@@ -145,13 +147,13 @@ class Run:
             called=self._log.tool,
             metadata={**({"agent": settings.agent} if settings.agent else {}), **digested(settings.system)},
         )
+        self._offer = settings.offer or Offer(settings.tools)
         self._calling = Calling(
-            tools=settings.tools,
+            tools=self._offer.tools,
             context=settings.context,
             authority=settings.authority,
             record=self._answer.result,
         )
-        self._tools = tuple(ToolSchema(**schema_of(spec)) for spec in settings.tools.values())
         self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
         self._note = ""
         self._turns = 0
@@ -324,7 +326,7 @@ class Run:
             model=settings.model,
             system=settings.system,
             messages=tuple(self._view),
-            tools=self._tools,
+            tools=tuple(ToolSchema(**schema_of(spec)) for spec in self._offer.offered()),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
             thinking_budget=settings.thinking_budget,

@@ -159,3 +159,10 @@ def _key(variable: str | None, options: SendOptions) -> str | None:
     key = options.api_key or late or options.env.get(variable) or os.environ.get(variable)
     conceal(key or "")
     return key
+
+
+def variable_of(name: str, options: SendOptions) -> str:
+    """Return a secret from the client's environment, else from our own; "" when neither has it."""
+    value = options.env.get(name) or os.environ.get(name) or ""
+    conceal(value)
+    return value

@@ -68,7 +68,9 @@ def outside(action: Action, context: Context) -> str | None:
     """Return why this is outside what the preset allows; None when it is inside."""
     paths = context.preset.paths
     match action.kind:
-        case "meta" | "net":  # no path: profiles and the tool itself decide about the network
+        case "meta":
+            return None
+        case "net":  # no path: profiles and the tool itself decide
             return None
         case "pattern":
             return _outside_roam(action, context)

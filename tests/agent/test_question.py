@@ -80,9 +80,7 @@ async def test_where_nobody_can_be_asked_the_answer_is_one_fixed_error(world: Wo
         assert not last_of(rows(talk.branch.ref), "ask")
 
 
-async def test_the_first_answer_wins_and_an_answer_that_is_none_leaves_it_open(
-    world: World, service: Service
-) -> None:
+async def test_the_first_answer_wins_and_what_is_no_answer_leaves_it_open(world: World, service: Service) -> None:
     async with talking(world, service) as talk:
         await talk.say(answer(ask(DATABASE)), "Fine.")
         shown = await talk.ask()

@@ -1,0 +1,113 @@
+"""HTTP for the tools of the web: nothing is kept between requests, and guarded ones reach public addresses only.
+
+The guard sits where names become addresses: a name is resolved once, refused when any of its addresses is not public,
+and the connection goes to exactly these addresses, so no second answer of a name server counts. Redirects are never
+followed here; who wants to checks the next URL first. ``aiohttp`` is imported with this module, so whoever needs it
+imports this lazily and in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from socket import AddressFamily
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from pyagentd import __version__
+from pyagentd.errors import ToolError
+from pyagentd.tools.webaddress import canonical, is_public, literal_address, refused
+
+MOST_BYTES = 5_000_000  # of one answer, unpacked; the rest is not read
+
+_AGENT = f"pyagentd/{__version__}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What a server answered."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]  # names lowercase
+    body: bytes
+    whole: bool  # False: there was more than is read
+
+
+class _GuardedResolver(ThreadedResolver):
+    """Resolves names to public addresses, or not at all."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: AddressFamily = AddressFamily.AF_INET
+    ) -> list[ResolveResult]:
+        found = await super().resolve(host, port, family)
+        for each in found:
+            if not is_public(each["host"]):
+                raise refused(host, each["host"])
+        return found
+
+
+async def fetch(
+    url: str,
+    *,
+    guarded: bool,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    json: Any = None,
+) -> Answered:
+    """Send one request and return the answer, whatever its status.
+
+    Args:
+        url: Canonical, see ``webaddress``.
+        guarded: Refuse addresses that are not public.
+        method: GET or POST.
+        headers: Beside the usual ones.
+        json: The body, if any.
+
+    Raises:
+        ToolError: The address is refused, or the server cannot be reached; says what happened.
+    """
+    target = URL(url, encoded=True)
+    if canonical(str(target)) != url:  # what is connected to must be what was asked about
+        raise ToolError(f"{url!r} can be read in more than one way, so it is not fetched.")
+    if guarded and (address := literal_address(url)) is not None and not is_public(address):
+        raise refused(address, address)
+    connector = aiohttp.TCPConnector(resolver=_GuardedResolver() if guarded else None, use_dns_cache=False)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session,
+            session.request(
+                method,
+                target,
+                headers={"User-Agent": _AGENT, **(headers or {})},
+                json=json,
+                allow_redirects=False,
+            ) as response,
+        ):
+            body, whole = await _read(response.content)
+            return Answered(
+                status=response.status,
+                reason=response.reason or "",
+                headers={name.lower(): value for name, value in response.headers.items()},
+                body=body,
+                whole=whole,
+            )
+    except (aiohttp.ClientError, ssl.SSLError, asyncio.IncompleteReadError, OSError) as error:
+        if isinstance(cause := error.__cause__, ToolError):
+            raise cause from None
+        raise ToolError(f"{target.host} cannot be reached: {error or type(error).__name__}.") from error
+
+
+async def _read(stream: aiohttp.StreamReader) -> tuple[bytes, bool]:
+    taken = bytearray()
+    async for chunk in stream.iter_any():
+        taken += chunk
+        if len(taken) > MOST_BYTES:
+            return bytes(taken[:MOST_BYTES]), False
+    return bytes(taken), True

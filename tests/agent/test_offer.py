@@ -1,0 +1,96 @@
+"""Many tools: the usual ones are offered, the others once they were searched for, and the list only grows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyagentd.agent.equipping import Equipping
+from pyagentd.agent.offer import CORE, NAME, Offer, best
+from pyagentd.tools.builtin import builtin_tools
+from pyagentd.tools.spec import ToolSpec
+from tests.agent.test_approvals import results, talking
+from tests.agent.world import World
+from tests.server import answer, tool_use
+
+
+def made(name: str, description: str = "") -> ToolSpec:
+    async def run(args: Any, ctx: Any) -> str:
+        return f"{name} ran"
+
+    schema = {"type": "object", "properties": {}}
+    return replace(
+        builtin_tools()["Read"], name=name, description=description, kind="meta", input_schema=schema, run=run,
+        describe=lambda args, ctx: __import__("pyagentd.tools.spec").tools.spec.Target(detail=""),
+    )  # fmt: skip
+
+
+MANY = {
+    each.name: each
+    for each in (
+        made("github_create_issue", "Open a new issue in a repository"),
+        made("github_list_issues", "List the issues of a repository"),
+        made("mail_send", "Send a mail"),
+        *(made(f"other_{number}", "Something else") for number in range(18)),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("create an issue", ["github_create_issue", "github_list_issues"]),
+        ("list the issues", ["github_list_issues"]),
+        ("send mail", ["mail_send"]),
+        ("GitHub", ["github_create_issue", "github_list_issues"]),
+        ("quantum", []),
+        ("", []),
+    ],
+)
+def test_a_search(query: str, first: list[str]) -> None:
+    assert best(query, MANY)[: len(first) or None] == first
+
+
+def test_ten_are_found_at_most() -> None:
+    assert len(best("something", MANY)) == 10
+
+
+def test_twenty_tools_are_all_offered() -> None:
+    tools = dict(list(MANY.items())[:20])
+    assert [spec.name for spec in Offer(tools).offered()] == list(tools) and NAME not in Offer(tools).tools
+
+
+def test_of_more_the_usual_ones_and_a_search_are_offered() -> None:
+    offer = Offer(builtin_tools() | MANY)
+    assert [spec.name for spec in offer.offered()] == ["Read", "Write", "Edit", "Glob", "Grep", "Bash", NAME]
+    assert set(CORE) >= set(builtin_tools())
+    again = Offer(builtin_tools() | MANY, ["mail_send", "gone"])
+    assert [spec.name for spec in again.offered()][-2:] == [NAME, "mail_send"]
+
+
+async def test_what_is_found_is_offered_from_the_next_request_on_and_in_later_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = Equipping._tools
+    monkeypatch.setattr(Equipping, "_tools", lambda self, *given: tools(self, *given) | MANY)
+
+    def offered(number: int) -> list[str]:
+        return [tool["name"] for tool in world.server.requests[number].body["tools"]]
+
+    world.preset("main", tools="Read, Glob")
+    async with talking(world, world.service()) as talk:
+        await talk.say(
+            answer(tool_use(NAME, query="send a mail")), answer(tool_use("mail_send")), "Sent.", interactive=False
+        )
+        await talk.watcher.finished(talk.branch)
+        assert offered(0) == ["Read", "Glob", NAME] and offered(1) == [*offered(0), "mail_send"] == offered(2)
+        assert json.loads(results(world.server.requests[1])[0]) == {
+            "matches": [{"id": "mail_send", "description": "Send a mail"}]
+        }
+        assert results(world.server.requests[2]) == ["mail_send ran"]
+        await talk.say("Hello.", text="Again.")
+        await talk.watcher.finished(talk.branch)
+        assert offered(3) == offered(2)
