@@ -21,13 +21,15 @@ class SnapshotOperations(Group):
     async def changes(
         self, client: Client, *, branch: str, message: str | None = None, paths: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """Return what restoring files to before a message of the user's would do; None means all of the session.
+        """Return what restoring files to before a message of the user's would do; None means all of the
+        session, ``last`` the last message.
 
         The answer is ``{files: ({path, change, reason, diff}…)}``. ``change`` is restore, create, delete, conflict
         (it was changed since by somebody else: kept unless said otherwise) or unkept (there is no old version). A
         ``diff`` leads from what is there now to what would be; where there is no room for it any more it is None.
         """
-        found = await self._host.snapshots.preview(self._ref(branch), message, paths)
+        ref = self._ref(branch)
+        found = await self._host.snapshots.preview(ref, await self._message(ref, message), paths)
         room = _SHOWN
         for row in found:
             room -= len(row["diff"])
@@ -54,7 +56,9 @@ class SnapshotOperations(Group):
             raise BadRequest(f"conflicts is {conflicts!r}", mend=f"Known: {', '.join(get_args(Conflicts))}")
         ref = self._ref(branch)
         self._require_quiet(ref)
-        return await self._host.snapshots.restore(ref, message, paths, cast(Conflicts, conflicts))
+        return await self._host.snapshots.restore(
+            ref, await self._message(ref, message), paths, cast(Conflicts, conflicts)
+        )
 
     async def undo_restore(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
         """Take a restoring back; the answer is as of ``restore``."""
@@ -65,6 +69,10 @@ class SnapshotOperations(Group):
     async def prune_snapshots(self, client: Client) -> dict[str, Any]:
         """Forget old snapshots now; the answer counts what went and what is left."""
         return asdict(await self._host.snapshots.prune())
+
+    async def _message(self, ref: BranchRef, message: str | None) -> str | None:
+        """Return the id that ``message`` means: itself, or of "last" the last message of the user's."""
+        return await self._host.snapshots.last_turn(ref) if message == "last" else message
 
     def _require_quiet(self, ref: BranchRef) -> None:
         """Raise ``Busy`` while an agent of the session may change files."""
