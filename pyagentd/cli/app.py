@@ -15,11 +15,13 @@ from pyagentd.cli.approve import approve
 from pyagentd.cli.asks import answer, asks
 from pyagentd.cli.audit import audit
 from pyagentd.cli.branches import branch, branches, switch
+from pyagentd.cli.changes import changes, restore
 from pyagentd.cli.daemon import serve, status, stop
 from pyagentd.cli.doctor import doctor
 from pyagentd.cli.exchange import export, import_
 from pyagentd.cli.grants import grants, scope
 from pyagentd.cli.history import fork, regenerate, rewind, unrewind, variants
+from pyagentd.cli.hooks import hooks
 from pyagentd.cli.logs import logs
 from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
@@ -57,9 +59,9 @@ def cli() -> None:
 
 for _command in (
     new, send, approve, queue, schedule, trigger, sessions, search, show, usage, abort, export, import_,
-    presets, skills, trust,
+    presets, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
-    rewind, unrewind, fork, regenerate, variants,
+    changes, restore, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,
     serve, stop, status, logs, reindex, doctor, config, messages, completion,
 ):  # fmt: skip
