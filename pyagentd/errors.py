@@ -155,6 +155,10 @@ class ContextOverflow(ProviderError):
     """The conversation is too long for the model, whatever is left out of it."""
 
     code = "context_overflow"
+    MEND = "Fork it from an earlier message, rewind it, or choose a model with a larger window"
+
+    def __init__(self, message: str, *, mend: str = MEND) -> None:
+        super().__init__(message, mend=mend)
 
 
 class BudgetSpent(PyagentdError):

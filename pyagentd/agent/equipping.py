@@ -14,14 +14,15 @@ from pyagentd.agent import skilltool
 from pyagentd.agent.authority import Authority
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.budget import limits_of
+from pyagentd.agent.compacting.fitting import fitting
 from pyagentd.agent.confining import shell_scope
 from pyagentd.agent.expansion import Place, scope_expansion
 from pyagentd.agent.hooks import Moment
 from pyagentd.agent.ledger import RunWitness
 from pyagentd.agent.offer import Offer, found_before
 from pyagentd.agent.override import overridden, settings_of
-from pyagentd.agent.prompt import system_prompt
 from pyagentd.agent.projecthooks import guarded
+from pyagentd.agent.prompt import system_prompt
 from pyagentd.agent.resuming import DeferredBackend
 from pyagentd.agent.run import RunSettings
 from pyagentd.agent.settings import (
@@ -108,7 +109,7 @@ class Equipping:
         await host.grants.load(self._top, root)
         authority = self._authority(root)
         tools = self._tools(preset, authority, skill)
-        return RunSettings(
+        settings = RunSettings(
             backend=TracingBackend(backend, TraceWriter(branch.ref.branch_dir, self._run_id), host.clock),
             model=model,
             provider=provider_of(preset, host.config, self._options),
@@ -131,6 +132,7 @@ class Equipping:
             tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
             agent=turn.agent,
         )
+        return fitting(host, branch, self._run_id, settings)
 
     def _preset(self, seen: Settings) -> Preset:
         """Return the preset of the run; what the document sets holds for every agent, but whose tools are its own."""

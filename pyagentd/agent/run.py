@@ -17,8 +17,8 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 from pyagentd.agent.answer import Answer
 from pyagentd.agent.authority import Authority
@@ -29,7 +29,7 @@ from pyagentd.agent.machine import State, advance
 from pyagentd.agent.offer import Offer
 from pyagentd.agent.recorder import Recorder
 from pyagentd.agent.resuming import Resumed
-from pyagentd.errors import PyagentdError
+from pyagentd.errors import ContextOverflow, PyagentdError
 from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
     Backend,
@@ -61,10 +61,24 @@ class Outcome:
     message: str = ""  # for a human: what went wrong, and the mend
 
 
-Fit = Callable[[tuple[Message, ...], Usage | None], Awaitable["tuple[Message, ...] | None"]]
-"""Makes a view fit the model's window, given the usage of the run's last request, None before its first one.
+class Fit(Protocol):
+    """Makes a view fit the model's window.
 
-It may record (a compaction) and may raise a ``PyagentdError``, which ends the run. ``None``: the view stays."""
+    It may record (a compaction) and may raise a ``PyagentdError``, which ends the run.
+    """
+
+    def __call__(
+        self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
+    ) -> Awaitable[tuple[Message, ...] | None]:
+        """Return another view, or None: it stays.
+
+        Args:
+            view: What is to be sent.
+            last: Usage of the run's last request, None before its first one.
+            overflow: Whether the model's server just refused it as too long.
+        """
+        ...
+
 
 Steering = Callable[[], Awaitable[Sequence[str]]]
 """Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
@@ -237,6 +251,16 @@ class Run:
         self._turns += 1
         self._move(S.REQUEST)
         self._answer.begin_step()
+        try:
+            stop = await self._send()
+        except ContextOverflow:
+            if self.state is not State.WAIT or not await self._fitted(overflow=True):
+                raise
+            self._tell("busy")
+            stop = await self._send()
+        return self._after_answer(stop.stop_reason)
+
+    async def _send(self) -> StepFinished:
         stop: StepFinished | None = None
         async with aclosing(self._settings.backend.stream(self._request())) as batches:
             async for batch in batches:
@@ -248,18 +272,24 @@ class Run:
                         else:
                             self._take(item)
         assert stop is not None, "a backend's stream ends with StepFinished or raises"
-        return self._after_answer(stop.stop_reason)
+        return stop
 
     async def _cross_boundary(self) -> None:
         """Take what the user steered with, and make what is sent fit the model."""
         last = self._view[-1]
         if last.role == "user" and (texts := await self._steering()):
             self._answer.begin_message()
-            self._view[-1] = Message(role="user", parts=(*last.parts, *(Text(text=text) for text in texts)))
-        if self._settings.fit is not None:
-            fitting = await self._settings.fit(tuple(self._view), self._answer.last_usage)
-            if fitting is not None:
-                self._view = list(fitting)
+            self._view[-1] = replace(last, parts=(*last.parts, *(Text(text=text) for text in texts)))
+        await self._fitted()
+
+    async def _fitted(self, *, overflow: bool = False) -> bool:
+        """Have the view made to fit the model; return whether it was changed."""
+        if self._settings.fit is None:
+            return False
+        view = await self._settings.fit(tuple(self._view), self._answer.last_usage, overflow=overflow)
+        if view is not None:
+            self._view = list(view)
+        return view is not None
 
     def _finish_step(self, stop: StepFinished) -> None:
         if self.state is State.WAIT:

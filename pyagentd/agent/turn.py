@@ -7,7 +7,7 @@ starts, wherever the message came from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,5 +138,5 @@ def _with_prompt(view: tuple[Message, ...], text: str) -> tuple[Message, ...]:
     """Return ``view`` with ``text`` as the user's last word, joined to a user message that already ends it."""
     part = Text(text=text.strip())
     if view and view[-1].role == "user":
-        return (*view[:-1], Message(role="user", parts=(*view[-1].parts, part)))
+        return (*view[:-1], replace(view[-1], parts=(*view[-1].parts, part)))
     return (*view, Message(role="user", parts=(part,)))

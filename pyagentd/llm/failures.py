@@ -25,7 +25,6 @@ _MENDS = {
     403: "The API key may not use this model or endpoint",
     404: "Check the preset's model and the base URL",
 }
-TOO_LONG = "Fork it from an earlier message, rewind it, or choose a model with a larger window"
 # What servers say of a prompt that does not fit, in the API's own words and in those of others that speak it.
 _TOO_LONG = re.compile(
     r"prompt is too long|exceeds? (the )?(context|model'?s? (maximum )?context)"
@@ -63,7 +62,7 @@ def _of_status(error: anthropic.APIStatusError, now: datetime) -> ProviderError:
     if _RETRY_HEADER.get(headers.get("x-should-retry", ""), transient):
         return TransientProviderError(text, retry_after=retry_after(headers, now))
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status == HTTPStatus.BAD_REQUEST and _TOO_LONG.search(text)):
-        return ContextOverflow(text, mend=TOO_LONG)
+        return ContextOverflow(text)
     return ProviderError(text, mend=_MENDS.get(status, ""))
 
 

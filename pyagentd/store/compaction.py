@@ -9,7 +9,8 @@ where it is. ``data_json`` of the part is::
 
 ``metadata`` has what the guide leaves open: ``messages`` and ``tokens`` that were summarised (for people),
 ``tail_start_part_id`` when the tail begins within an answer (its ``step-start`` part), ``pruned`` (ids of the tool
-calls' parts whose output the model is no longer shown). A marker without a summary only prunes.
+calls' parts whose output the model is no longer shown), ``only_pruned`` when nothing else was done: the summary is
+that of the marker before then, "" if there was none.
 
 In the document a marker is a block that the model is not shown, foldable on its first line; the summary in it is the
 user's to edit.
@@ -74,7 +75,7 @@ def summarised(data: Mapping[str, Any]) -> str:
     """Return what a marker did, in words, without saying that it did."""
     facts: Mapping[str, Any] = data.get("metadata") or {}
     what = [f"~{round_tokens(facts.get('tokens') or 0)} tokens"] if facts.get("tokens") else []
-    if data.get("summary"):
+    if data.get("summary") and not facts.get("only_pruned"):
         return ", ".join([counted(facts.get("messages") or 0, "message"), *what])
     return ", ".join([f"{counted(len(_pruned(facts)), 'tool output')} pruned", *what])
 

@@ -1,0 +1,154 @@
+"""One-shot requests for a summary, and what is tried when the conversation is too long even for that.
+
+The ladder of neighbours B.3: as it is, without the outputs of tools, in pieces, without its middle. What fails for
+now is tried again a few times; whoever asked goes on without a summary then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from pyagentd.configcompaction import CompactionSettings
+from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
+from pyagentd.llm.summary import accepted, shortened, summary_request, transcript
+from pyagentd.messages import Message, Text, Usage
+from pyagentd.store.compaction import estimated, output_stub
+
+_OVERHEAD = 600  # tokens of our own words in a request
+_STUB_FROM = 400  # characters of an output
+
+
+@dataclass(slots=True)
+class Summary:
+    """A summary and what it took."""
+
+    text: str
+    usage: Usage = field(default_factory=Usage)
+    strategy: str = "one-shot"  # one-shot, pruned, chunked, drop-middle
+
+
+class Summariser:
+    """Asks one model for summaries.
+
+    Args:
+        backend: Its server.
+        model: Its name.
+        window: How many tokens it can hold.
+        settings: What is configured.
+        observe: Told of every failure that is tried again.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        model: str,
+        *,
+        window: int,
+        settings: CompactionSettings,
+        observe: Callable[[Retrying], None] = lambda retrying: None,
+    ) -> None:
+        self.model = model
+        self._backend = backend
+        self._settings = settings
+        self._room = max(1, window - settings.max_tokens - _OVERHEAD)
+        self._observe = observe
+        self._usage = Usage()
+
+    async def summarise(self, previous: str, messages: Sequence[Message], instructions: str = "") -> Summary:
+        """Return the summary of ``messages``, with ``previous`` folded in.
+
+        Raises:
+            ContextOverflow: They are too long whatever is left out.
+            TransientProviderError: The model's server failed for now, or took too long.
+            ProviderError: It refused, or said nothing.
+        """
+        self._usage = Usage()
+        for strategy, pieces in self._ladder(previous, messages):
+            try:
+                text = await self._fold(previous, pieces, instructions)
+            except ContextOverflow:
+                continue
+            return Summary(text, self._usage, strategy)
+        raise ContextOverflow("The conversation is too long to be summarised")
+
+    def _ladder(self, previous: str, messages: Sequence[Message]) -> Iterator[tuple[str, list[str]]]:
+        """Yield what may be tried in turn: its name, and the texts that are summarised one after the other."""
+        room = self._room - estimated(previous)
+        whole = transcript(messages)
+        if estimated(whole) <= room:
+            yield "one-shot", [whole]
+        stubbed = transcript(messages, output=_stubbed)
+        if self._settings.prune_tool_outputs and estimated(stubbed) <= room:
+            yield "pruned", [stubbed]
+        shortest = stubbed if self._settings.prune_tool_outputs else whole
+        if self._settings.chunked_summarize:
+            share = max(1, (self._room - self._settings.max_tokens) * 3 // 4)  # a summary so far goes with each piece
+            yield "chunked", list(_chunks(shortest, share))
+        if self._settings.drop_middle:
+            yield "drop-middle", [_ends(shortest, max(1, room * 3 // 4))]
+
+    async def _fold(self, previous: str, pieces: Sequence[str], instructions: str) -> str:
+        for piece in pieces:
+            request = summary_request(
+                self.model, piece, previous=previous, instructions=instructions, max_tokens=self._settings.max_tokens
+            )
+            previous = await self._ask(request)
+        return previous
+
+    async def _ask(self, request: ModelRequest) -> str:
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                text = accepted(await self._said(request))
+        except TimeoutError:
+            raise TransientProviderError(
+                f"The summary took longer than {self._settings.timeout_s:g} seconds"
+            ) from None
+        if not text:
+            raise ProviderError(f"{request.model} gave no summary")
+        return text
+
+    async def _said(self, request: ModelRequest) -> str:
+        texts: list[str] = []
+        async with aclosing(self._backend.stream(request)) as batches:
+            async for batch in batches:
+                for item in batch:
+                    match item:
+                        case Retrying():
+                            if item.attempt > self._settings.retry_on_transient:
+                                raise TransientProviderError(item.message)
+                            self._observe(item)
+                        case PartFinished(part=Text(text=text)):
+                            texts.append(text)
+                        case StepFinished():
+                            self._usage += item.usage
+                            if item.stop_reason == "refusal":
+                                raise ProviderError(f"{request.model} refused to summarise")
+        return "\n\n".join(texts)
+
+
+def _stubbed(text: str) -> str:
+    return output_stub(text) if len(text) >= _STUB_FROM else shortened(text)
+
+
+def _chunks(text: str, tokens: int) -> Iterator[str]:
+    """Yield ``text`` in pieces of about so many tokens, cut between paragraphs where that is possible."""
+    longest = max(1, len(text) * tokens // max(1, estimated(text)))
+    start = 0
+    while start < len(text):
+        end = start + longest
+        if end < len(text) and (cut := text.rfind("\n\n", start + longest // 2, end)) > 0:
+            end = cut
+        yield text[start:end].strip("\n")
+        start = end
+
+
+def _ends(text: str, tokens: int) -> str:
+    """Return the beginning and the end of ``text``, together of about so many tokens."""
+    share = len(text) * tokens // max(1, estimated(text)) // 2
+    if 2 * share >= len(text):
+        return text
+    return f"{text[:share]}\n\n[… the middle is left out …]\n\n{text[-share:]}"
