@@ -21,10 +21,9 @@ class SnapshotOperations(Group):
     async def changes(
         self, client: Client, *, branch: str, message: str | None = None, paths: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """Return what restoring files to before a message of the user's would do; None means all of the
-        session, ``last`` the last message.
+        """Return what restoring files to before a message of the user's would do.
 
-        The answer is ``{files: ({path, change, reason, diff}…)}``. ``change`` is restore, create, delete, conflict
+        ``message`` None means all of the session, ``last`` the last message. The answer is ``{files: ({path, change, reason, diff}…)}``. ``change`` is restore, create, delete, conflict
         (it was changed since by somebody else: kept unless said otherwise) or unkept (there is no old version). A
         ``diff`` leads from what is there now to what would be; where there is no room for it any more it is None.
         """
