@@ -27,6 +27,7 @@ Loss = Literal["lost", "shifted", "missing", "resurfaced"]
 
 _FENCES = re.compile(r"(\n```\n)?(``` (tool|reasoning|error|compaction)\b.*)?", re.DOTALL)  # what `ignore` spans hold
 _SURE = 24  # characters from which equal text is hardly chance
+_EDGE = 4  # texts at the ends of what is hidden: where roles are shifted, that shows there
 _HEADING = f"\n{PROMPT_PREFIX}"
 _KINDS = {"response": "response", "tool": "tool", "reasoning": "ignore", "compaction": "ignore"}
 
@@ -76,7 +77,8 @@ def _resurfaced(document: Document, conversation: Conversation, found: Sequence[
     if any(n < 0 and piece.key in known and piece.key[0] != "user" for piece, n in zip(found, links, strict=True)):
         return True
     if document.spans:
-        return any(_is_cut(document, text) for _, _, text in hidden if len(text) >= _SURE)
+        sure = [text for _, _, text in hidden if len(text) >= _SURE]
+        return any(_is_cut(document, text) for text in {*sure[:_EDGE], *sure[-_EDGE:]})
     there, low = 0, 0
     for _, _, text in hidden:
         start = document.body.find(text, low)
