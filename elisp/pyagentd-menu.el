@@ -91,7 +91,8 @@ sessions are listed."
     ("p" "Preset" pyagentd-visit-preset)
     ("+" "Keep settings" pyagentd-keep-settings)
     ("-" "Drop settings" pyagentd-drop-settings)
-    ("R" "What was recovered" pyagentd-show-recovery)]
+    ("R" "What was recovered" pyagentd-show-recovery)
+    ("$" "Context and cost" pyagentd-context)]
    ["This session"
     :if pyagentd-menu--somewhere-p
     ("r" "Rename" pyagentd-rename)
