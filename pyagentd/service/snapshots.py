@@ -23,9 +23,10 @@ class SnapshotOperations(Group):
     ) -> dict[str, Any]:
         """Return what restoring files to before a message of the user's would do.
 
-        ``message`` None means all of the session, ``last`` the last message. The answer is ``{files: ({path, change, reason, diff}…)}``. ``change`` is restore, create, delete, conflict
-        (it was changed since by somebody else: kept unless said otherwise) or unkept (there is no old version). A
-        ``diff`` leads from what is there now to what would be; where there is no room for it any more it is None.
+        ``message`` None means all of the session, ``last`` the last message. The answer is ``{files: ({path, change,
+        reason, diff}…)}``. ``change`` is restore, create, delete, conflict (it was changed since by somebody else:
+        kept unless said otherwise) or unkept (there is no old version). A ``diff`` leads from what is there now to
+        what would be; where there is no room for it any more it is None.
         """
         ref = self._ref(branch)
         found = await self._host.snapshots.preview(ref, await self._message(ref, message), paths)
