@@ -56,9 +56,9 @@ class Changed:
 class History:
     """The operations, on the branches of one host."""
 
-    def __init__(self, host: Host, files: Files | None = None) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._files = files
+        self._files: Files = host.snapshots
 
     async def rewind(self, branch: LiveBranch, message_id: str, *, files: bool = False) -> Changed:
         """Hide everything behind one of the user's messages, and with ``files`` restore what the turns changed.
@@ -71,7 +71,7 @@ class History:
             self._require_ready(branch)
             prompt = chosen_prompt(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
-            restored = await self._restore(branch, prompt.id) if files else None
+            restored = await self._files.restore(branch.ref, prompt.id) if files else None
             if gone:
                 notes = {"restored": restored["id"]} if restored and restored.get("id") else {}
                 await self._hide(branch, gone, by="rewind", after=prompt.id, **notes)
@@ -96,7 +96,7 @@ class History:
                     mend="What it took back is a variant of that now: choose it there, or rewind to the same prompt",
                 )
             restored = str(group.messages[0].metadata.get("restored") or "")
-            files = await self._files.undo(branch.ref, restored) if self._files and restored else None
+            files = await self._files.undo(branch.ref, restored) if restored else None
             await self._change(branch, hidden.show(group.messages, now_ms=branch.recorder.now_ms()))
             return Changed(shown=_ids(group.messages), files=files)
 
@@ -176,11 +176,6 @@ class History:
         branch.require_writable()
         if self._host.closing:
             raise Busy("The daemon is stopping", mend="Try again in a moment")
-
-    async def _restore(self, branch: LiveBranch, message_id: str) -> Mapping[str, Any]:
-        if self._files is None:
-            raise BadRequest("No snapshots of files are kept here", mend="Rewind the conversation alone")
-        return await self._files.restore(branch.ref, message_id)
 
     async def _hide(
         self, branch: LiveBranch, messages: Sequence[Message], *, by: By, after: str, **notes: Any

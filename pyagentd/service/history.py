@@ -105,7 +105,7 @@ class Histories(Group):
 
     @property
     def _history(self) -> History:
-        return History(self._host, getattr(self._host, "snapshots", None))
+        return History(self._host)
 
 
 def _told(changed: Changed) -> dict[str, Any]:

@@ -26,13 +26,14 @@ class Chat:
     def __init__(self, world: World, branch: LiveBranch) -> None:
         self.world, self.branch = world, branch
         self.history = History(world.host)
+        self.options = world.options
 
     async def say(self, said: str, reply: str = "") -> str:
         """Send a prompt, wait for its answer, and return the message's id."""
         self.world.server.say(answer(thinking("hm"), text(reply or f"Answer to {said}")))
         watcher = Watcher()
         await attached(self.branch, watcher)
-        await self.world.host.prompt(self.branch, text=said, options=self.world.options)
+        await self.world.host.prompt(self.branch, text=said, options=self.options)
         await watcher.finished(self.branch)
         self.branch.detach(watcher)
         return hidden.prompts(self.branch.conversation)[-1].id
@@ -130,6 +131,23 @@ async def test_a_rewind_is_not_reversed_over_what_was_sent_since(world: World) -
         assert [variant.group is None for variant in found] == [False, True]
         await chat.history.choose(branch, third, 1)  # what the error advises
         assert chat.shown() == ["one", "Answer to one", "two", "Answer to two"]
+
+
+async def test_files_that_hidden_turns_changed_are_restored_on_request(world: World) -> None:
+    file = world.project / "notes.txt"
+    file.write_text("before")
+    async with world.host.using(world.session()) as branch:
+        branch.record_session(workspace_root=world.project)
+        chat = Chat(world, branch)
+        world.server.say(answer(tool_use("Write", file_path=str(file), content="after")))
+        chat.options = world.granted("tool:Write:.*")
+        first = await chat.say("change it")
+        assert file.read_text() == "after"
+        changed = await chat.history.rewind(branch, first, files=True)
+        assert changed.files is not None and changed.files["restored"] == [str(file)]
+        assert file.read_text() == "before"
+        changed = await chat.history.unrewind(branch)
+        assert changed.files is not None and file.read_text() == "after"
 
 
 async def test_what_the_user_removed_does_not_come_back_with_a_rewind(world: World) -> None:
