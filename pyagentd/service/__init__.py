@@ -17,6 +17,7 @@ from pyagentd.service.daemon import Daemon
 from pyagentd.service.exchange import Exchange
 from pyagentd.service.history import Histories
 from pyagentd.service.hooks import HookOperations
+from pyagentd.service.inspection import Inspection
 from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
@@ -45,6 +46,7 @@ class Service(
     Spending,
     TurnAgents,
     Scheduling,
+    Inspection,
     Search,
     Exchange,
     HookOperations,
