@@ -13,6 +13,7 @@ from pyagentd import __version__
 from pyagentd.cli.agents import agents
 from pyagentd.cli.approve import approve
 from pyagentd.cli.asks import answer, asks
+from pyagentd.cli.attach import attach
 from pyagentd.cli.audit import audit
 from pyagentd.cli.branches import branch, branches, switch
 from pyagentd.cli.changes import changes, restore
@@ -58,7 +59,7 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, approve, queue, schedule, trigger, sessions, search, show, usage, abort, export, import_,
+    new, send, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort, export, import_,
     presets, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
     changes, restore, rewind, unrewind, fork, regenerate, variants,
