@@ -37,6 +37,7 @@ class ToolCall:
     id: str
     name: str
     input: Mapping[str, Any]
+    unreadable: str = field(default="", compare=False)  # what came as arguments and is no JSON object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

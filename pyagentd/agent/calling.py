@@ -15,6 +15,8 @@ from pyagentd.tools.around import Hooking
 from pyagentd.tools.invoke import Edited, Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
+_SHOWN = 500  # characters of arguments that cannot be read
+
 
 class Calling:
     """Makes the calls of one run.
@@ -95,6 +97,8 @@ class Calling:
         if spec is None:
             known = ", ".join(sorted(self._tools)) or "none"
             return Envelope(ok=False, text=f"There is no tool {call.name!r}. Available: {known}.", duration_ms=0)
+        if call.unreadable:
+            return Envelope(ok=False, text=_unreadable(call), duration_ms=0)
         hooks = None if self._context.hooks is None else _CallHooks(self._context.hooks, call)
         context = replace(self._context, call_id=call.id, hooks=hooks)
 
@@ -131,3 +135,12 @@ def describe(call: ToolCall) -> str:
     values = [str(value) for value in call.input.values() if isinstance(value, str | int | float)]
     line = " ".join([call.name, *values[:2]]).replace("\n", " ")
     return line if len(line) <= 80 else line[:79] + "…"
+
+
+def _unreadable(call: ToolCall) -> str:
+    """Return what the model is told whose arguments cannot be read."""
+    shown = call.unreadable if len(call.unreadable) <= _SHOWN else f"{call.unreadable[:_SHOWN]}…"
+    return (
+        f"{call.name} was not run: its arguments are not a JSON object. They were: {shown}\n"
+        "Call it again with one complete JSON object that fits the tool's schema."
+    )

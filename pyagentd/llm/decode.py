@@ -69,7 +69,7 @@ class StepDecoder:
         self._stop_reason: str | None = None
         self._growing = -1  # the block whose deltas are being joined
         self._grown: list[str] = []
-        self._broken_call = ""  # the name of a tool whose input was no JSON object
+        self._broken: list[PartFinished] = []  # calls whose input was no JSON object
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
         """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``.
@@ -165,7 +165,8 @@ class StepDecoder:
                 items.append(PartFinished(index, part))
             case "tool":
                 if (arguments := _arguments(text, block.given)) is None:
-                    self._broken_call = block.name
+                    broken = ToolCall(id=block.call_id, name=block.name, input={}, unreadable=text)
+                    self._broken.append(PartFinished(index, broken))
                     return
                 items.append(PartFinished(index, ToolCall(id=block.call_id, name=block.name, input=arguments)))
 
@@ -177,9 +178,9 @@ class StepDecoder:
         if self._stop_reason is None:
             raise ProviderError("The model's server ended its answer without saying why it stopped")
         reason = _stop_reason(self._stop_reason)
-        # A call cut off by the token limit is void; any other half a call is the server's fault.
-        if self._broken_call and reason != "max_tokens":
-            raise ProviderError(f"The model called {self._broken_call} with arguments that are not a JSON object")
+        # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
+        if reason != "max_tokens":
+            items.extend(self._broken)
         self.finished = True
         items.append(StepFinished(reason, self._total()))
 
@@ -237,7 +238,7 @@ def _arguments(text: str, given: Any) -> Json | None:
         return given if isinstance(given, dict) else {}
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -311,3 +311,17 @@ async def test_a_wait_before_another_try_ends_with_an_abort(world: World) -> Non
         assert await world.host.abort(branch)
         assert branch.status["state"] == "idle"
     assert assert_closed(ref)["reason"] == "aborted"
+
+
+@pytest.mark.spec("002", "How should errors be designed")
+async def test_arguments_that_are_no_json_are_an_error_for_the_model_and_the_run_goes_on(world: World) -> None:
+    world.server.say(answer(tool_use("Read", json_text='{"file_path": "a')), "I see.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.submit(branch, message("One", world))
+        await watcher.until(lambda: ends(watcher) == ["done"])
+    (result,) = world.server.last.messages[-1]["content"]
+    told = str(result["content"])
+    assert result["is_error"] and '{"file_path": "a' in told and "Call it again" in told
+    assert_closed(ref)
