@@ -14,7 +14,7 @@ from pathlib import Path
 from pyagentd.agent.turn import Prompt, inserted_at, saved, standing_at
 from pyagentd.errors import BadRequest
 from pyagentd.store import document
-from pyagentd.store.align import align
+from pyagentd.store.align import align, placed
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document import PROMPT_PREFIX, Document
 from pyagentd.store.pieces import fragments
@@ -64,7 +64,7 @@ def prompt_of_queued(
     if end is not None:
         prompt = replace(standing_at(doc, conversation, sha256=sha256, end=end), message_id="")
     else:
-        at = behind_last_run(doc, marker(sha256))
+        at = behind_last_run(doc, conversation, marker(sha256))
         prompt = inserted_at(doc, conversation, text, at=at, is_agent=is_agent)
     return replace(prompt, queued=message.id)
 
@@ -75,10 +75,13 @@ def place_of(doc: Document, text: str) -> int | None:
     return None if start < 0 else start + len(text)
 
 
-def behind_last_run(doc: Document, marker: int | None) -> int:
+def behind_last_run(doc: Document, conversation: Conversation, marker: int | None) -> int:
     """Return where a message of another client goes: behind the last run, which ended at ``marker`` if known."""
     body, answered = doc.body, _answered(doc)
-    at = marker if marker is not None and answered <= marker <= len(body) else answered
+    if marker is not None and answered <= marker <= len(body):
+        at = marker
+    else:  # a run that said nothing ended with its prompt
+        at = max([answered, *(piece.found.end for piece in placed(doc, conversation)[1] if piece.message)])
     if not at:
         return len(body)
     if not body.endswith(PROMPT_PREFIX, 0, at) and body.startswith(RUN_CLOSE, at):

@@ -123,8 +123,9 @@ class Waitlist:
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the rows, type and data, with which a queued message is the turn that begins now."""
         now = self._recorder.now_ms()
-        kept = {key: value for key, value in message.metadata.items() if key not in _OWN}
-        changed = {"metadata_json": {**kept, **(metadata or {})}, "created_at": now, "updated_at": now}
+        merged = {**message.metadata, **(metadata or {})}
+        kept = {key: value for key, value in merged.items() if key not in _OWN}
+        changed = {"metadata_json": kept, "created_at": now, "updated_at": now}
         yield "message", {**message.row, **changed}
         yield "part", self._part(message.id, text, now, known=message)
 
