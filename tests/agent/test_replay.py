@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from pyagentd.agent import attaching
 from pyagentd.agent.asks import Answer
+from pyagentd.agent.branch import LiveBranch
 from pyagentd.events import Event
+from pyagentd.store import document
 from pyagentd.store.paths import BranchRef
-from tests.agent.world import Watcher, World, attached
+from tests.agent.world import Watcher, World, attached, body
 from tests.server import answer, text, thinking, tool_use
 
 LAPTOP = "If the user closes their laptop mid-turn and reconnects later, can the turn resume without a new message?"
@@ -48,6 +51,15 @@ async def replayed(world: World, ref: BranchRef, after: int = 0) -> list[list[An
             found.append([kind, seq, *args] if role is None else [kind, seq, args[0], args[1]])
         after, done = page["seq"], page["done"]
     return found
+
+
+async def joined(branch: LiveBranch, sink: Watcher) -> dict[str, Any]:
+    """Attach while the document is being written: who read it too early reads it again."""
+    state = None
+    while state is None:
+        sha256 = document.body_sha256(body(branch.ref))
+        state = await attaching.attach(branch, sink, sha256=sha256, seq=None, mode="view")
+    return state
 
 
 async def say(world: World, ref: BranchRef, watcher: Watcher, *prompts: str) -> None:
@@ -115,7 +127,7 @@ async def test_a_client_that_comes_mid_answer_hears_all_of_it_and_nothing_twice(
         for words in (10, 40, 80):
             await first.until(lambda words=words: first.text(ref.key).count("word") >= words)
             late = Watcher()
-            state = await attached(branch, late)
+            state = await joined(branch, late)
             page = await world.service().replay(late, branch=ref.key, after=0, upto=state["seq"])
             assert page["done"]
             heard.append((late, page["events"]))
