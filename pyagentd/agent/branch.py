@@ -26,7 +26,7 @@ from pyagentd.agent.recorder import Recorder
 from pyagentd.agent.run import Outcome, Run
 from pyagentd.agent.sessionrow import SessionRow
 from pyagentd.agent.turn import Prompt
-from pyagentd.agent.turnagent import TurnPresets
+from pyagentd.agent.turnagent import TurnPresets, shown
 from pyagentd.agent.waitlist import Waitlist
 from pyagentd.clock import Clock
 from pyagentd.errors import Busy, StoreError
@@ -90,6 +90,7 @@ class LiveBranch(Audience, SessionRow):
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
         self.reader = Reader(ref, recorder)
+        self.state.extra = lambda: {"agent": name} if (name := shown(self.conversation)) else {}
         self.queue = Waitlist(recorder, ref.session_id)
         # After an error the queue waits until somebody goes on; a restart of the daemon is none.
         last_run = opened.conversation.last_run
