@@ -100,7 +100,9 @@ class AnthropicBackend:
         except (AnthropicError, httpx2.HTTPError, ClientError) as error:
             # `from None`: a cause may quote the request's headers in a logged traceback.
             raise provider_error(error, self._clock.now()) from None
-        raise TransientProviderError("The model's server ended its answer in the middle")
+        raise TransientProviderError(
+            "The model's server ended its answer in the middle", mend="What was said before stands: send again"
+        )
 
     async def close(self) -> None:
         """Close the connections."""

@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
+_AGAIN = "What was said before stands: send again"
 _KINDS: dict[str, PartKind] = {
     "text": "text",
     "thinking": "reasoning",
@@ -176,7 +177,7 @@ class StepDecoder:
 
     def _message_stop(self, body: Json, items: list[StreamItem]) -> None:
         if self._stop_reason is None:
-            raise ProviderError("The model's server ended its answer without saying why it stopped")
+            raise ProviderError("The model's server ended its answer without saying why it stopped", mend=_AGAIN)
         reason = _stop_reason(self._stop_reason)
         # A call cut off by the token limit is void; any other half a call is the model's fault, and it is told.
         if reason != "max_tokens":
@@ -188,7 +189,7 @@ class StepDecoder:
         error = body.get("error") or {}
         kind, message = error.get("type", "error"), error.get("message") or "no message"
         text = f"The model's server broke off: {message} ({kind})"
-        raise TransientProviderError(text) if kind in _TRANSIENT else ProviderError(text)
+        raise TransientProviderError(text, mend=_AGAIN) if kind in _TRANSIENT else ProviderError(text, mend=_AGAIN)
 
     def _count(self, usage: Json | None) -> None:
         # Counts are cumulative: a later one replaces an earlier one, a missing one does not.

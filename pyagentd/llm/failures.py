@@ -20,11 +20,18 @@ from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderErr
 
 _TRANSIENT_STATUS = frozenset({408, 409, 429})
 _RETRY_HEADER = {"true": True, "false": False}
+_NO_CREDIT = "Add credit at the provider's console, or use another key or backend"
 _MENDS = {
     401: "Check the API key: the environment variable ANTHROPIC_API_KEY, or the entry in auth-source",
-    403: "The API key may not use this model or endpoint",
+    402: _NO_CREDIT,
+    403: "The API key may not use this model or endpoint: choose another model, or use another key",
     404: "Check the preset's model and the base URL",
+    429: "It was tried several times: wait a little and send again, or use another model or key",
+    400: "If it names a message, edit or rewind that; otherwise check the preset's model and settings",
 }
+_OVERLOADED = "It was tried several times and nothing is lost: send again in a while"
+_OFFLINE = "Nothing is lost: check the network and the base URL, then send again"
+_CREDIT = re.compile(r"credit balance|insufficient (funds|credit|quota)|billing", re.IGNORECASE)
 # What servers say of a prompt that does not fit, in the API's own words and in those of others that speak it.
 _TOO_LONG = re.compile(
     r"prompt is too long|exceeds? (the )?(context|model'?s? (maximum )?context)"
@@ -46,7 +53,7 @@ def provider_error(error: Exception, now: datetime) -> ProviderError:
         return _of_status(error, now)
     cause = error.__cause__ if isinstance(error, anthropic.APIConnectionError) else error
     if isinstance(cause, httpx2.TransportError) and not isinstance(cause, _OUR_FAULT):
-        return TransientProviderError(_of_network(cause, _address(error)))
+        return TransientProviderError(_of_network(cause, _address(error)), mend=_OFFLINE)
     if isinstance(cause, httpx2.HTTPError) or isinstance(error, anthropic.APIConnectionError):
         # Its text may quote a header.
         kind = type(cause or error).__name__
@@ -60,10 +67,13 @@ def _of_status(error: anthropic.APIStatusError, now: datetime) -> ProviderError:
     text = f"The model's server says {status} {_reason(error)}"
     transient = status in _TRANSIENT_STATUS or status >= 500
     if _RETRY_HEADER.get(headers.get("x-should-retry", ""), transient):
-        return TransientProviderError(text, retry_after=retry_after(headers, now))
+        mend = _MENDS[status] if status == HTTPStatus.TOO_MANY_REQUESTS else _OVERLOADED
+        return TransientProviderError(text, retry_after=retry_after(headers, now), mend=mend)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (status == HTTPStatus.BAD_REQUEST and _TOO_LONG.search(text)):
         return ContextOverflow(text)
-    return ProviderError(text, mend=_MENDS.get(status, ""))
+    if status == HTTPStatus.BAD_REQUEST and _CREDIT.search(text):
+        return ProviderError(text, mend=_NO_CREDIT)
+    return ProviderError(text, mend=_MENDS.get(status, "The run ended; what was said before stands. Send again"))
 
 
 def _reason(error: anthropic.APIStatusError) -> str:

@@ -522,3 +522,28 @@ async def test_no_header_appears_in_an_error(model_server: ModelServer) -> None:
     await backend.close()
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words", "mend"),
+    [
+        (401, "authentication_error", "invalid x-api-key", "ANTHROPIC_API_KEY"),
+        (400, "invalid_request_error", "Your credit balance is too low to access the API", "Add credit"),
+        (402, "billing_error", "Payment required", "Add credit"),
+        (403, "permission_error", "Not allowed", "another model"),
+        (404, "not_found_error", "model: claude-none", "preset's model"),
+        (400, "invalid_request_error", "messages.3: no such role", "rewind"),
+        (429, "rate_limit_error", "Slow down", "wait a little"),
+        (529, "overloaded_error", "Overloaded", "send again"),
+        (500, "api_error", "Internal server error", "send again"),
+    ],
+)
+@pytest.mark.spec("002", "How should errors be designed")
+async def test_every_refusal_says_what_to_do(
+    model_server: ModelServer, backend: AnthropicBackend, status: int, kind: str, words: str, mend: str
+) -> None:
+    model_server.say(refusal(status, kind, words))
+    with pytest.raises(ProviderError) as caught:
+        await collect(backend, request())
+    assert words in caught.value.message and mend in caught.value.mend
+    assert isinstance(caught.value, TransientProviderError) == (status in (429, 529, 500))
