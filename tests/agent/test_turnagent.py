@@ -59,7 +59,7 @@ async def say(world: World, ref: BranchRef, text: str, agent: str = "", **option
     assert told["reason"] == "done", told
 
 
-def call(name: str, **args: Any) -> Any:
+def call(name: str, /, **args: Any) -> Any:
     return answer(tool_use(name, **args))
 
 
