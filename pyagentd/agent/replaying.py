@@ -34,7 +34,7 @@ async def page(branch: LiveBranch, *, after: int, upto: int, size: int) -> Page:
     """
     runs = branch.conversation.runs.values()
     begin = max((run.first_seq for run in runs if run.first_seq <= after), default=1) - 1
-    over = branch.run is None
+    over = branch.run is None and upto >= branch.recorder.last_seq  # else who attached at ``upto`` was told live
     rows = await asyncio.to_thread(branch.recorder.journal.rows, begin)
     found: list[Event] = []
     taken, held = after, 0
