@@ -34,6 +34,7 @@ persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
 changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)
 lease        {state: "wanted"|"lost"|"free"}: another client wants to edit, has taken over, or nobody edits (seq 0)
 roles        {sha256, spans: ((beg end role)…)}: roles recovered of the body with that hash; positions from 1 (seq 0)
+chips        {options: [{label, text}], several}: what the answer that has ended lets the user pick (seq 0)
 todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
 files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
              restoring; ``more`` says that there are further ones (seq 0)
@@ -55,6 +56,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 Kind = Literal[
     "insert", "prompt", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted", "changed",
     "lease", "roles", "todo", "files", "hook", "notice", "session", "deleted", "progress", "log", "context", "resync",
+    "chips",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
 

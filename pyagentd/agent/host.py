@@ -32,6 +32,7 @@ from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
 from pyagentd.agent.schedules import Schedules
 from pyagentd.agent.settings import Presets, SendOptions
+from pyagentd.agent.suggesting import Suggesting
 from pyagentd.agent.triggers import Triggers
 from pyagentd.agent.trust import Origins
 from pyagentd.agent.turn import Prompt
@@ -83,7 +84,7 @@ class Host(OpenBranches):
         self.hooks = Hooks(self)
         self.queue = Queueing(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
-        self.listeners += (self.agents.background, self.triggers, self.hooks)
+        self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
         self._closing = False
 
     @property

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent import attaching, todo, turnagent
+from pyagentd.agent import attaching, chips, todo, turnagent
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.persist import Version
@@ -181,6 +181,7 @@ class Conversations(Group):
             "agents": self._host.agents.running(live.key),
             "asks": self._host.asks.open_for(live.key),
             "todo": todo.current(live.conversation),
+            "chips": chips.standing(live.conversation).told() if live.run is None else None,
             "context": live.meter.told() if live.meter else None,
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),
             "model": holds.model,

@@ -1,0 +1,186 @@
+"""Options that an answer's prose offers, so that a client can show them as buttons (path B of spec 002's question).
+
+Picking one is a message of the user's like any other: nothing here is part of the conversation. Pure; it looks at
+the end of the answer only, and where it is unsure it offers nothing, since the user can always type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyagentd.store.conversation import Conversation
+
+MOST = 9  # options; each has a digit for a key
+_LABEL = 60  # characters on a button
+_TEXT = 400  # characters of an option
+
+_FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?(?:^\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r"(?P<indent> {0,3})(?:(?P<mark>[-*+•])|\(?(?P<name>\d{1,2}|[A-Za-z])[.)])[ \t]+(?P<text>\S.*)")
+_BOLD = re.compile(r"(\*\*|__)(?P<label>.+?)\1(?P<rest>.*)", re.DOTALL)
+_MARKUP = re.compile(r"\*\*|__|`|(?<!\w)\*(?=\S)|(?<=\S)\*(?!\w)")
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
+_PICKING = re.compile(r"\b(which|choose|pick|prefer|select)\b", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(which ones|all that apply|any of (?:these|them|those)|one or more|which of (?:these|them|those) \w+s)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?:[^.!?\n]|[.!?](?!\s|$))+\?\s*$")
+_STEM = re.compile(
+    r"^(?:(?:so|ok|okay|now|then|and|but|please)[, ]+)*"
+    r"(?:(?:shall|should|can|could|may) (?:i|we)|(?:do|would) you (?:want|like|prefer|rather)(?: me| us)?(?: to)?"
+    r"|would you rather|which (?:one )?(?:do|would) you (?:want|like|prefer)|is it|is that|are you|was it)\s+",
+    re.IGNORECASE,
+)
+_NO_OPTION = re.compile(r"^(?:not|something else|anything else|another|other(?:s)?|so|both)$", re.IGNORECASE)
+_MOST_WORDS = 8  # of an option in a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chip:
+    """One option: what stands on its button, and what the user says by picking it."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chips:
+    """The options that an answer offers, two at least; ``several`` of them may be picked together."""
+
+    options: tuple[Chip, ...] = ()
+    several: bool = False
+
+    def told(self) -> dict[str, Any]:
+        """Return them as clients get them."""
+        options = [{"label": chip.label, "text": chip.text} for chip in self.options]
+        return {"options": options, "several": self.several}
+
+
+NONE = Chips()
+
+
+def standing(conversation: Conversation) -> Chips:
+    """Return what the last answer offers, when nobody has said anything since."""
+    for message in reversed(conversation.messages.values()):
+        if message.is_hidden:
+            continue
+        if message.role != "assistant" or not message.parts:
+            return NONE
+        last = next((part for part in reversed(message.parts) if part.type != "step-start"), None)
+        return offered(last.text if last.edited is None else last.edited) if last and last.type == "text" else NONE
+    return NONE
+
+
+def offered(answer: str) -> Chips:
+    """Return the options that an answer ends with: a list that goes with a question, or "A or B?"."""
+    if _FENCE.search(answer.rstrip() + "\n") and answer.rstrip().endswith(("```", "~~~")):
+        return NONE  # it ends with code
+    text = _FENCE.sub("", answer).strip()
+    return _listed(text) or _in_a_sentence(text) or NONE
+
+
+def _listed(text: str) -> Chips | None:
+    """Return the items of the last list, if it belongs to a question right before or right after it."""
+    lines = text.splitlines()
+    after: list[str] = []
+    while lines and not _is_item_or_more(lines[-1]):
+        after.insert(0, lines.pop())
+    question_after = " ".join(" ".join(after).split())
+    items: list[str] = []
+    style = None
+    while lines:
+        line = lines.pop()
+        item = _ITEM.fullmatch(line)
+        if item is None:
+            if line.startswith((" ", "\t")) or (not line.strip() and items and lines and _more_above(lines)):
+                continue  # more about the item above, or a blank line between items
+            lines.append(line)
+            break
+        own = "mark" if item["mark"] else "digit" if item["name"].isdigit() else "letter"
+        if style not in (None, own) or len(item["indent"]) > 1:
+            if len(item["indent"]) > 1:
+                continue
+            lines.append(line)
+            break
+        style = own
+        items.insert(0, item["text"])
+    before = _last_line(lines)
+    if not 2 <= len(items) <= MOST or not _asks(before, question_after):
+        return None
+    options = tuple(map(_chip, items))
+    if len({chip.text for chip in options}) < len(options):
+        return None
+    return Chips(options=options, several=bool(_SEVERAL.search(f"{before} {question_after}")))
+
+
+def _is_item_or_more(line: str) -> bool:
+    return _ITEM.fullmatch(line) is not None or (line.startswith(("  ", "\t")) and bool(line.strip()))
+
+
+def _more_above(lines: Sequence[str]) -> bool:
+    above = next((line for line in reversed(lines) if line.strip()), "")
+    return _is_item_or_more(above)
+
+
+def _last_line(lines: Sequence[str]) -> str:
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _asks(before: str, after: str) -> bool:
+    """Return whether the words around a list put it up for choice."""
+    if after:
+        return len(after) <= 300 and "?" in after and bool(_PICKING.search(after) or _ends_asking(before))
+    return _ends_asking(before)
+
+
+def _ends_asking(line: str) -> bool:
+    plain = _plain(line)
+    return plain.endswith("?") or (plain.endswith(":") and ("?" in plain or bool(_PICKING.search(plain))))
+
+
+def _chip(item: str) -> Chip:
+    bold = _BOLD.match(item)
+    whole = _plain(item)
+    name = _plain(bold["label"]) if bold else re.split(r"\s+[–—-]\s+|:\s", whole, maxsplit=1)[0]
+    name = name.strip().rstrip(":.,;")
+    text = name if bold or len(whole) > _TEXT else whole.rstrip(".;,")
+    return Chip(label=_cut(name or whole, _LABEL), text=text[:_TEXT])
+
+
+def _in_a_sentence(text: str) -> Chips | None:
+    """Return the alternatives of a question that ends the text: "Postgres, MySQL or SQLite?"."""
+    last = text.rsplit("\n", 1)[-1].strip()
+    found = _SENTENCE.search(last)
+    if found is None or _ITEM.fullmatch(last):
+        return None
+    sentence = _plain(found[0]).strip().rstrip("?").strip()
+    if " or " not in sentence:
+        return None
+    _, colon, rest = sentence.rpartition(": ")
+    words = rest if colon else _STEM.sub("", sentence)
+    if not colon and words == sentence and not re.fullmatch(r"[\w'-]+(?:, [\w'-]+)*,? or [\w'-]+", words):
+        return None  # what is offered cannot be told from what is said about it
+    parts = [_STEM.sub("", part.strip(" ,")) for part in re.split(r",? or |, ", words)]
+    if not 2 <= len(parts) <= MOST or not all(map(_can_be_said, parts)):
+        return None
+    options = tuple(Chip(label=_cut(each, _LABEL), text=each) for each in map(_capital, parts))
+    return Chips(options=options) if len({chip.text for chip in options}) == len(options) else None
+
+
+def _can_be_said(part: str) -> bool:
+    return bool(part) and len(part.split()) <= _MOST_WORDS and not _NO_OPTION.fullmatch(part)
+
+
+def _plain(text: str) -> str:
+    return " ".join(_MARKUP.sub("", _LINK.sub(r"\1", text)).split())
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
