@@ -1,0 +1,101 @@
+;;; pyagentd-visited.el --- Buffers of files that agents change -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; When an agent has changed a file that a buffer visits, the buffer is
+;; brought up to date: quietly, with point and modes as they were, and
+;; only where the user has changed nothing.
+
+;;; Code:
+
+(require 'seq)
+(require 'pyagentd-core)
+(require 'pyagentd-events)
+
+(defcustom pyagentd-revert-visited t
+  "Non-nil means to revert buffers of files that an agent has changed.
+A buffer with changes of yours is left alone, and you are told; so is one
+that `auto-revert-mode' looks after."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defvar pyagentd-visited--changed nil
+  "Names of files that an agent has changed and no buffer was asked about.")
+
+(defvar pyagentd-visited--timer nil
+  "Timer that looks at `pyagentd-visited--changed', or nil.")
+
+(defun pyagentd-visited--on-files (_branch _seq args)
+  "Note the files in ARGS, which an agent has changed."
+  (when pyagentd-revert-visited
+    (pcase-let ((`(,told) args))
+      (dolist (path (plist-get told :paths))
+        (unless (member path pyagentd-visited--changed)
+          (push path pyagentd-visited--changed))))
+    (unless pyagentd-visited--timer
+      (setq pyagentd-visited--timer
+            (run-with-idle-timer
+             ;; Within the time that Emacs has been idle already.
+             (if-let ((idle (current-idle-time))) (time-add idle 0.1) 0.1)
+             nil #'pyagentd-visited-update)))))
+
+(defun pyagentd-visited-update ()
+  "Bring the buffers of files that agents have changed up to date."
+  (when pyagentd-visited--timer
+    (cancel-timer pyagentd-visited--timer))
+  (let ((paths (nreverse pyagentd-visited--changed)))
+    (setq pyagentd-visited--changed nil
+          pyagentd-visited--timer nil)
+    (dolist (path paths)
+      (when-let ((buffer (pyagentd-visited--buffer path)))
+        (with-current-buffer buffer
+          (pyagentd-guarded (format "Revert %s" path)
+            (pyagentd-visited--update)))))))
+
+(defun pyagentd-visited--buffer (path)
+  "Return the buffer that visits PATH, or nil; makes no names true."
+  (seq-find (lambda (buffer)
+              (with-current-buffer buffer
+                (and buffer-file-name
+                     (or (equal buffer-file-name path)
+                         (equal (expand-file-name (or buffer-file-truename ""))
+                                path)))))
+            (buffer-list)))
+
+(defun pyagentd-visited--update ()
+  "Revert this buffer unless the user has changed it."
+  (cond ((or (verify-visited-file-modtime (current-buffer))
+             (not (file-exists-p buffer-file-name))
+             (bound-and-true-p auto-revert-mode)
+             (bound-and-true-p global-auto-revert-mode)))
+        ((buffer-modified-p)
+         (message "%s: an agent changed the file; your changes are not saved"
+                  (buffer-name)))
+        (t
+         (let ((inhibit-message t) (message-log-max nil))
+           (revert-buffer t t t)))))
+
+(pyagentd-events-register 'files #'pyagentd-visited--on-files)
+
+(provide 'pyagentd-visited)
+;;; pyagentd-visited.el ends here
