@@ -40,6 +40,8 @@
 (require 'pyagentd-grants)
 (require 'pyagentd-audit)
 (require 'pyagentd-trust)
+(require 'pyagentd-hooks)
+(require 'pyagentd-snapshots)
 
 (declare-function pyagentd-session "pyagentd")
 (declare-function pyagentd-visit-preset "pyagentd")
@@ -72,7 +74,9 @@ sessions are listed."
     ("G" "Grants" pyagentd-grants)
     ("u" "Audit" pyagentd-audit)
     ("T" "Trust presets" pyagentd-trust-presets)
-    ("S" "Trust session" pyagentd-trust-session)]
+    ("S" "Trust session" pyagentd-trust-session)
+    ("H" "Hooks" pyagentd-hooks)
+    ("C" "Changed files" pyagentd-changes)]
    ["Turns"
     ("U" "Rewind" pyagentd-rewind)
     ("z" "Reverse rewind" pyagentd-unrewind)

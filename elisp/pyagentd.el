@@ -52,6 +52,7 @@
 (require 'pyagentd-chat)
 (require 'pyagentd-hidden)
 (require 'pyagentd-spawned)
+(require 'pyagentd-visited)
 (require 'pyagentd-manage)
 
 (autoload 'pyagentd-menu "pyagentd-menu" nil t)
@@ -76,6 +77,9 @@
 (autoload 'pyagentd-audit "pyagentd-audit" nil t)
 (autoload 'pyagentd-trust-presets "pyagentd-trust" nil t)
 (autoload 'pyagentd-trust-session "pyagentd-trust" nil t)
+(autoload 'pyagentd-changes "pyagentd-snapshots" nil t)
+(autoload 'pyagentd-hooks "pyagentd-hooks" nil t)
+(autoload 'pyagentd-add-hook "pyagentd-hooks")
 
 (define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
 (define-key pyagentd-mode-map (kbd "C-c C-u") #'pyagentd-rewind)
