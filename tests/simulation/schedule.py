@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -53,12 +54,14 @@ class Said:
         text: As it was last edited.
         cancelled: Whether it was taken back before it was answered.
         steered: Whether it was to go into a run.
+        queued: Whether it had to wait.
     """
 
     branch: BranchRef
     text: str
     cancelled: bool = False
     steered: bool = False
+    queued: bool = False
 
 
 @dataclass
@@ -86,6 +89,7 @@ class Schedule:
             how, now_s = self.world.live(self._settle if settled else self._live, start_s=now_s)
             self._check_clients()
             self.clients.clear()
+            assert not self.world.wrong, self.world.wrong[0]
             if how == "kill":
                 self._forget_unrecorded()
         for branch in self.world.branches:
@@ -111,8 +115,8 @@ class Schedule:
                 status = await self._call("get_status", branch)
                 if status["state"] in ("idle", "error") and not status["queued"]:
                     break
-                if status["state"] == "error":
-                    await self._call("queue_resume", branch)
+                if (await self._call("queue", branch))["paused"]:
+                    await self._call("queue_resume", branch, env=_ENV)
                 for ask in list(self.world.host.asks.all()):
                     await self._answer(str(ask["id"]), "allow")
                 await asyncio.sleep(1.0)
@@ -133,7 +137,7 @@ class Schedule:
         own = f"msg_client_{len(self.said)}" if self.random.random() < 0.5 else None
         made = await self._call("prompt", branch, text=text, id=own, env=_ENV, steer=steer)
         assert own in (None, made["message"])
-        self.said[made["message"]] = Said(branch, text, steered=steer)
+        self.said[made["message"]] = Said(branch, text, steered=steer, queued=made["queued"])
 
     async def _send_again(self, branch: BranchRef) -> None:
         """Send what was sent with an id of the client's: a network that lost the answer."""
@@ -157,7 +161,7 @@ class Schedule:
             self.said[id].text = text
 
     async def _resume_queue(self, branch: BranchRef) -> None:
-        await self._call("queue_resume", branch)
+        await self._call("queue_resume", branch, env=_ENV)
 
     async def _abort(self, branch: BranchRef) -> None:
         await self._call("abort", branch)
@@ -203,7 +207,7 @@ class Schedule:
         visible = [id for id, row in log.messages.items() if not reference.hidden(row) and not reference.queued(row)]
         if visible and len(self.world.branches) < 3:
             made = await self._call("fork", branch, message=self.random.choice(visible))
-            self.world.branches.append(paths.ref_of(made["branch_dir"]))
+            self.world.branches.append(paths.ref_of(Path(made["branch_dir"])))
 
     async def _call(self, name: str, branch: BranchRef, *, client: Client | None = None, **arguments: Any) -> Any:
         operation: Callable[..., Any] = getattr(self.world.service, name)
@@ -259,8 +263,13 @@ class Schedule:
             assert not reference.queued(row), "the queue was drained"
         texts = Counter(log.text(id) for id, row in log.messages.items() if row["role"] == "user")
         assert {text: number for text, number in texts.items() if number > 1} == {}
-        answered = [id for id in log.order if id in own and not own[id].steered]
-        assert answered == [id for id, said in own.items() if not said.steered and not said.cancelled]
+        steered = {id for id, row in log.messages.items() if "steered" in row["metadata_json"]}
+        kept = [id for id, said in own.items() if not said.cancelled and id not in steered]
+        answered = [id for id in log.order if id in own]
+        assert sorted(answered) == sorted(kept), "each is answered once"
+        # What comes after an error is answered at once, and the queue after it.
+        waited = [id for id in kept if own[id].queued and not own[id].steered]
+        assert [id for id in answered if id in waited] == waited, "first come, first answered"
 
     def _check_document(self, branch: BranchRef, log: Log) -> None:
         """The document shows every message of the person once, but for those taken back."""
