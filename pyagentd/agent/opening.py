@@ -33,11 +33,12 @@ class LastRun:
     inserted_prompt: bool
     anchor: int
     inserts: list[Insert]
+    above: str = ""  # what the text began below, where that was not the prompt: see ``turn.Prompt``
 
     def prompt_end(self, body: str) -> int:
         """Return where the prompt ends in a document that may have been edited since."""
         inserted = self.inserts[0].text if self.inserted_prompt else ""
-        return after_prompt(body, self.prompt, inserted=inserted, anchor=self.anchor)
+        return after_prompt(body, self.above or self.prompt, inserted=inserted, anchor=self.anchor)
 
     def writing(self, path: Path) -> Writing:
         """Return what is to be written to the document at ``path``, of which nothing is known."""
@@ -47,7 +48,7 @@ class LastRun:
             waiting=(),
             inserts=self.inserts,
             versions=(),
-            prompt=self.prompt,
+            prompt=self.above or self.prompt,
             inserted_prompt=self.inserted_prompt,
             anchor=self.anchor,
             settings=None,
@@ -209,6 +210,7 @@ def _last_run(journal: Journal, conversation: Conversation, renderer: Renderer) 
         inserted_prompt=bool(inserted),
         anchor=run.data.get("anchor") or 0,
         inserts=inserts,
+        above=run.data.get("above") or "",
     )
 
 
