@@ -99,7 +99,10 @@ class LiveBranch(Audience, SessionRow):
         self.last_run: LastRun | None = None
         if (last := opened.last_run) is not None:
             self.keeper.recall(
-                prompt=last.prompt, inserted_prompt=last.inserted_prompt, anchor=last.anchor, inserts=last.inserts
+                prompt=last.above or last.prompt,
+                inserted_prompt=last.inserted_prompt,
+                anchor=last.anchor,
+                inserts=last.inserts,
             )
 
     @classmethod
@@ -212,7 +215,8 @@ class LiveBranch(Audience, SessionRow):
         """
         anchor = prompt.version.marker or 0
         version = replace(prompt.version, seq=self.recorder.last_seq + len(prompt.edits))
-        self.keeper.begin(prompt=prompt.text, inserted_prompt=bool(prompt.insert), anchor=anchor, version=version)
+        above = prompt.above or prompt.text
+        self.keeper.begin(prompt=above, inserted_prompt=bool(prompt.insert), anchor=anchor, version=version)
         if prompt.roles is not None:
             self._heal(prompt.roles)
         with self.recorder.together():
@@ -227,6 +231,7 @@ class LiveBranch(Audience, SessionRow):
                 "anchor": anchor,
                 "prompt": prompt.insert,
                 **_submission(prompt, message_id),
+                **({"above": prompt.above} if prompt.above else {}),
                 **({"allow": list(allow)} if allow else {}),
                 **({} if tool_results else {"tool_results": False}),
             }

@@ -23,6 +23,9 @@ from pyagentd.store.local_variables import Settings
 from pyagentd.store.render import prompt_text, writable
 
 
+_ABOVE = 80  # characters by which a place in the document is known again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """What a run is to answer."""
@@ -38,6 +41,7 @@ class Prompt:
     notes: tuple[str, ...] = ()  # for the user
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of the message
     id: str = ""  # of the message, made by its client
+    above: str = ""  # what ends right above the marker where that is not the prompt: another, hidden answer to it
     queued: str = ""  # id of the queued message that fires with it
 
 
@@ -81,6 +85,7 @@ def standing_at(doc: Document, conversation: Conversation, *, sha256: str, end: 
         view=aligned.view,
         version=Version(sha256=sha256, seq=0, marker=end),
         message_id="" if aligned.new_prompt else aligned.last_message,
+        above=doc.body[max(0, end - _ABOVE) : end] if not aligned.new_prompt else "",
         **_common(doc, sha256, aligned),
     )
 

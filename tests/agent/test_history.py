@@ -12,8 +12,8 @@ from pyagentd.agent.forking import fork_of, forks_of
 from pyagentd.agent.history import History
 from pyagentd.agent.persist import Version
 from pyagentd.agent.settings import SendOptions
-from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
-from pyagentd.store import document, hidden, paths
+from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
+from pyagentd.store import branching, document, hidden, paths
 from pyagentd.store.document import body_sha256, format_file, gptel_messages
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached, body, last_of, rows
@@ -367,3 +367,52 @@ async def test_forks_are_found_from_their_parent(world: World) -> None:
     made = await service.fork(client, branch=ref.key, message=message)
     found = await service.forks(client, branch=ref.key)
     assert [(each["session_id"], each["message"]) for each in found["forks"]] == [(made["session_id"], message)]
+
+
+async def test_a_branch_gets_hidden_turns_as_hidden_ones(world: World) -> None:
+    async with world.host.using(world.session()) as branch:
+        chat = Chat(world, branch)
+        first = await chat.say("one", "red")
+        await chat.regenerate("blue")
+        second = await chat.say("two")
+        made = branching.create_branch(branch.ref, message_id=second, clock=world.host.clock)
+    assert "red" in body(made)
+    async with world.host.using(made) as copy:
+        there = Chat(world, copy)
+        assert there.shown() == ["one", "blue", "two"]
+        assert [len(group.messages) for group in hidden.groups(copy.conversation)] == [1]
+        await there.history.choose(copy, hidden.variants(copy.conversation, first)[1].first.id, 1)
+        assert there.shown() == ["one", "red"]
+
+
+async def test_an_answer_that_was_asked_for_again_goes_on_where_it_was_when_the_daemon_dies(world: World) -> None:
+    ref = world.session()
+    async with world.host.using(ref) as branch:
+        chat, watcher = Chat(world, branch), Watcher()
+        await chat.say("one", "The first answer, which is not short.")
+        await attached(branch, watcher)
+        world.server.say(answer(text("The second answer, which is not short either.", chunks=45), hang_after=30))
+        await chat.history.regenerate(branch, None, world.options)
+        await watcher.until(lambda: "second answer" in watcher.text(branch.key))
+        branch.recorder.flush()
+        log, doc = paths.journal_file(ref.branch_dir).read_bytes(), branch.file.read_bytes()
+        await world.host.abort(branch)
+        branch.detach(watcher)
+    await world.host.shutdown()
+    paths.journal_file(ref.branch_dir).write_bytes(log)
+    branch.file.write_bytes(doc)
+    world.start()
+    async with world.host.using(ref) as branch:
+        whole = body(ref)
+        assert whole.index("The first answer") < whole.index("The second answer")
+        assert Chat(world, branch).shown()[0] == "one" and "first" not in "".join(Chat(world, branch).shown())
+
+
+async def test_what_cannot_be_written_cannot_be_taken_back(world: World) -> None:
+    async with world.host.using(world.session()) as branch:
+        chat = Chat(world, branch)
+        first = await chat.say("one")
+        branch.refusal = "the file system is read-only"
+        with pytest.raises(StoreError, match="read-only"):
+            await chat.history.rewind(branch, first)
+        branch.refusal = ""

@@ -17,7 +17,7 @@ from typing import Any
 from pyagentd.ids import slugify
 from pyagentd.store.align import placed
 from pyagentd.store.conversation import Message, Part
-from pyagentd.store.document import Region, regions
+from pyagentd.store.document import PROMPT_PREFIX, Region, regions
 from pyagentd.store.elisp_data import read_call
 from pyagentd.store.exchange import blocks
 from pyagentd.store.exchange.blocks import count, cut, date, first_line
@@ -25,7 +25,7 @@ from pyagentd.store.exchange.prose import Prose
 from pyagentd.store.exchange.source import Source
 from pyagentd.store.exchange.style import STYLE
 from pyagentd.store.pieces import fragments
-from pyagentd.store.render import writable
+from pyagentd.store.render import RUN_OPEN, writable
 from pyagentd.store.rows import served_by
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -197,6 +197,8 @@ class _Timeline:
             case "tool" if text.strip():
                 self.calls += 1
                 yield self._tool(text, region.id)
+            case "ignore" if text.startswith((RUN_OPEN, PROMPT_PREFIX)):  # how a region of hidden turns begins
+                yield blocks.folded("aside", "<b>Taken back</b>", blocks.prose(text.strip(), self._prose))
             case "ignore":
                 yield from self._ignored(text)
 
