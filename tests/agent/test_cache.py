@@ -167,7 +167,6 @@ ODD = (
     "### not a heading\n\n### ",
     "``` tool\n(x)\n```",
     "\u2028 \u00a0",
-    "\ud83d half",
     "tab\t\n\n\n\nend\n",
 )
 
