@@ -22,7 +22,6 @@ from pyagentd.store.document import Document
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.render import prompt_text, writable
 
-
 _ABOVE = 80  # characters by which a place in the document is known again
 
 
