@@ -13,6 +13,8 @@ insert       text, role — put ``text`` at the run's marker; role is ``None`` (
 prompt       text, place — a message sent by another client: put it into the document and start there; ``place`` is
              None for the end, or {position, sha256}: behind the last run, which is at that position (from 1) in the
              text with that hash
+compacting   {position, sha256}: the conversation is compacted because somebody wants it, and what comes goes to that
+             position (from 1) in the text with that hash: behind the last text that is no user's (seq 0)
 fired        {id, position, sha256}: a message that stands in the document is answered now, and the run's marker is
              behind it: at that position (from 1) in the text with that hash (seq 0)
 queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, why, run}}: the messages that wait, the
@@ -54,8 +56,9 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[
-    "insert", "prompt", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted", "changed",
-    "lease", "roles", "todo", "files", "hook", "notice", "session", "deleted", "progress", "log", "context", "resync",
+    "insert", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted",
+    "changed", "lease", "roles", "todo", "files", "hook", "notice", "session", "deleted", "progress", "log",
+    "context", "resync",
     "chips",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None

@@ -224,7 +224,7 @@ class Host(OpenBranches):
             allow=[grant.pattern for grant in options.grants],
             tool_results=settings.tool_results,
         )
-        self._set_off(branch, run, options)
+        self.set_off(branch, run, options)
         message_id = branch.conversation.runs[run_id].data["message_id"]
         started = {"id": run_id, "phase": "started", "message_id": message_id}
         branch.publish(Event("run", branch.key, seq, (started,)))
@@ -249,7 +249,7 @@ class Host(OpenBranches):
             return
         self.questions.go_on(waiting.run_id, found.asks)
         run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
-        self._set_off(branch, run, found.options)
+        self.set_off(branch, run, found.options)
 
     def _run(
         self,
@@ -271,7 +271,8 @@ class Host(OpenBranches):
             resumed=resumed,
         )
 
-    def _set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
+    def set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
+        """Let a run that is in the log begin."""
         branch.run = run
         branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
         message_id = str(branch.conversation.runs[run.id].data.get("message_id") or "")

@@ -17,6 +17,7 @@ class State(StrEnum):
     TYPE = "TYPE"  # the model is answering
     TOOL = "TOOL"  # the tools it asked for are running
     TRET = "TRET"  # the step is recorded and another one follows
+    COMPACT = "COMPACT"  # the conversation is being summarised, and nothing is answered
     DONE = "DONE"  # the model finished its answer
     ERRS = "ERRS"  # the provider, the disk or we failed
     ABRT = "ABRT"  # somebody stopped it
@@ -27,6 +28,7 @@ class Signal(StrEnum):
 
     REQUEST = "request"
     RESUME = "resume"  # an earlier daemon ended while its tools waited
+    COMPACT = "compact"
     ANSWER = "answer"
     CALLS = "calls"
     RESULTS = "results"
@@ -37,7 +39,13 @@ class Signal(StrEnum):
 
 
 TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
-    State.INIT: {Signal.REQUEST: State.WAIT, Signal.RESUME: State.TOOL, Signal.FAIL: State.ERRS},
+    State.INIT: {
+        Signal.REQUEST: State.WAIT,
+        Signal.RESUME: State.TOOL,
+        Signal.COMPACT: State.COMPACT,
+        Signal.FAIL: State.ERRS,
+    },
+    State.COMPACT: {Signal.FINISH: State.DONE, Signal.FAIL: State.ERRS},
     State.WAIT: {Signal.ANSWER: State.TYPE, Signal.FAIL: State.ERRS},
     State.TYPE: {
         Signal.CALLS: State.TOOL,

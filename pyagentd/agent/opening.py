@@ -206,7 +206,7 @@ def _last_run(journal: Journal, conversation: Conversation, renderer: Renderer) 
         inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
     message = conversation.messages.get(run.data["message_id"])
     return LastRun(
-        prompt=message.text if message else "",
+        prompt=message.text if message else str(run.data.get("behind") or ""),
         inserted_prompt=bool(inserted),
         anchor=run.data.get("anchor") or 0,
         inserts=inserts,

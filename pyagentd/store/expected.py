@@ -56,7 +56,7 @@ def expected(conversation: Conversation, recorded: Sequence[Recorded]) -> Expect
 def error_blocks(conversation: Conversation) -> Iterator[tuple[str, str]]:
     """Yield for each run that failed the id of the prompt and what the document says about it."""
     for run in conversation.runs.values():
-        if error := run.data.get("error"):
+        if (error := run.data.get("error")) and run.data.get("kind") != "compaction":
             yield run.data.get("message_id", ""), error_block(str(error.get("message", "")))
 
 

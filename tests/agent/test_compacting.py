@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from pyagentd.agent.compacting.manual import compact
+from pyagentd.agent.history import History
+from pyagentd.errors import BadRequest, Busy
 from pyagentd.llm.summary import SYSTEM
 from pyagentd.store.align import align
 from pyagentd.store.compaction import COMPACTION
@@ -201,3 +204,114 @@ async def test_old_tool_outputs_go_before_anything_is_summarised(small: World) -
     stubs = [b for m in before for b in m["content"] if b["type"] == "tool_result" and "output pruned" in str(b)]
     assert len(stubs) == 4
     assert after[: len(before)] == before
+
+
+async def compacted(world: World, ref: BranchRef, *script: Any) -> dict[str, Any]:
+    """Compact as a user does; return the end that was told."""
+    async with world.host.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        world.server.say(*script)
+        await compact(world.host, branch, world.options)
+        end = await watcher.finished(branch)
+        branch.detach(watcher)
+    return end
+
+
+async def test_by_hand_everything_is_summarised_and_the_draft_stays_below(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, ("One", ["First"]), ("Two", ["Second"]))
+    file = ref.branch_dir / "session.md"
+    file.write_text(file.read_text().replace("Second\n\n### ", "Second\n\n### A draft"))
+    assert (await compacted(small, ref, SUMMARY))["reason"] == "done"
+    (marker,) = markers(ref)
+    assert (marker["auto"], marker["tail_start_id"], marker["summary"]) == (False, None, SUMMARY)
+    assert body(ref).endswith(f"Second\n\n``` compaction (4 messages, ~6 tokens)\n{SUMMARY}\n```\n\n### A draft")
+    assert next_view(ref)[0].parts[1].text == "A draft"
+    await talk(small, ref, ("Three", ["Third"]))
+    assert [b["text"] for m in sent(small)[-1] for b in m["content"]][1:] == ["A draft", "Three"]
+
+
+@pytest.mark.spec("002", "Can a user rewind past a compaction back to a turn the compaction summarized?")
+async def test_rewinding_past_a_compaction_gives_the_whole_history_back(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, ("One", ["First"]), ("Two", ["Second"]))
+    before = next_view(ref)
+    await compacted(small, ref, SUMMARY)
+    await talk(small, ref, ("Three", ["Third"]))
+    first = next(row.data["message_id"] for row in rows(ref) if row.data.get("data_json", {}).get("text") == "Two")
+    async with small.host.using(ref) as branch:
+        await History(small.host).rewind(branch, first)
+    assert next_view(ref) == before[:3]
+    async with small.host.using(ref) as branch:
+        await History(small.host).unrewind(branch)
+    assert next_view(ref)[0].parts[0].text.startswith("<conversation_summary>")
+
+
+async def test_by_hand_works_after_an_error_and_not_while_a_run_goes_on(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, ("One", ["First"]), ("Two", [refusal(400, "invalid_request_error", "no")]))
+    assert (await compacted(small, ref, SUMMARY))["reason"] == "done"
+    assert "``` error" in body(ref) and body(ref).count("``` compaction") == 1
+    async with small.host.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        small.server.say(answer("Slow", hang_after=2))
+        await small.host.prompt(branch, text="Three", options=small.options)
+        with pytest.raises(Busy):
+            await compact(small.host, branch, small.options)
+        await small.host.abort(branch)
+        branch.detach(watcher)
+
+
+async def test_an_aborted_compaction_costs_nothing(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, ("One", ["First"]))
+    text = body(ref)
+    async with small.host.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        small.server.say(answer(SUMMARY, hang_after=2))
+        await compact(small.host, branch, small.options)
+        await watcher.phase(branch, "COMPACT")
+        assert branch.status["state"] == "busy"
+        await small.host.abort(branch)
+        assert (await watcher.finished(branch))["reason"] == "aborted"
+        branch.detach(watcher)
+    assert (markers(ref), body(ref)) == ([], text)
+    await talk(small, ref, ("Two", ["Second"]))
+    assert len(next_view(ref)) == 4
+
+
+async def test_a_summary_that_fails_by_hand_is_an_error_and_leaves_the_text_alone(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, ("One", ["First"]))
+    text = body(ref)
+    end = await compacted(small, ref, refusal(404, "not_found_error", "model: model-main"))
+    assert end["reason"] == "error" and "404" in end["message"]
+    assert body(ref) == text
+
+
+async def test_nothing_is_compacted_where_nothing_was_said(small: World) -> None:
+    ref = small.session()
+    async with small.host.using(ref) as branch:
+        with pytest.raises(BadRequest, match="nothing to compact"):
+            await compact(small.host, branch, small.options)
+    await talk(small, ref, ("One", ["First"]))
+    await compacted(small, ref, SUMMARY)
+    async with small.host.using(ref) as branch:
+        with pytest.raises(BadRequest, match="nothing to compact"):
+            await compact(small.host, branch, small.options)
+
+
+async def test_what_is_too_long_for_one_request_is_summarised_in_pieces(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, *[(f"Prompt {n}", [story(1200, 1300)]) for n in range(6)])
+    requests = len(small.server.requests)
+    small.server.say(*[f"Summary {n}" for n in range(20)])
+    await compacted(small, ref)
+    asked = [r.body["messages"][0]["content"][0]["text"] for r in small.server.requests[requests:]]
+    assert 2 < len(asked) < 20
+    assert all(f"<earlier_summary>\nSummary {n - 1}\n" in text for n, text in enumerate(asked) if n)
+    (marker,) = markers(ref)
+    assert marker["metadata"]["strategy"] == "chunked" and marker["summary"] == f"Summary {len(asked) - 1}"

@@ -20,6 +20,7 @@ from pyagentd.store.compaction import estimated, output_stub
 
 _OVERHEAD = 600  # tokens of our own words in a request
 _STUB_FROM = 400  # characters of an output
+_MOST_PIECES = 24  # each is a request
 
 
 @dataclass(slots=True)
@@ -54,7 +55,8 @@ class Summariser:
         self.model = model
         self._backend = backend
         self._settings = settings
-        self._room = max(1, window - settings.max_tokens - _OVERHEAD)
+        self._longest = min(settings.max_tokens, window // 4)
+        self._room = max(1, window - self._longest - _OVERHEAD)
         self._observe = observe
         self._usage = Usage()
 
@@ -86,15 +88,16 @@ class Summariser:
             yield "pruned", [stubbed]
         shortest = stubbed if self._settings.prune_tool_outputs else whole
         if self._settings.chunked_summarize:
-            share = max(1, (self._room - self._settings.max_tokens) * 3 // 4)  # a summary so far goes with each piece
-            yield "chunked", list(_chunks(shortest, share))
+            share = (self._room - self._longest) * 3 // 4  # a summary so far goes with each piece
+            if estimated(shortest) <= share * _MOST_PIECES:
+                yield "chunked", list(_chunks(shortest, share))
         if self._settings.drop_middle:
             yield "drop-middle", [_ends(shortest, max(1, room * 3 // 4))]
 
     async def _fold(self, previous: str, pieces: Sequence[str], instructions: str) -> str:
         for piece in pieces:
             request = summary_request(
-                self.model, piece, previous=previous, instructions=instructions, max_tokens=self._settings.max_tokens
+                self.model, piece, previous=previous, instructions=instructions, max_tokens=self._longest
             )
             previous = await self._ask(request)
         return previous
