@@ -62,8 +62,8 @@ They get the plist of the run: :id, :reason (`done', `error' or
          (pyagentd-chat--size))
         (t (save-excursion (skip-syntax-forward "w_") (point)))))
 
-(defun pyagentd-chat--check ()
-  "Signal a `user-error' unless a prompt can be sent from this buffer."
+(defun pyagentd-chat--check-writer ()
+  "Signal a `user-error' unless this buffer writes a session."
   (unless pyagentd-mode
     (user-error "Not a session; M-x pyagentd-session makes one"))
   (cond (pyagentd-viewing-refusal
@@ -72,7 +72,11 @@ They get the plist of the run: :id, :reason (`done', `error' or
          (user-error "This text is not saved; M-x pyagentd-take-over"))
         (pyagentd-session-viewing
          (user-error
-          "Another client writes this session; M-x pyagentd-take-over")))
+          "Another client writes this session; M-x pyagentd-take-over"))))
+
+(defun pyagentd-chat--check ()
+  "Signal a `user-error' unless a prompt can be sent from this buffer."
+  (pyagentd-chat--check-writer)
   (when (pyagentd-status-busy-p)
     (user-error "A run is in progress; %s stops it"
                 (substitute-command-keys "\\[pyagentd-abort]"))))
@@ -121,6 +125,14 @@ A prompt that ended the text still does afterwards."
       (save-buffer)))
   (when (buffer-modified-p)
     (user-error "Not saved, so nothing to send")))
+
+(defun pyagentd-chat-ready ()
+  "Attach the session here and save it, before something is sent for it.
+Signal a `user-error' if nothing can be written from this buffer."
+  (pyagentd-chat--check-writer)
+  (pyagentd-attach-now)
+  (pyagentd-chat--check-writer)
+  (pyagentd-chat--save))
 
 (defun pyagentd-chat--send (end)
   "Ask the daemon to answer the saved text up to END."

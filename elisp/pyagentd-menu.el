@@ -35,6 +35,7 @@
 (require 'pyagentd-manage)
 (require 'pyagentd-exchange)
 (require 'pyagentd-list)
+(require 'pyagentd-plan)
 (require 'pyagentd-asks)
 (require 'pyagentd-agents)
 (require 'pyagentd-grants)
@@ -58,6 +59,8 @@ sessions are listed."
   [["Conversation"
     ("RET" "Send" pyagentd-send)
     ("k" "Abort" pyagentd-abort)
+    ("L" "Agent" pyagentd-choose-agent)
+    ("!" "Approve plan" pyagentd-approve)
     ("t" "Take over" pyagentd-take-over)]
    ["What is asked"
     ("y" "Allow once" pyagentd-allow-once)

@@ -50,6 +50,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
 (require 'pyagentd-chat)
+(require 'pyagentd-plan)
 (require 'pyagentd-hidden)
 (require 'pyagentd-spawned)
 (require 'pyagentd-visited)

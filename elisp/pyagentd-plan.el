@@ -1,0 +1,152 @@
+;;; pyagentd-plan.el --- Plan first, then build -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Who answers: `pyagentd-choose-agent' chooses the agent of the next
+;; message and of those after it, `pyagentd-approve' agrees to a plan, which
+;; another agent then carries out.  The header line names the agent where it
+;; is not the one that the session was made with.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-env)
+(require 'pyagentd-rpc)
+(require 'pyagentd-session)
+(require 'pyagentd-status)
+(require 'pyagentd-chat)
+
+(defface pyagentd-plan
+  '((t :inherit warning))
+  "Face of the agent that answers, in the header line."
+  :group 'pyagentd)
+
+(defvar-local pyagentd-plan--agent nil
+  "Name of the agent of the next message, as the daemon said last.")
+
+(defvar-local pyagentd-plan-next nil
+  "Name of the agent that was chosen for the next message, nil for none.")
+
+(pyagentd-permanent-local 'pyagentd-plan--agent 'pyagentd-plan-next)
+
+(defun pyagentd-plan--segment ()
+  "Return which agent answers here, nil if it is the session's own."
+  (when-let ((agent (plist-get pyagentd-status :agent)))
+    (setq pyagentd-plan--agent agent)
+    (when (equal agent pyagentd-plan-next) ; the message is there
+      (setq pyagentd-plan-next nil)))
+  (let ((now pyagentd-plan--agent)
+        (next pyagentd-plan-next))
+    (cond ((and next (not (equal next now)))
+           (propertize (format "[%s → %s]" (or now pyagentd-status-preset "") next)
+                       'face 'pyagentd-plan))
+          ((and now (not (equal now pyagentd-status-preset)))
+           (propertize (format "[%s]" now) 'face 'pyagentd-plan)))))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-plan--segment)
+
+(defun pyagentd-plan--buffer ()
+  "Return the session buffer here; signal a `user-error' if there is none."
+  (let ((buffer (or (buffer-base-buffer) (current-buffer))))
+    (unless (buffer-local-value 'pyagentd-mode buffer)
+      (user-error "Not a session; M-x pyagentd-session makes one"))
+    buffer))
+
+;;;; Choosing
+
+(defun pyagentd-plan--annotation (agents)
+  "Return a function that says what a name in AGENTS, plists, stands for."
+  (lambda (name)
+    (when-let ((agent (seq-find (lambda (agent)
+                                  (equal (plist-get agent :name) name))
+                                agents)))
+      (concat "  " (and (plist-get agent :read-only) "[only looks] ")
+              (plist-get agent :description)))))
+
+(defun pyagentd-plan--table (agents)
+  "Return a completion table of AGENTS, plists, in their order."
+  (let ((names (mapcar (lambda (agent) (plist-get agent :name)) agents))
+        (metadata `(metadata
+                    (category . pyagentd-agent)
+                    (annotation-function . ,(pyagentd-plan--annotation agents))
+                    (display-sort-function . identity))))
+    (lambda (string predicate action)
+      (if (eq action 'metadata) metadata
+        (complete-with-action action names string predicate)))))
+
+(defun pyagentd-plan--read ()
+  "Read the name of an agent for this session."
+  (let* ((answer (with-current-buffer (pyagentd-plan--buffer)
+                   (pyagentd-rpc-call 'agents-available
+                                      (list :branch pyagentd--branch-dir))))
+         (agents (plist-get answer :agents))
+         (now (plist-get answer :agent)))
+    (unless agents
+      (user-error "An agent of another session answers with its own preset"))
+    (completing-read (format-prompt "Agent from the next message on" now)
+                     (pyagentd-plan--table agents) nil t nil nil now)))
+
+(defun pyagentd-choose-agent (name)
+  "Let the agent NAME answer your next message here and those after it.
+An agent is a preset that you may use: its instructions, tools, model and
+rights hold; the paths stay those of the session.  Nothing is sent, and
+the header line shows the choice."
+  (interactive (list (pyagentd-plan--read)))
+  (with-current-buffer (pyagentd-plan--buffer)
+    (setq pyagentd-plan-next
+          (unless (or (string-empty-p name)
+                      (equal name pyagentd-plan--agent))
+            name))
+    (pyagentd-status-refresh)))
+
+;;;; Approving
+
+(defun pyagentd-approve (&optional agent)
+  "Approve the plan in this buffer: it is carried out from here on.
+\"Approved, continue.\" is sent as a message of yours, answered by the
+agent build, or with a prefix argument by the AGENT you choose.  What you
+have written below the plan goes along.  While a run is in flight the
+message waits for its turn."
+  (interactive (list (and current-prefix-arg (pyagentd-plan--read))))
+  (with-current-buffer (pyagentd-plan--buffer)
+    (pyagentd-chat-ready)
+    (let ((buffer (current-buffer)))
+      (pyagentd-rpc-call-async
+       'approve (append (list :branch pyagentd--branch-dir
+                              :env (pyagentd-env-variables)
+                              :key (pyagentd-env-key))
+                        (and agent (list :agent agent)))
+       :timeout pyagentd-call-timeout
+       :success (lambda (answer)
+                  (when (buffer-live-p buffer)
+                    (with-current-buffer buffer
+                      (setq pyagentd-plan-next nil)
+                      (pyagentd-status-refresh)))
+                  (when (plist-get answer :queued)
+                    (message "Approved; it waits for the run in flight")))
+       :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
+
+(define-key pyagentd-mode-map (kbd "C-c C-l") #'pyagentd-choose-agent)
+(define-key pyagentd-mode-map (kbd "C-c C-c") #'pyagentd-approve)
+
+(provide 'pyagentd-plan)
+;;; pyagentd-plan.el ends here

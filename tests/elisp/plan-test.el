@@ -1,0 +1,89 @@
+;;; plan-test.el --- Tests of pyagentd-plan -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'pyagentd-plan)
+
+(defconst plan-test--available
+  "(:agent \"build\" :opened-with \"build\" :agents
+    ((:name \"build\" :description \"Works.\")
+     (:name \"plan\" :description \"Looks.\" :read-only t)))")
+
+(defmacro plan-test--with-session (text &rest body)
+  "Evaluate BODY in a session with TEXT that is attached to a daemon."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-daemon
+     (pyagentd-test-tell
+      'fake-answer "(:seq 0 :editor t :preset \"build\" :model \"m\" :status (:state \"idle\" :agent \"build\"))"
+      'attach)
+     (pyagentd-test-tell 'fake-answer plan-test--available 'agents-available)
+     (pyagentd-test-tell 'fake-answer "(:run \"r1\" :seq 1)" 'send)
+     (pyagentd-test-tell 'fake-answer "(:run \"r2\" :seq 2)" 'approve)
+     (let ((file (pyagentd-test-file root ,text)))
+       (with-current-buffer (find-file-noselect file)
+         (pyagentd-test-await (eq pyagentd-attach-state t))
+         (goto-char (point-max))
+         ,@body))))
+
+(ert-deftest pyagentd-plan-the-chosen-agent-answers-the-next-message ()
+  (plan-test--with-session "### Hi"
+    (should-not (pyagentd-plan--segment))
+    (pyagentd-choose-agent "plan")
+    (should (string-match-p "\\[build → plan\\]" pyagentd-status--line))
+    (pyagentd-send)
+    (pyagentd-test-await (pyagentd-test-calls 'send))
+    (should (equal (plist-get (car (pyagentd-test-calls 'send)) :agent) "plan"))
+    (pyagentd-status-set '(:state busy :agent "plan"))
+    (should-not pyagentd-plan-next)))
+
+(ert-deftest pyagentd-plan-choosing-who-answers-anyway-chooses-nobody ()
+  (plan-test--with-session "### Hi"
+    (pyagentd-choose-agent "plan")
+    (pyagentd-choose-agent "build")
+    (should-not pyagentd-plan-next)
+    (should-not (plist-get (list :agent pyagentd-plan-next) :agent))))
+
+(ert-deftest pyagentd-plan-the-header-names-an-agent-that-is-not-the-sessions ()
+  (plan-test--with-session "### Hi"
+    (pyagentd-status-set '(:state idle :agent "plan"))
+    (should (string-match-p "\\[plan\\]" pyagentd-status--line))
+    (pyagentd-status-set '(:state sending))
+    (should (string-match-p "\\[plan\\]" pyagentd-status--line))
+    (pyagentd-status-set '(:state idle :agent "build"))
+    (should-not (string-match-p "\\[" pyagentd-status--line))))
+
+(ert-deftest pyagentd-plan-agents-are-annotated ()
+  (let* ((agents '((:name "build" :description "Works.")
+                   (:name "plan" :description "Looks." :read-only t)))
+         (table (pyagentd-plan--table agents))
+         (metadata (completion-metadata "" table nil))
+         (annotate (completion-metadata-get metadata 'annotation-function)))
+    (should (eq (completion-metadata-get metadata 'category) 'pyagentd-agent))
+    (should (equal (funcall annotate "plan") "  [only looks] Looks."))
+    (should (equal (all-completions "" table) '("build" "plan")))))
+
+(ert-deftest pyagentd-plan-approving-saves-and-says-so-with-one-key ()
+  (plan-test--with-session "### Plan"
+    (insert "\n\nThe plan.\n\n### but briefly")
+    (setq pyagentd-plan-next "plan")
+    (should (eq (key-binding (kbd "C-c C-c")) #'pyagentd-approve))
+    (should (eq (key-binding (kbd "C-c C-l")) #'pyagentd-choose-agent))
+    (pyagentd-approve)
+    (should-not (buffer-modified-p))
+    (pyagentd-test-await (pyagentd-test-calls 'approve))
+    (let ((request (car (pyagentd-test-calls 'approve))))
+      (should (equal (plist-get request :branch) pyagentd--branch-dir))
+      (should-not (plist-member request :agent)))
+    (pyagentd-test-await (null pyagentd-plan-next))))
+
+(ert-deftest pyagentd-plan-outside-of-a-session-nothing-is-approved ()
+  (with-temp-buffer
+    (should-error (pyagentd-approve) :type 'user-error)
+    (should-error (pyagentd-choose-agent "plan") :type 'user-error)))
+
+(provide 'plan-test)
+;;; plan-test.el ends here
