@@ -78,14 +78,24 @@ def _local(time: str) -> str:
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
+@click.option("--trace", is_flag=True, help="What happened instead: runs, requests, tokens, tools, decisions.")
+@click.option("--step", type=click.IntRange(min=1), metavar="N", help="Of the trace only request N.")
+@click.option("--request", is_flag=True, help="With --step: the request exactly as it was sent.")
 @json_option
-def show(session: str, as_json: bool) -> None:
+def show(session: str, trace: bool, step: int | None, request: bool, as_json: bool) -> None:
     """Print the conversation of SESSION.
 
     As text it is the document as you would see it in Emacs; with --json it is every message with its parts.
     """
+    if request and step is None:
+        raise click.UsageError("--request needs --step N")
     with daemon() as link:
         branch_dir = branch_of(link, session)
+        if trace or step is not None:
+            from pyagentd.cli.trace import show_trace
+
+            show_trace(link, str(branch_dir), step=step, request=request, as_json=as_json)
+            return
         # Opening a branch makes a document anew that is gone.
         needed = as_json or not (branch_dir / "session.md").exists()
         answer = link.call("show", branch=str(branch_dir)) if needed else {}

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import PyagentdError
-from pyagentd.llm.backend import Backend, ModelRequest, Retrying, StepFinished, StreamItem
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.llm.sent import Body
 from pyagentd.log import concealed
+from pyagentd.messages import ToolCall
 
 
 class Trace(Protocol):
@@ -80,6 +81,7 @@ class _Step:
         self._forms = 0
         self._attempts = 0
         self._retries: list[dict[str, Any]] = []
+        self._calls: list[dict[str, str]] = []
         self._stop: StepFinished | None = None
         self.error: dict[str, Any] | None = None
 
@@ -102,6 +104,8 @@ class _Step:
                     continue
                 case StepFinished():
                     self._stop = item
+                case PartFinished(part=ToolCall(id=id, name=name)):
+                    self._calls.append({"id": id, "name": name})
             if self._first_s is None:
                 self._first_s = self._now()
 
@@ -117,6 +121,7 @@ class _Step:
             "attempts": self._attempts,
             "retries": self._retries,
             "usage": None if self._stop is None else asdict(self._stop.usage),
+            "calls": self._calls,
             "stop_reason": None if self._stop is None else self._stop.stop_reason,
             "error": self.error,
         }

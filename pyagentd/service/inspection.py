@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from pyagentd.agent import replaying
-from pyagentd.errors import BadRequest
+from pyagentd.agent import inspecting, replaying, turnagent
+from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.metering import facts_of
+from pyagentd.errors import BadRequest, NotFound
 from pyagentd.events import Event
+from pyagentd.policy.presets import Preset
+from pyagentd.policy.profiles import Profile
 from pyagentd.service.group import INLINE_LIMIT, Client, Group
+from pyagentd.service.usage import summary
 from pyagentd.sexp import tagged
+from pyagentd.store import paths
+from pyagentd.store.atomic import write_text
+from pyagentd.store.index import audit
+from pyagentd.store.index.audit import Entry
+from pyagentd.store.index.projection import Projection
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.traced import TracedStep, as_json, read_trace
+
+_MOST_DECISIONS = 5000
 
 _PAGE = INLINE_LIMIT // 4  # characters may have four bytes
 
@@ -36,6 +53,92 @@ class Inspection(Group):
             "seq": page.seq,
             "done": page.done,
         }
+
+    async def trace(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
+        async with self._host.using(self._ref(branch)) as live:
+            live.recorder.flush()
+            conversation = live.conversation.snapshot()
+            steps, decisions = await asyncio.to_thread(self._recorded, live.ref)
+            last = next((step for step in reversed(steps) if step.purpose == "step"), None)
+            report = {
+                "session": self._session(live),
+                "usage": summary(live.meter) if live.meter is not None else None,
+                **inspecting.catalogue(last),
+                "permissions": await self._permissions(live),
+                "runs": inspecting.timeline(conversation, steps, decisions, facts_of(self._host)),
+            }
+            return await self._given(live.ref, "trace", json.dumps(report, ensure_ascii=False))
+
+    async def traced_request(
+        self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step"
+    ) -> dict[str, Any]:
+        """Return the exact request of a step as the JSON that was sent, in the reply or, when large, as a file."""
+        ref = self._ref(branch)
+        for traced in await asyncio.to_thread(read_trace, ref.branch_dir):
+            if (traced.run_id, traced.step, traced.purpose) == (run, step, purpose):
+                return await self._given(ref, f"request-{run}-{step}", await asyncio.to_thread(_body, traced))
+        raise NotFound(f"No step {step} of {run} is traced", mend="`pyagentd show SESSION --trace` lists them")
+
+    def _recorded(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
+        self._host.ledger.flush()
+        within = Projection(self._host.state, self._host.config.sessions_dir).key(ref.branch_dir)
+        entries = [entry for _, entry in audit.latest(self._host.state, within=within, limit=_MOST_DECISIONS)]
+        return read_trace(ref.branch_dir), entries[::-1]
+
+    def _session(self, live: LiveBranch) -> dict[str, Any]:
+        session = live.conversation.session
+        preset = self._host.presets.of_branch(live.ref)
+        return {
+            "session_id": live.ref.session_id,
+            "branch_name": live.ref.branch_name,
+            "branch": live.key,
+            "title": session.get("title") or None,
+            "workspace_root": session.get("workspace_root"),
+            "backend": preset.backend,
+            "model": preset.model or None,
+            "temperature": preset.temperature,
+            "turn": turnagent.told(self._host.presets, live.ref, live.conversation),
+            "status": live.status,
+        }
+
+    async def _permissions(self, live: LiveBranch) -> dict[str, Any]:
+        root = paths.root_of(live.ref)
+        workspace = Path(live.conversation.session.get("workspace_root") or Path.home())
+        await self._host.grants.load(root, workspace)
+        grants = self._host.grants.listed(root, workspace)
+        above = [self._host.presets.of_branch(ref) for ref in paths.ancestors_of(live.ref)]
+        return {
+            **_allowed(self._host.presets.of_branch(live.ref)),
+            "denied_above": [pattern for preset in above for pattern in preset.paths.deny],
+            "grants": [{**grant.facts(), "kind": grant.kind} for grant in grants],
+        }
+
+    async def _given(self, ref: BranchRef, what: str, text: str) -> dict[str, Any]:
+        if len(text) < INLINE_LIMIT // 4:
+            return {"json": text}
+        path = self._host.config.runtime_dir / f"{what}-{ref.session_id}-{ref.branch_name}.json"
+        await asyncio.to_thread(write_text, path, text.encode("utf-8", "replace").decode(), fsync=False)
+        return {"path": str(path)}
+
+
+def _body(step: TracedStep) -> str:
+    return as_json(step.body)
+
+
+def _allowed(preset: Preset) -> Mapping[str, Any]:
+    profile = preset.profile
+    told = (
+        {"name": profile.name, "allow": [p.pattern for p in profile.allow], "ask": [p.pattern for p in profile.ask]}
+        if isinstance(profile, Profile)
+        else profile
+    )
+    return {
+        "profile": told,
+        "read_only": preset.read_only,
+        "paths": {"read": preset.paths.read, "write": preset.paths.write, "deny": preset.paths.deny},
+        "shell_commands": {"allow": preset.shell.allow, "deny": preset.shell.deny},
+    }
 
 
 def _travelling(event: Event) -> list[Any]:

@@ -11,8 +11,8 @@ type         fields
 ===========  ===========================================================================================
 blob         {digest, data}: a system prompt or a list of tools
 request      {id, run_id, step, attempt, purpose, at, head, base, same, messages, marks}: ``at`` epoch ms
-answer       {id, run_id, step, duration_ms, first_token_ms, usage, stop_reason, retries, error, …}: the end of
-             ``id``; with ``count``, ``chain`` and ``known`` a later writer sees what it may continue
+answer       {id, run_id, step, duration_ms, first_token_ms, attempts, retries, usage, calls, stop_reason, error}:
+             the end of ``id``; with ``count``, ``chain`` and ``known`` a later writer sees what it may continue
 ===========  ===========================================================================================
 
 Beyond ``LARGEST`` bytes the file becomes ``requests.1.jsonl``, in the place of the last one of that name, and a new

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from pyagentd.errors import NotFound
 from pyagentd.store import traced
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import OVERLOADED, Watcher, World, attached
@@ -131,3 +134,58 @@ async def test_the_trace_stays_bounded_and_goes_on_with_a_whole_request(world: W
     await talk(world, ref, "1", "2", "3")
     assert kept(ref) == sent(world)[1:], "two files are kept"
     assert all(step.same == 0 for step in traced.read_trace(ref.branch_dir))
+
+
+# -- the inspector ---------------------------------------------------------------------------------------------
+
+
+async def inspected(world: World, ref: BranchRef) -> dict[str, Any]:
+    answer = await world.service().trace(Watcher(), branch=ref.key)
+    report: dict[str, Any] = json.loads(answer["json"])
+    return report
+
+
+@pytest.mark.spec("B.10", "inspector: timeline, tokens, cost, system prompt, model, tool catalog, permission state")
+async def test_the_inspector_tells_what_happened_and_why(world: World) -> None:
+    (world.project / "a.txt").write_text("alpha\n")
+    world.server.say(
+        OVERLOADED,
+        answer(
+            "I look.",
+            tool_use("Read", id="toolu_1", file_path=str(world.project / "a.txt")),
+            tool_use("Read", id="toolu_2"),
+        ),
+        "Alpha.",
+    )
+    ref = world.session()
+    await talk(world, ref, "What does it say?")
+    report = await inspected(world, ref)
+    (run,) = report["runs"]
+    assert run["prompt"] == "What does it say?" and run["reason"] == "done"
+    first, second = run["steps"]
+    assert [step["number"] for step in run["steps"]] == [1, 2]
+    assert first["model"] == "model-main" and first["parameters"]["temperature"] == 0.5
+    assert len(first["retries"]) == 1 and first["attempts"] == 2
+    assert [(call["name"], call["state"]) for call in first["calls"]] == [
+        ("Read", "output-available"),
+        ("Read", "output-error"),
+    ]
+    assert set(first["usage"]) == {"input", "output", "reasoning", "cache_read", "cache_write"}
+    assert first["cost_usd"] is None, "nobody knows the price of this model"
+    assert (second["messages"], second["new_messages"]) == (3, 2)
+    assert {(d["tool"], d["decision"]) for d in run["decisions"]} >= {("Read", "allow")}
+    assert "You are main." in report["system"]
+    assert "Read" in [tool["name"] for tool in report["tools"]]
+    assert report["permissions"]["paths"]["read"] == [f"{world.project}/**"]
+    assert report["session"]["model"] == "model-main"
+
+
+async def test_the_inspector_gives_the_exact_request_of_a_step(world: World) -> None:
+    ref = world.session()
+    await talk(world, ref, "Hi.")
+    (run,) = (await inspected(world, ref))["runs"]
+    service = world.service()
+    given = await service.traced_request(Watcher(), branch=ref.key, run=run["id"], step=1)
+    assert given["json"] == sent(world)[0]
+    with pytest.raises(NotFound):
+        await service.traced_request(Watcher(), branch=ref.key, run=run["id"], step=2)
