@@ -34,6 +34,7 @@
 (require 'pyagentd-events)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
+(require 'pyagentd-queued)
 (require 'pyagentd-overlay)
 (require 'pyagentd-ask)
 (require 'pyagentd-answer)
@@ -46,6 +47,10 @@
 (require 'pyagentd-lease)
 
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
+(autoload 'pyagentd-queue "pyagentd-queue" nil t)
+(autoload 'pyagentd-steer "pyagentd-queue" nil t)
+(autoload 'pyagentd-queue-resume "pyagentd-queue" nil t)
+(autoload 'pyagentd-retry-now "pyagentd-queue" nil t)
 
 (defvar pyagentd-run-finished-functions nil
   "Functions called in a session buffer when a run has finished.
@@ -77,9 +82,8 @@ They get the plist of the run: :id, :reason (`done', `error' or
 (defun pyagentd-chat--check ()
   "Signal a `user-error' unless a prompt can be sent from this buffer."
   (pyagentd-chat--check-writer)
-  (when (pyagentd-status-busy-p)
-    (user-error "A run is in progress; %s stops it"
-                (substitute-command-keys "\\[pyagentd-abort]"))))
+  (when (eq (plist-get pyagentd-status :state) 'sending)
+    (user-error "The prompt is on its way")))
 
 (defun pyagentd-send (&optional menu)
   "Send the conversation up to point, or up to the end of the region.
@@ -135,21 +139,94 @@ Signal a `user-error' if nothing can be written from this buffer."
   (pyagentd-chat--save))
 
 (defun pyagentd-chat--send (end)
-  "Ask the daemon to answer the saved text up to END."
-  (let ((buffer (current-buffer)))
-    (pyagentd-insert-start end)
-    (pyagentd-status-set '(:state sending))
+  "Ask the daemon to answer the saved text up to END.
+While a run is in progress it waits for its turn, and stays where it is."
+  (let* ((buffer (current-buffer))
+         (busy (pyagentd-status-busy-p))
+         (id (pyagentd-queued-new-id))
+         (marker (and pyagentd-insert--marker
+                      (copy-marker pyagentd-insert--marker))))
+    (pyagentd-queued-note id (pyagentd-queued-start end) end)
+    (unless busy
+      (pyagentd-insert-start end)
+      (pyagentd-status-set '(:state sending)))
     (pyagentd-rpc-call-async
-     'send (list :branch pyagentd--branch-dir
-                 :sha256 pyagentd-session-sha256 :end end
-                 :env (pyagentd-env-variables) :key (pyagentd-env-key)
-                 :allow nil)
+     'send (append (list :branch pyagentd--branch-dir
+                         :sha256 pyagentd-session-sha256 :end end :id id
+                         :env (pyagentd-env-variables) :key (pyagentd-env-key)
+                         :allow nil)
+                   (pyagentd-chat--agent))
+     :success (lambda (answer)
+                (when (and (plist-get answer :queued) (buffer-live-p buffer))
+                  (with-current-buffer buffer
+                    (pyagentd-chat--queued id (and (not busy) marker)))))
      :error (lambda (err)
               (when (buffer-live-p buffer)
                 (with-current-buffer buffer
-                  (pyagentd-status-set
-                   (list :state 'error :message (pyagentd-error-text err)))))
+                  (pyagentd-queued-forget id)
+                  (unless busy
+                    (pyagentd-status-set
+                     (list :state 'error
+                           :message (pyagentd-error-text err))))))
               (message "%s" (pyagentd-error-text err))))))
+
+(defun pyagentd-chat--agent ()
+  "Return :agent and the preset chosen for the next turn, or nil."
+  (when-let ((agent (and (boundp 'pyagentd-plan-next)
+                         (symbol-value 'pyagentd-plan-next))))
+    (list :agent agent)))
+
+(defun pyagentd-chat--queued (id marker)
+  "Note that the message ID waits; the run in progress goes on at MARKER.
+The next prompt can be written below."
+  (when marker
+    (pyagentd-insert-move marker))
+  (when-let ((overlay (pyagentd-queued-overlay id)))
+    (save-excursion
+      (goto-char (overlay-end overlay))
+      (when (looking-at-p "[ \t\n]*\\'")
+        (delete-region (point) (point-max))
+        (insert "\n\n" pyagentd-prompt-prefix)))
+    (when (= (point) (overlay-end overlay))
+      (goto-char (point-max))))
+  (message "Queued; %s lists what waits"
+           (substitute-command-keys "\\[pyagentd-queue]")))
+
+(defvar-local pyagentd-chat--edits nil
+  "Queued messages whose text was changed, an alist (ID . TEXT).")
+
+(defun pyagentd-chat--edited (id text)
+  "Note that the queued message ID says TEXT now; the daemon is told soon."
+  (unless pyagentd-session-viewing
+    (unless pyagentd-chat--edits
+      (run-at-time 0.5 nil #'pyagentd-chat--tell-edits (current-buffer)))
+    (setf (alist-get id pyagentd-chat--edits nil nil #'equal) text)))
+
+(defun pyagentd-chat--tell-edits (buffer)
+  "Tell the daemon which queued texts were changed in BUFFER.
+One that was removed is taken back."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (pcase-dolist (`(,id . ,text) pyagentd-chat--edits)
+        (pyagentd-rpc-call-async
+         (if (string-blank-p text) 'queue-cancel 'queue-edit)
+         (append (list :branch pyagentd--branch-dir :id id)
+                 (unless (string-blank-p text) (list :text text)))
+         :error #'ignore))               ; it has been sent meanwhile
+      (setq pyagentd-chat--edits nil))))
+
+(setq pyagentd-queued-edited-function #'pyagentd-chat--edited)
+
+(defun pyagentd-chat-submit (text &rest plist)
+  "Send TEXT to the session of this buffer, which is put into it by the daemon.
+PLIST has further arguments of the operation, such as :steer or :agent."
+  (pyagentd-rpc-call-async
+   'prompt (append (list :branch pyagentd--branch-dir :text text
+                         :id (pyagentd-queued-new-id)
+                         :env (pyagentd-env-variables) :key (pyagentd-env-key)
+                         :allow nil)
+                   plist)
+   :error (lambda (err) (message "%s" (pyagentd-error-text err)))))
 
 (defun pyagentd-abort (&optional whole)
   "Stop the run of this buffer; what it has said stays.
@@ -191,16 +268,27 @@ unless the event is in the text already.  DOCSTRING says what it does."
   (setq pyagentd-attach-partial (eql seq 0))
   (pyagentd-insert text (pyagentd-attach-role role)))
 
-(pyagentd-chat--define-event prompt `(,text)
-  "Insert the prompt of another client at the end, where its answer follows."
-  (let ((body (save-restriction
-                (widen)
-                (buffer-substring-no-properties
-                 (max (point-min) (- (point-max)
-                                     (length pyagentd-prompt-prefix)))
-                 (point-max)))))
-    (pyagentd-insert-start (1+ (buffer-size)))
+(pyagentd-chat--define-event prompt `(,text . ,rest)
+  "Insert the prompt of another client where its answer follows."
+  (let* ((position (pyagentd-queued-place (car rest)))
+         (body (save-restriction
+                 (widen)
+                 (buffer-substring-no-properties
+                  (max (point-min) (- position
+                                      (length pyagentd-prompt-prefix)))
+                  position))))
+    (pyagentd-insert-start position)
     (pyagentd-insert (pyagentd-chat--join body text) nil)))
+
+(pyagentd-chat--define-event fired `(,fired)
+  "Let the run go on behind a prompt that stands in the text."
+  (unless (pyagentd-queued-fired fired)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach)))
+
+(pyagentd-chat--define-event queue `(,queue)
+  "Show what waits."
+  (pyagentd-queued-receive (plist-get queue :items)))
 
 (defun pyagentd-chat--join (body prompt)
   "Return what to insert after BODY for PROMPT, a message of another client."
@@ -245,6 +333,8 @@ unless the event is in the text already.  DOCSTRING says what it does."
 
 (define-key pyagentd-mode-map (kbd "C-c RET") #'pyagentd-send)
 (define-key pyagentd-mode-map (kbd "C-c C-k") #'pyagentd-abort)
+(define-key pyagentd-mode-map (kbd "C-c C-q") #'pyagentd-queue)
+(define-key pyagentd-mode-map (kbd "C-c C-w") #'pyagentd-steer)
 
 (provide 'pyagentd-chat)
 ;;; pyagentd-chat.el ends here

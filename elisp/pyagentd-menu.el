@@ -27,6 +27,7 @@
 
 (require 'transient)
 (require 'pyagentd-chat)
+(require 'pyagentd-queue)
 (require 'pyagentd-history)
 (require 'pyagentd-branch)
 (require 'pyagentd-branches)
@@ -58,6 +59,8 @@ Those on a session are for the one in this buffer, or at point where
 sessions are listed."
   [["Conversation"
     ("RET" "Send" pyagentd-send)
+    ("W" "Say to the run" pyagentd-steer)
+    ("Q" "Queue" pyagentd-queue)
     ("k" "Abort" pyagentd-abort)
     ("L" "Agent" pyagentd-choose-agent)
     ("!" "Approve plan" pyagentd-approve)

@@ -70,6 +70,44 @@ They are called in the session buffer.")
                              (string-join tools ", "))
                      'face 'warning)))))
 
+(defun pyagentd-status--retrying (status)
+  "Return which attempt of a request failed, as STATUS says, and what follows."
+  (concat "Retrying"
+          (when-let ((attempt (plist-get status :attempt)))
+            (format " (%s%s failed)" attempt
+                    (if-let ((most (plist-get status :max-attempts)))
+                        (format " of %s" most)
+                      "")))
+          (if-let ((time (plist-get status :retry-at)))
+              (format " in %d s" (max 0 (ceiling (- (/ time 1000.0)
+                                                    (float-time)))))
+            "…")
+          (when-let ((message (plist-get status :message)))
+            (concat ": " message))))
+
+(defvar pyagentd-status--countdown nil
+  "Timer that counts down to the next attempt, in all session buffers.")
+
+(defun pyagentd-status--count-down ()
+  "Show how long it is to the next attempt where one is awaited."
+  (let ((waiting nil))
+    (dolist (buffer (buffer-list))
+      (when (eq (plist-get (buffer-local-value 'pyagentd-status buffer) :state)
+                'retrying)
+        (setq waiting t)
+        (with-current-buffer buffer (pyagentd-status-refresh))))
+    (unless waiting
+      (cancel-timer pyagentd-status--countdown)
+      (setq pyagentd-status--countdown nil))))
+
+(defun pyagentd-status--queued ()
+  "Return how many messages wait, in words, or nil."
+  (let ((number (or (plist-get pyagentd-status :queued) 0)))
+    (when (> number 0)
+      (propertize (format "%d queued" number) 'face 'shadow))))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-status--queued)
+
 (defun pyagentd-status--text (status)
   "Return STATUS, see variable `pyagentd-status', in words."
   (pcase (plist-get status :state)
@@ -79,12 +117,7 @@ They are called in the session buffer.")
     ('busy (pyagentd-status--busy status))
     ('waiting (propertize "Waiting for your answer" 'face 'warning))
     ('retrying
-     (propertize (concat "Retrying…"
-                         (when-let ((attempt (plist-get status :attempt)))
-                           (format " (%s)" attempt))
-                         (when-let ((message (plist-get status :message)))
-                           (concat " " message)))
-                 'face 'warning))
+     (propertize (pyagentd-status--retrying status) 'face 'warning))
     ('error (propertize (format "Error: %s" (or (plist-get status :message) ""))
                         'face 'error))
     (state (format "%s" state))))
@@ -100,6 +133,10 @@ They are called in the session buffer.")
                           (pyagentd-symbol (plist-get status :state))))
   (unless (equal status pyagentd-status)
     (setq pyagentd-status status)
+    (when (and (eq (plist-get status :state) 'retrying)
+               (null pyagentd-status--countdown))
+      (setq pyagentd-status--countdown
+            (run-at-time 1 1 #'pyagentd-status--count-down)))
     (pyagentd-status-refresh)))
 
 (defun pyagentd-status-set-title (title)

@@ -180,6 +180,7 @@ class Conversations(Group):
             "session_id": live.ref.session_id,
             "agents": self._host.agents.running(live.key),
             "asks": self._host.asks.open_for(live.key),
+            "queue": live.queue.told(),
             "todo": todo.current(live.conversation),
             "chips": chips.standing(live.conversation).told() if live.run is None else None,
             "context": live.meter.told() if live.meter else None,
