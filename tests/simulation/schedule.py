@@ -40,6 +40,11 @@ _OPERATIONS: Mapping[str, int] = {  # how often, of all
     "rewind": 4,
     "unrewind": 3,
     "fork": 2,
+    "rewrite": 3,
+    "regenerate": 4,
+    "choose_variant": 3,
+    "retry_now": 2,
+    "rest": 15,
     "stop": 3,
     "kill": 3,
 }
@@ -111,17 +116,7 @@ class Schedule:
     async def _settle(self) -> str:
         """Let everything that was begun come to its end, as a person who answers and resumes does."""
         for branch in self.world.branches:
-            for _ in range(200):
-                status = await self._call("get_status", branch)
-                if status["state"] in ("idle", "error") and not status["queued"]:
-                    break
-                if (await self._call("queue", branch))["paused"]:
-                    await self._call("queue_resume", branch, env=_ENV)
-                for ask in list(self.world.host.asks.all()):
-                    await self._answer(str(ask["id"]), "allow")
-                await asyncio.sleep(1.0)
-            else:
-                raise AssertionError(f"{branch.name} never comes to rest: {status}")
+            await self._rest(branch)
         return "stop"
 
     # -- what happens ------------------------------------------------------------------------------------------
@@ -194,13 +189,46 @@ class Schedule:
         await self._call("compact", branch, env=_ENV)
 
     async def _rewind(self, branch: BranchRef) -> None:
-        log = self._log(branch)
-        visible = [id for id, row in log.messages.items() if row["role"] == "user" and not reference.hidden(row)]
-        if visible:
+        if visible := self._prompts(branch):
             await self._call("rewind", branch, message=self.random.choice(visible))
 
     async def _unrewind(self, branch: BranchRef) -> None:
         await self._call("unrewind", branch)
+
+    async def _rewrite(self, branch: BranchRef) -> None:
+        if visible := self._prompts(branch):
+            text = f"Message {len(self.said)}."
+            made = await self._call("edit", branch, message=self.random.choice(visible), text=text, env=_ENV)
+            self.said[made["message"]] = Said(branch, text)
+
+    async def _regenerate(self, branch: BranchRef) -> None:
+        visible = self._prompts(branch)
+        again = self.random.choice(visible) if visible and self.random.random() < 0.5 else None
+        await self._call("regenerate", branch, message=again, env=_ENV)
+
+    async def _choose_variant(self, branch: BranchRef) -> None:
+        found = (await self._call("variants", branch))["variants"]
+        if found:
+            one = self.random.choice(found)
+            await self._call(
+                "choose_variant", branch, message=one["message"], n=self.random.randint(1, len(one["of"]))
+            )
+
+    async def _rest(self, branch: BranchRef) -> None:
+        """Answer and resume until nothing goes on."""
+        for _ in range(200):
+            status = await self._call("get_status", branch)
+            if status["state"] in ("idle", "error") and not status["queued"]:
+                return
+            if (await self._call("queue", branch))["paused"]:
+                await self._call("queue_resume", branch, env=_ENV)
+            for ask in list(self.world.host.asks.all()):
+                await self._answer(str(ask["id"]), "allow")
+            await asyncio.sleep(1.0)
+        raise AssertionError(f"{branch.name} never comes to rest: {status}")
+
+    async def _retry_now(self, branch: BranchRef) -> None:
+        await self._call("retry_now", branch)
 
     async def _fork(self, branch: BranchRef) -> None:
         log = self._log(branch)
@@ -208,6 +236,11 @@ class Schedule:
         if visible and len(self.world.branches) < 3:
             made = await self._call("fork", branch, message=self.random.choice(visible))
             self.world.branches.append(paths.ref_of(Path(made["branch_dir"])))
+
+    def _prompts(self, branch: BranchRef) -> list[str]:
+        """Return the messages of the person that the model sees."""
+        messages = self._log(branch).messages.items()
+        return [id for id, row in messages if row["role"] == "user" and not reference.hidden(row)]
 
     async def _call(self, name: str, branch: BranchRef, *, client: Client | None = None, **arguments: Any) -> Any:
         operation: Callable[..., Any] = getattr(self.world.service, name)
