@@ -103,10 +103,12 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
         print_json(json.loads(_payload(answer)))
         return
     from pyagentd.store.document import read
+    from pyagentd.store.hiding import folded
 
-    body = read(branch_dir / "session.md").body
+    document = read(branch_dir / "session.md")
     # Into a pipe bytes as they are.
-    click.echo(printable(body) if _on_terminal() else body.encode("utf-8", "surrogateescape"))
+    shown = printable(folded(document)) if _on_terminal() else document.body.encode("utf-8", "surrogateescape")
+    click.echo(shown)
 
 
 def _on_terminal() -> bool:

@@ -16,14 +16,15 @@ from pyagentd.store.align import Placed, placed
 from pyagentd.store.carry import carried, kept_places
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.difference import matches
-from pyagentd.store.document import Document, Span, merged
+from pyagentd.store.document import PROMPT_PREFIX, Document, Span, merged
 from pyagentd.store.expected import expected
 from pyagentd.store.pieces import recorded_pieces
-from pyagentd.store.render import FENCE_CLOSE, RUN_CLOSE
+from pyagentd.store.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN
 
 Range = tuple[int, int]
 
 _MISSES = 20  # texts of hidden turns that the user removed or changed, beyond which a region shows none
+_FOLDED = "… turns that were taken back"
 _TOOL_END = FENCE_CLOSE + "\n"
 
 
@@ -82,6 +83,16 @@ def hidden_ranges(document: Document, conversation: Conversation) -> list[tuple[
         if ids:
             found.append((start, end, tuple(ids)))
     return found
+
+
+def folded(document: Document) -> str:
+    """Return the text with each region of hidden turns as one line, as people read it."""
+    shown, position = [], 0
+    for start, end, kind, _ in document.spans:
+        if kind == "ignore" and document.body.startswith((RUN_OPEN, PROMPT_PREFIX), start):
+            shown += [document.body[position:start], RUN_OPEN if start else "", _FOLDED]
+            position = end
+    return "".join([*shown, document.body[position:]])
 
 
 def _ranges(document: Document, pieces: Sequence[Placed], gone: set[str]) -> Iterator[Range]:

@@ -13,7 +13,7 @@ from pyagentd.messages import Message, Part, Role
 from pyagentd.store import hidden
 from pyagentd.store.align import align
 from pyagentd.store.document import Document, format_file, gptel_messages, parse
-from pyagentd.store.hiding import answer_place, hidden_ranges, turned
+from pyagentd.store.hiding import answer_place, folded, hidden_ranges, turned
 from pyagentd.store.journal import Row
 from tests.store.talk import Step, Talk, Turn, assert_valid, expected_units, talks
 
@@ -170,6 +170,14 @@ def test_hidden_regions_are_found_with_their_turns() -> None:
     assert len(ids) == 5
     text = history.document.body[start:end]
     assert text.startswith("\n\nthe first answer") and text.endswith("the third answer, of some length")
+
+
+def test_people_read_a_hidden_region_as_one_line() -> None:
+    history = rewound(FIRST, SECOND, THIRD, keep=1)
+    assert folded(history.document) == (
+        "### first question\n\nthe first answer, of some length\n\n### second question\n\n"
+        "… turns that were taken back\n\n### "
+    )
 
 
 def test_another_answer_goes_behind_the_hidden_one_and_brings_its_own_heading() -> None:
