@@ -12,7 +12,7 @@ from typing import Any
 from pyagentd.agent.usage import FactsOf, usage_of
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.index.audit import Entry
-from pyagentd.store.rows import Served
+from pyagentd.store.rows import Served, served_by
 from pyagentd.store.traced import TracedStep
 
 _PROMPT = 200  # characters
@@ -30,10 +30,12 @@ def timeline(
     runs: dict[str, dict[str, Any]] = {
         id: _run(conversation, state.data) | {"steps": [], "decisions": []} for id, state in conversation.runs.items()
     }
-    results = _results(conversation)
+    results, providers = _results(conversation), _providers(conversation)
     for number, step in enumerate(steps, 1):
         run = runs.setdefault(step.run_id, {"id": step.run_id, "message_id": None, "steps": [], "decisions": []})
-        run["steps"].append({"number": number, **_step(step, results, facts_of)})
+        run["steps"].append(
+            {"number": number, **_step(step, results, facts_of, providers.get(str(run["message_id"]), ""))}
+        )
     for entry in decisions:
         if entry.run_id in runs:
             runs[entry.run_id]["decisions"].append(_decision(entry))
@@ -70,10 +72,12 @@ def _run(conversation: Conversation, data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _step(step: TracedStep, results: Mapping[str, Mapping[str, Any]], facts_of: FactsOf) -> dict[str, Any]:
+def _step(
+    step: TracedStep, results: Mapping[str, Mapping[str, Any]], facts_of: FactsOf, provider: str
+) -> dict[str, Any]:
     answer, model = step.answer, str(step.head.get("model", ""))
     usage = answer.get("usage")
-    prices = facts_of(Served("", model)).prices
+    prices = facts_of(Served(provider, model)).prices
     return {
         "step": step.step,
         "purpose": step.purpose,
@@ -93,6 +97,18 @@ def _step(step: TracedStep, results: Mapping[str, Mapping[str, Any]], facts_of: 
         "error": answer.get("error"),
         "calls": [{**call, **results.get(str(call.get("id")), {})} for call in answer.get("calls") or ()],
     }
+
+
+def _providers(conversation: Conversation) -> dict[str, str]:
+    """Return which backend answered, by the id of the user's message."""
+    providers: dict[str, str] = {}
+    asked = ""
+    for message in conversation.messages.values():
+        if message.role == "user":
+            asked = message.id
+        elif message.role == "assistant":
+            providers.setdefault(asked, served_by(message.row).provider)
+    return providers
 
 
 def _results(conversation: Conversation) -> dict[str, dict[str, Any]]:
