@@ -17,6 +17,7 @@ from pyagentd.cli.attach import attach
 from pyagentd.cli.audit import audit
 from pyagentd.cli.branches import branch, branches, switch
 from pyagentd.cli.changes import changes, restore
+from pyagentd.cli.compact import compact
 from pyagentd.cli.daemon import serve, status, stop
 from pyagentd.cli.doctor import doctor
 from pyagentd.cli.exchange import export, import_
@@ -62,7 +63,7 @@ for _command in (
     new, send, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort, export, import_,
     presets, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
-    changes, restore, rewind, unrewind, fork, regenerate, variants,
+    changes, restore, compact, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,
     serve, stop, status, logs, reindex, doctor, config, messages, completion,
 ):  # fmt: skip

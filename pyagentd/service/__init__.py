@@ -12,6 +12,7 @@ from typing import Any
 from pyagentd.service.agents import Agents
 from pyagentd.service.approvals import Approvals
 from pyagentd.service.branches import Branches
+from pyagentd.service.compaction import Compaction
 from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
 from pyagentd.service.exchange import Exchange
@@ -21,8 +22,8 @@ from pyagentd.service.inspection import Inspection
 from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
-from pyagentd.service.schedules import Scheduling
 from pyagentd.service.queue import Queue
+from pyagentd.service.schedules import Scheduling
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 from pyagentd.service.snapshots import SnapshotOperations
@@ -33,6 +34,7 @@ from pyagentd.service.usage import Spending
 
 class Service(
     Conversations,
+    Compaction,
     Queue,
     Histories,
     Agents,

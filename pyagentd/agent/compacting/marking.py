@@ -67,3 +67,15 @@ def _standing(conversation: Conversation) -> str:
             return str(message.row["metadata_json"].get("after") or "")
         return message.parts[-1].id
     return ""
+
+
+def marker_of(conversation: Conversation, run_id: str) -> Part | None:
+    """Return the last compaction that a run made, None when it made none."""
+    for message in reversed(conversation.messages.values()):
+        if (
+            message.parts
+            and message.parts[0].type == COMPACTION
+            and message.row["metadata_json"].get("run_id") == run_id
+        ):
+            return message.parts[0]
+    return None
