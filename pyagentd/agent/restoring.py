@@ -171,7 +171,7 @@ class Restoring(Snapshots):
         """Return how the file would change, from what it is now, as a unified diff."""
         if (proposal.now and proposal.now.is_dir) or (proposal.target and proposal.target.is_dir):
             return ""
-        if proposal.becomes == "unkept":
+        if proposal.becomes == "unkept" or (proposal.now and not proposal.now.is_kept):
             return ""
         now = _content_now(proposal.path, proposal.now)
         target = None if proposal.target is None else self.objects.get("blob", proposal.target.id)

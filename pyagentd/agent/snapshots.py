@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from pyagentd.agent import kin
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.keeping import RunKeeper
+from pyagentd.agent.turn import Prompt
 from pyagentd.agent.workspaces import Workspaces
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError
@@ -83,14 +84,21 @@ class Snapshots:
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
-    def of_run(self, branch: LiveBranch, run_id: str, root: Path) -> RunKeeper:
-        """Return who keeps files for a run in the workspace ``root``."""
+    def of_run(self, branch: LiveBranch, run_id: str, root: Path, *, commands: bool = False) -> RunKeeper:
+        """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at beforehand."""
         if not self._begun:
             self._begun = True
             self._host.own(self._recover())
-        return RunKeeper(
-            snapshots=self, branch=branch, top=paths.root_of(branch.ref), run_id=run_id, root=root.resolve()
-        )
+        top, root = paths.root_of(branch.ref), root.resolve()
+        keeper = RunKeeper(snapshots=self, branch=branch, top=top, run_id=run_id, root=root)
+        if commands and not self.workspaces.is_known(root, self.denies(top)):
+            self._host.own(keeper.warm())
+        return keeper
+
+    def marked(self, ref: BranchRef, prompt: Prompt) -> Prompt:
+        """Return ``prompt`` with the id of the last change before it, for the message's metadata."""
+        head = "" if prompt.message_id else self.head(ref)
+        return replace(prompt, metadata={**prompt.metadata, "snapshot_id": head}) if head else prompt
 
     def head(self, ref: BranchRef) -> str:
         """Return the id of the last change of a tree of agents: the ``snapshot_id`` of a message of the user's."""

@@ -54,7 +54,7 @@ class Workspaces:
             TooMuch: It is too large.
             StoreError: The disk refused.
         """
-        key = "\n".join((str(root), *denies))
+        key = _key(root, denies)
         with self._lock:
             lock, scan = self._known.get(key) or (threading.Lock(), self._new(root, denies, key))
             self._known[key] = lock, scan
@@ -70,6 +70,10 @@ class Workspaces:
                 self._stats.save(key, scan.known())
         return entry
 
+    def is_known(self, root: Path, denies: tuple[str, ...]) -> bool:
+        """Return whether ``root`` was looked at before."""
+        return _key(root, denies) in self._known
+
     def forget(self) -> None:
         """Look at everything anew: objects may be gone."""
         with self._lock:
@@ -83,6 +87,10 @@ class Workspaces:
             return is_directory and (path in self._own or secret(f"{path}/-"))
 
         return Scan(str(root), self._objects, left_out=left_out, secret=secret, known=self._stats.load(key))
+
+
+def _key(root: Path, denies: tuple[str, ...]) -> str:
+    return "\n".join((str(root), *denies))
 
 
 def secrecy(denies: tuple[str, ...]) -> Callable[[str], bool]:
