@@ -161,6 +161,10 @@ class Equipping:
             return backend_for(preset, self._host.config, self._options)
         return DeferredBackend(lambda: backend_for(preset, self._host.config, self._options)), model
 
+    def _commands(self) -> bool:
+        """Return whether the run may run commands."""
+        return "Bash" in self._presets.of_branch(self._branch.ref).tools
+
     def _moment(self, root: Path) -> Moment:
         return Moment(
             branch=self._branch, root=root, run_id=self._run_id, options=self._options, witness=self._witness()
@@ -206,7 +210,7 @@ class Equipping:
             env=self._options.env,
             scope=guarded(shell_scope(self._presets, branch.ref, self._ancestors, host.config), root),
             notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
-            keeping=host.snapshots.of_run(branch, self._run_id, root),
+            keeping=host.snapshots.of_run(branch, self._run_id, root, commands=self._commands()),
             hooks=host.hooks.of_run(self._moment(root)),
         )
 

@@ -211,6 +211,7 @@ class Host(OpenBranches):
         await branch.look_once()
         run_id = new_run_id()
         prompt = await self.hooks.message_user(branch, await read(), options, run_id)
+        prompt = self.snapshots.marked(branch.ref, prompt)
         equipping = Equipping(self, branch, run_id, options, message=prompt.metadata)
         settings = await equipping.settings(prompt.settings)
         if self._closing:

@@ -19,7 +19,7 @@ from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.hints import Hints
 from pyagentd.agent.queue import Submission, Submitted, is_persons
 from pyagentd.agent.settings import SendOptions
-from pyagentd.errors import Busy, Conflict, PyagentdError
+from pyagentd.errors import Blocked, Busy, Conflict, PyagentdError
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store import paths
@@ -181,22 +181,40 @@ class Queueing:
 
     async def steering(self, branch: LiveBranch, run_id: str) -> Sequence[str]:
         """Record the messages that steer a run as the user's next words in it, and return their texts."""
-        found = branch.queue.steering()
+        seen = {each.id: await self._seen(branch, each, run_id) for each in branch.queue.steering()}
+        found = [each for each in branch.queue.steering() if each.id in seen]
         if not found:
             return ()
         with branch.recorder.together():
             for message in found:
-                for kind, data in branch.queue.fire(message, text=message.text, metadata={"steered": run_id}):
+                changed = {} if seen[message.id] == message.text else {"model_text": seen[message.id]}
+                metadata = {"steered": run_id, **changed}
+                for kind, data in branch.queue.fire(message, text=message.text, metadata=metadata):
                     branch.recorder.record(kind, data)
         for message in found:
             self._gone(branch, message.id, "steered", run=run_id)
-        return [message.text for message in found]
+        return [str(seen[message.id]) for message in found]
 
     def changed(self, branch: LiveBranch) -> None:
         """Tell clients what waits now."""
         self._tell(branch)
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _seen(self, branch: LiveBranch, message: Message, run_id: str) -> str | None:
+        """Return what the model sees of a message that steers; None when a hook did not let it pass."""
+        try:
+            return await self._host.hooks.steered(branch, message.text, self._wishes(branch, message), run_id)
+        except Blocked as error:
+            self._block(branch, message, error)
+            return None
+
+    def _block(self, branch: LiveBranch, message: Message, error: Blocked) -> None:
+        """Take a message back that a hook does not let pass; its text stays, as after a cancellation."""
+        if any(each.id == message.id for each in branch.queue.waiting):
+            branch.queue.cancel(message.id)
+            self._gone(branch, message.id, "canceled")
+            branch.publish(Event("notice", branch.key, 0, ({"text": str(error)},)))
 
     async def _drain(self, ref: BranchRef) -> None:
         try:
@@ -218,6 +236,10 @@ class Queueing:
         except Busy as error:
             log.info("%s: %s", branch.ref.name, error)
             asyncio.get_running_loop().call_later(_AGAIN_S, lambda: self.drain(branch))
+        except Blocked as error:
+            log.info("%s: %s", branch.ref.name, error)
+            self._block(branch, message, error)
+            self.drain(branch)
         except PyagentdError as error:
             log.warning("%s: the message %s cannot be answered: %s", branch.ref.name, message.id, error)
             branch.paused = True
