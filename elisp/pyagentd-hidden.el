@@ -104,7 +104,7 @@ C-u \\[pyagentd-rewind] brings them back"))
 (defun pyagentd-hidden--set (hidden variants)
   "Show which regions are HIDDEN and which messages are VARIANTS of others.
 HIDDEN is a list of (BEG END COUNT BY), VARIANTS one of (BEG END MESSAGE
-NUMBER OF)."
+NUMBER OF), where NUMBER is 0 if none of them is shown."
   (pyagentd-hidden--clear)
   (add-to-invisibility-spec 'pyagentd-hidden)
   (save-restriction
@@ -121,9 +121,10 @@ NUMBER OF)."
     (pcase-dolist (`(,beg ,end ,message ,number ,of) variants)
       (let ((overlay (pyagentd-hidden--add beg end)))
         (overlay-put overlay 'pyagentd-variant (list message number of))
-        (overlay-put overlay 'before-string
-                     (propertize (format "variant %d/%d\n" number of)
-                                 'face 'pyagentd-hidden))))))
+        (when (> number 0)
+          (overlay-put overlay 'before-string
+                       (propertize (format "variant %d/%d\n" number of)
+                                   'face 'pyagentd-hidden)))))))
 
 (defun pyagentd-hidden-variant ()
   "Return the variant at or before point, or else the last: (MESSAGE N OF)."

@@ -90,7 +90,7 @@ class History:
             group = hidden.last_rewind(conversation)
             if group is None:
                 raise BadRequest("No rewind is to be reversed", mend="Only turns that a rewind took back come back")
-            if hidden.continuation(conversation, group.after) if _is_shown(conversation, group.after) else True:
+            if not hidden.is_shown(conversation, group.after) or hidden.continuation(conversation, group.after):
                 raise BadRequest(
                     "Something was sent since the last rewind",
                     mend="What it took back is a variant of that now: choose it there, or rewind to the same prompt",
@@ -276,16 +276,11 @@ def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
     if not message.is_hidden:
         return hidden.variants(conversation, hidden.before(conversation, message_id))
     after = str(message.metadata.get("hidden_after", ""))
-    if message.is_rewound and _is_shown(conversation, after):
+    if message.is_rewound and hidden.is_shown(conversation, after):
         found = hidden.variants(conversation, after)
         if any(variant.first.id == message_id for variant in found):
             return found
     raise NotFound(f"Message {message_id} is hidden together with what came before it", mend="Choose that first")
-
-
-def _is_shown(conversation: Conversation, message_id: str) -> bool:
-    message = conversation.messages.get(message_id)
-    return not message_id or (message is not None and not message.is_hidden)
 
 
 def _prompt_of(conversation: Conversation, message_id: str | None) -> Message:

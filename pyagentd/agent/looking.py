@@ -5,7 +5,7 @@ Blocks where it reads the document; offsets are those of Emacs, from 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ def history(file: Path, conversation: Conversation) -> dict[str, Any]:
     """Return hidden regions and variants in the document: ``{sha256, hidden, variants}``.
 
     ``hidden``: first position, position behind the last, number of turns, what hid them. ``variants``: positions of
-    the message, its id, its number among its variants, how many there are.
+    the message, its id, its number among its variants, how many there are; where none is shown the number is 0 and
+    the positions are those of the message before.
 
     Raises:
         StoreError: The document cannot be read.
@@ -41,24 +42,32 @@ def history(file: Path, conversation: Conversation) -> dict[str, Any]:
             (start + 1, end + 1, _turns(conversation, ids), conversation.messages[ids[-1]].metadata.get("hidden_by"))
             for start, end, ids in hidden_ranges(doc, conversation)
         ],
-        "variants": [
-            (places[id][0] + 1, places[id][1] + 1, id, number, of)
-            for id, number, of in shown_variants(conversation)
-            if id in places
-        ],
+        "variants": list(_placed_variants(conversation, places)),
     }
 
 
+def _placed_variants(
+    conversation: Conversation, places: Mapping[str, tuple[int, int]]
+) -> Iterator[tuple[int, int, str, int, int]]:
+    for id, number, of in shown_variants(conversation):
+        where = id if number else str(conversation.messages[id].metadata["hidden_after"])
+        if where in places:
+            start, end = places[where]
+            yield start + 1, end + 1, id, number, of
+
+
 def shown_variants(conversation: Conversation) -> list[tuple[str, int, int]]:
-    """Return the visible messages that have variants: id, number among them from 1, how many there are."""
+    """Return the visible messages that have variants: id, number among them from 1, how many there are.
+
+    Where none of the variants is shown the number is 0 and the message the last of them.
+    """
     found = []
     for after in dict.fromkeys(group.after for group in hidden.groups(conversation)):
-        if after and (after not in conversation.messages or conversation.messages[after].is_hidden):
+        if not hidden.is_shown(conversation, after):
             continue
         all_of = hidden.variants(conversation, after)
-        for number, variant in enumerate(all_of, 1):
-            if variant.group is None and len(all_of) > 1:
-                found.append((variant.first.id, number, len(all_of)))
+        number = next((number for number, variant in enumerate(all_of, 1) if variant.group is None), 0)
+        found.append((all_of[number - 1].first.id, number, len(all_of)))
     return found
 
 

@@ -97,8 +97,19 @@ def variants(conversation: Conversation, after: str) -> list[Variant]:
 
 
 def last_rewind(conversation: Conversation) -> Group | None:
-    """Return what the last rewind hid, if it is hidden still."""
-    return next((group for group in reversed(groups(conversation)) if group.by == "rewind"), None)
+    """Return what the last rewind hid, if it is hidden still; also what was hidden for an answer that never came."""
+    for group in reversed(groups(conversation)):
+        if group.by == "rewind" or (
+            is_shown(conversation, group.after) and not continuation(conversation, group.after)
+        ):
+            return group
+    return None
+
+
+def is_shown(conversation: Conversation, message_id: str) -> bool:
+    """Return whether a message is visible; "" stands for the beginning."""
+    message = conversation.messages.get(message_id)
+    return not message_id or (message is not None and not message.is_hidden)
 
 
 def hide(messages: Iterable[Message], *, by: By, after: str, now_ms: int, **notes: Any) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.forking import fork_of, forks_of
 from pyagentd.agent.history import History
+from pyagentd.agent.looking import history
 from pyagentd.agent.persist import Version
 from pyagentd.agent.settings import SendOptions
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
@@ -277,6 +278,23 @@ async def test_what_cannot_be_asked_again_leaves_everything_as_it_was(world: Wor
                 await wanted
             assert len(hidden.visible(branch.conversation)) == 2
             assert document.read(branch.file).spans == spans
+
+
+async def test_an_answer_comes_back_when_the_one_instead_of_it_failed(world: World) -> None:
+    async with world.host.using(world.session()) as branch:
+        chat = Chat(world, branch)
+        first = await chat.say("one", "red")
+        watcher = Watcher()
+        await attached(branch, watcher)
+        world.server.say(refusal(400, "invalid_request_error", "No"))
+        await chat.history.regenerate(branch, None, world.options)
+        assert (await watcher.finished(branch))["reason"] == "error"
+        branch.detach(watcher)
+        assert chat.shown() == ["one"]
+        red = hidden.variants(branch.conversation, first)[0].first.id
+        assert history(branch.file, branch.conversation)["variants"] == [(5, 8, red, 0, 1)]
+        await chat.history.unrewind(branch)
+        assert chat.shown() == ["one", "red"]
 
 
 async def test_an_editor_gets_roles_and_the_place_of_the_next_answer(world: World) -> None:
