@@ -1,0 +1,69 @@
+;;; hidden-test.el --- Tests of hidden turns -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'pyagentd-hidden)
+(require 'pyagentd-history)
+
+(defconst hidden-test--text "### Hi\n\nYo\n\n### More\n\nWell\n\n### "
+  "A conversation of two turns; the second begins at 13.")
+
+(ert-deftest pyagentd-hidden-folds-and-unfolds ()
+  (pyagentd-test-with-session hidden-test--text
+    (pyagentd-hidden--set '((11 27 1 "rewind")) nil)
+    (should (invisible-p 15))
+    (should-not (invisible-p 8))
+    (should (string-match-p
+             "1 turn rewound"
+             (overlay-get (car (overlays-in 11 27)) 'before-string)))
+    (pyagentd-show-hidden)
+    (should-not (invisible-p 15))
+    (should (eq (get-char-property 15 'face) 'pyagentd-hidden))
+    (pyagentd-show-hidden)
+    (should (invisible-p 15))))
+
+(ert-deftest pyagentd-hidden-is-neither-saved-nor-undone ()
+  (pyagentd-test-with-session hidden-test--text
+    (setq buffer-undo-list nil)
+    (pyagentd-hidden--set '((11 27 1 edit)) '((9 11 "msg_1" 1 2)))
+    (should-not (buffer-modified-p))
+    (should-not buffer-undo-list)
+    (pyagentd-hidden--clear)
+    (should-not (overlays-in (point-min) (point-max)))))
+
+(ert-deftest pyagentd-hidden-variant-is-that-at-or-before-point ()
+  (pyagentd-test-with-session hidden-test--text
+    (pyagentd-hidden--set nil '((9 11 "msg_1" 1 2) (23 27 "msg_2" 3 3)))
+    (goto-char (point-max))
+    (should (equal (pyagentd-hidden-variant) '("msg_2" 3 3)))
+    (goto-char 15)
+    (should (equal (pyagentd-hidden-variant) '("msg_1" 1 2)))
+    (goto-char 1)
+    (should (pyagentd-hidden-variant))))
+
+(ert-deftest pyagentd-hidden-text-of-another-state-is-not-marked ()
+  (pyagentd-test-with-session hidden-test--text
+    (pyagentd-hidden--receive '(:sha256 "of another text"
+                                :hidden ((11 27 1 rewind)) :variants nil))
+    (should-not pyagentd-hidden--overlays)
+    (should pyagentd-hidden--due)))
+
+(ert-deftest pyagentd-hidden-roles-event-gives-roles-and-a-place ()
+  (pyagentd-test-with-session hidden-test--text
+    (pyagentd-test-attach)
+    (pyagentd-test-events
+     `(roles 0 (:sha256 ,(pyagentd-session-body-sha256)
+                :spans ((9 11 response) (11 33 ignore)) :marker 33)))
+    (should (equal (pyagentd-block-bounds)
+                   '((ignore (11 33)) (response (9 11)))))
+    (should (= (pyagentd-insert-position) 33))
+    (pyagentd-test-events
+     `(roles 0 (:sha256 ,(pyagentd-session-body-sha256) :spans nil)))
+    (should-not (pyagentd-block-bounds))))
+
+(provide 'hidden-test)
+;;; hidden-test.el ends here
