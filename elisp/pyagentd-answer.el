@@ -36,12 +36,14 @@
 (require 'pyagentd-ask-text)
 (require 'pyagentd-ask-notice)
 (require 'pyagentd-ask-here)
+(require 'pyagentd-chips)
 
 (autoload 'pyagentd-ask-edit "pyagentd-ask-edit" nil t)
 (autoload 'pyagentd-ask-diff "pyagentd-ask-diff" nil t)
 (autoload 'pyagentd-ask-ediff "pyagentd-ask-diff" nil t)
 (declare-function pyagentd-abort "pyagentd-chat")
 (autoload 'pyagentd-ask-show "pyagentd-asks" nil t)
+(autoload 'pyagentd-question-open "pyagentd-question")
 
 (defun pyagentd-answer-current ()
   "Return the ask that commands here answer; signal if there is none."
@@ -56,23 +58,25 @@ M-x pyagentd-asks lists what is asked")))))
 
 ;;;; Sending
 
-(defun pyagentd-answer--plist (ask decision reason input)
-  "Return what to send to answer ASK with DECISION, REASON and INPUT.
+(defun pyagentd-answer--plist (ask decision reason input answers)
+  "Return what to send to answer ASK: DECISION, REASON, INPUT and ANSWERS.
 Who answers also says with which environment and key the run may go on: a
 daemon that was started anew has none."
   (append (list :ask (pyagentd-ask-id ask) :decision decision
                 :reason (or reason ""))
           (and input (list :input input))
+          (and answers (list :answers answers))
           (unless (eq decision 'abort)
             (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))))
 
-(cl-defun pyagentd-answer-with (ask decision &key reason input then)
+(cl-defun pyagentd-answer-with (ask decision &key reason input answers then)
   "Answer ASK with DECISION, a symbol, and return at once.
-REASON is told to the model.  INPUT, JSON, replaces the arguments.  THEN
-is called once the daemon has the answer."
+REASON is told to the model.  INPUT, JSON, replaces the arguments;
+ANSWERS, JSON, are to its questions.  THEN is called once the daemon has
+the answer."
   (pyagentd-ask-note-answered ask t)
   (pyagentd-rpc-call-async
-   'answer (pyagentd-answer--plist ask decision reason input)
+   'answer (pyagentd-answer--plist ask decision reason input answers)
    :timeout pyagentd-call-timeout
    :success (lambda (answer)
               (pyagentd-ask-note-answered ask nil)
@@ -93,9 +97,13 @@ is called once the daemon has the answer."
 ;;;; Commands
 
 (defun pyagentd-allow-once ()
-  "Allow what is asked for here, this one time."
+  "Allow what is asked for here, this one time.
+Questions of the model's are answered in a form."
   (interactive)
-  (pyagentd-answer-with (pyagentd-answer-current) 'allow))
+  (let ((ask (pyagentd-answer-current)))
+    (if (pyagentd-ask-question-p ask)
+        (pyagentd-question-open ask)
+      (pyagentd-answer-with ask 'allow))))
 
 (defun pyagentd-answer--shown-p (ask)
   "Return non-nil if the notice here shows all that ASK would remember."
@@ -215,15 +223,33 @@ With a prefix argument read a REASON, which the model is told."
              while (eq choice 'show) do (pyagentd-ask-show ask)
              finally return choice)))
 
+(defun pyagentd-answer--interactively ()
+  "Return the arguments of `pyagentd-answer' as the user wants them."
+  (let* ((here (pyagentd-ask-here))
+         (ask (if (pyagentd-ask-question-p here) here (pyagentd-answer--read)))
+         (decision (if (pyagentd-ask-question-p ask) 'answer
+                     (pyagentd-answer--read-decision ask))))
+    (list ask decision
+          (and (eq decision 'deny) (read-string "Reason (optional): ")))))
+
 (defun pyagentd-answer (ask decision &optional reason)
   "Answer ASK, wherever it comes from, with DECISION and REASON.
-Interactively choose among all open asks."
+Interactively answer the questions that are open here in a form, else
+choose among all open asks.  Where nothing is asked and the last answer
+offers options, pick one of them."
   (interactive
-   (let* ((ask (pyagentd-answer--read))
-          (decision (pyagentd-answer--read-decision ask)))
-     (list ask decision
-           (and (eq decision 'deny) (read-string "Reason (optional): ")))))
-  (if (and (called-interactively-p 'any) (memq decision '(session always)))
+   (if (and pyagentd-chips (null (pyagentd-ask-open)))
+       '(nil pick)
+     (pyagentd-answer--interactively)))
+  (pcase decision
+    ('pick (call-interactively #'pyagentd-chips-pick))
+    ('answer (pyagentd-question-open ask))
+    (_ (pyagentd-answer--decide ask decision reason
+                                (called-interactively-p 'any)))))
+
+(defun pyagentd-answer--decide (ask decision reason interactively)
+  "Answer ASK with DECISION and REASON, as INTERACTIVELY chosen or not."
+  (if (and interactively (memq decision '(session always)))
       (let ((pyagentd-ask-function (lambda () ask)))
         (if (eq decision 'session) (pyagentd-allow-session)
           (pyagentd-allow-always)))

@@ -61,7 +61,8 @@ It turns itself on and off.
 ;;;; Keys
 
 (defconst pyagentd-ask-notice--keys
-  '(("Allow" (allow pyagentd-allow-once "once")
+  '(("Answer" (answer pyagentd-answer "in a form"))
+    ("Allow" (allow pyagentd-allow-once "once")
      (session pyagentd-allow-session "this session")
      (always pyagentd-allow-always "this project")
      (edit pyagentd-ask-edit "edited"))

@@ -95,7 +95,8 @@
 (defun pyagentd-ask-text-head (ask number count)
   "Return the first line about ASK, which is NUMBER (from 0) of COUNT."
   (let ((who (pyagentd-ask-who ask)))
-    (concat (propertize "May it? " 'face 'warning)
+    (concat (propertize (if (pyagentd-ask-question-p ask) "Question " "May it? ")
+                        'face 'warning)
             (and who (concat (propertize who 'face 'bold) " › "))
             (propertize (pyagentd-ask-text--cut (pyagentd-ask-what ask))
                         'face 'pyagentd-heading)
@@ -244,9 +245,32 @@ A few lines of it are shown all the same."
   (<= (length (plist-get ask :remember))
       (alist-get 'remember pyagentd-ask-text--lines)))
 
+(defun pyagentd-ask-text--question (question)
+  "Return the lines of QUESTION, one of a model's."
+  (cons (propertize (pyagentd-ask-text--cut
+                     (pyagentd-ask-one-line (plist-get question :question)))
+                    'face 'pyagentd-heading)
+        (mapcar (lambda (option)
+                  (let ((about (plist-get option :description)))
+                    (pyagentd-ask-text--cut
+                     (concat (if (plist-get question :multi-select)
+                                 "    [ ] " "    ( ) ")
+                             (pyagentd-ask-one-line (plist-get option :label))
+                             (unless (member about '(nil ""))
+                               (concat "  " (pyagentd-ask-one-line about)))))))
+                (plist-get question :options))))
+
+(defun pyagentd-ask-text--questions (ask)
+  "Return the questions of ASK, if it is a model's."
+  (when (pyagentd-ask-question-p ask)
+    (pyagentd-ask-text--bounded
+     'preview
+     (mapcan #'pyagentd-ask-text--question (plist-get ask :questions)))))
+
 (defun pyagentd-ask-text (ask)
   "Return all that there is to see about ASK but its first line and its keys."
-  (concat (pyagentd-ask-text--scope ask)
+  (concat (pyagentd-ask-text--questions ask)
+          (pyagentd-ask-text--scope ask)
           (pyagentd-ask-text--commands ask)
           (pyagentd-ask-text--reason ask)
           (when-let ((preview (plist-get ask :preview)))

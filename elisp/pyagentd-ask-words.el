@@ -67,13 +67,16 @@
 
 (defun pyagentd-ask-what (ask)
   "Return in a line what ASK is about, without who asks."
-  (if (pyagentd-ask-scope-p ask)
-      (pyagentd-ask--scope-words ask)
+  (cond
+   ((pyagentd-ask-scope-p ask) (pyagentd-ask--scope-words ask))
+   ((pyagentd-ask-question-p ask)
+    (pyagentd-ask-one-line (or (plist-get ask :detail) "")))
+   (t
     (pyagentd-ask-one-line
      (concat (or (plist-get ask :tool) "Question") " "
              (format "%s" (or (plist-get ask :detail)
                               (plist-get ask :action) ""))
-             (pyagentd-ask--task ask)))))
+             (pyagentd-ask--task ask))))))
 
 (defun pyagentd-ask-title (ask)
   "Return one line about ASK."

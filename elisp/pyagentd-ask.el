@@ -27,8 +27,8 @@
 ;; the root of its tree, so that no agent's question stays unseen.
 ;;
 ;; An ask is a plist as the daemon sent it.  Its keys are :id, :branch,
-;; :agent (id of the agent that asks, nil for none), :kind (`tool', or
-;; `scope' for more rights), :tool, :detail, :action, :reason, :preview (a
+;; :agent (id of the agent that asks, nil for none), :kind (`tool', `scope'
+;; for more rights, `question' for a model's, with :questions), :tool, :detail, :action, :reason, :preview (a
 ;; diff or another text), :choices, :remember (what an answer that is to
 ;; last would remember), :commands (those of a shell command), :patterns
 ;; (those asked for), :input (the arguments, JSON) and :path.
@@ -176,6 +176,10 @@
 (defun pyagentd-ask-scope-p (ask)
   "Return non-nil if ASK is about more rights."
   (eq 'scope (pyagentd-symbol (plist-get ask :kind))))
+
+(defun pyagentd-ask-question-p (ask)
+  "Return non-nil if ASK, which may be nil, is a model's questions."
+  (eq 'question (pyagentd-symbol (plist-get ask :kind))))
 
 (defun pyagentd-ask-choices (ask)
   "Return the decisions that ASK offers, a list of symbols."

@@ -98,6 +98,7 @@ def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[
     """Return the answers in ``text``, JSON: a list for each question, of labels or of other words.
 
     An answer to one of several questions may be left out (null, [] or ""); a single string stands for a list of it.
+    Words of one's own may go with a picked option, as a follow-up.
 
     Raises:
         BadRequest: They are no answers to these questions; says which and why.
@@ -120,8 +121,13 @@ def _answers_to(number: int, asked: Mapping[str, Any], said: object) -> tuple[st
     if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
         raise BadRequest(f"The answer to question {number} is no list of strings")
     words = tuple(dict.fromkeys(filter(None, (each.strip() for each in said))))
-    if len(words) > 1 and not asked.get("multi_select"):
-        raise BadRequest(f"Question {number} takes one answer, got {len(words)}: {', '.join(words)}")
+    labels = [option["label"] for option in asked.get("options") or ()]
+    picked = [word for word in words if word in labels]
+    if not asked.get("multi_select") and (len(picked) > 1 or len(words) - len(picked) > 1):
+        raise BadRequest(
+            f"Question {number} takes one answer, got {len(words)}: {', '.join(words)}",
+            mend="One of its options, words of your own, or both",
+        )
     return words
 
 

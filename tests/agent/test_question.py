@@ -170,6 +170,7 @@ async def test_an_answer_that_the_old_daemon_recorded_is_not_asked_for_again(wor
         ('[["Postgres"], ["Types", "Style"]]', (("Postgres",), ("Types", "Style"))),
         ('["Postgres", null]', (("Postgres",), ())),
         ('[[], ["  Style ", "Style", ""]]', ((), ("Style",))),
+        ('[["Postgres", "but version 16"], []]', (("Postgres", "but version 16"), ())),
         ('[null, ["only words of my own"]]', ((), ("only words of my own",))),
     ],
 )
@@ -184,6 +185,7 @@ def test_answers(text: str, found: Any) -> None:
         ('{"a": 1}', "2 answers are needed"),
         ('[["a"]]', "2 answers are needed"),
         ('[["Postgres", "SQLite"], []]', "takes one answer"),
+        ('[["one", "two"], []]', "takes one answer"),
         ("[[1], []]", "no list of strings"),
         ("[[], []]", "Nothing is answered"),
     ],

@@ -1,0 +1,137 @@
+;;; chips-test.el --- Tests of options and steps -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'keys)
+(require 'pyagentd-chat)
+
+(defconst chips-test--chips
+  '(:options ((:label "Postgres" :text "Postgres")
+              (:label "SQLite…" :text "SQLite in memory"))
+    :several nil)
+  "Two options.")
+
+(defmacro chips-test--with (draft &rest body)
+  "Evaluate BODY where an answer offers options and DRAFT stands below it.
+Nothing is sent; `sent' is the text that would be."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-session "### Hi"
+     (pyagentd-test-attach)
+     (pyagentd-insert-start (point-max))
+     (pyagentd-test-events '(insert 1 "\n\n" nil))
+     (pyagentd-test-stream "Which one?")
+     (pyagentd-test-events '(insert 1 "\n\n### " nil))
+     (goto-char (point-max))
+     (insert ,draft)
+     (pyagentd-test-events (list 'chips 0 chips-test--chips))
+     (let (sent)
+       (cl-letf (((symbol-function 'pyagentd-send)
+                  (lambda (&rest _) (setq sent (buffer-substring-no-properties
+                                                (point-min) (point))))))
+         ,@body))))
+
+(defun chips-test--shown ()
+  "Return the buttons of this buffer, nil if there are none."
+  (and pyagentd-chips--overlay
+       (substring-no-properties
+        (overlay-get pyagentd-chips--overlay 'before-string))))
+
+(ert-deftest pyagentd-chips-stand-below-the-answer-and-are-no-text ()
+  (chips-test--with ""
+    (should (string-search "1 Postgres   2 SQLite…" (chips-test--shown)))
+    (should (equal (buffer-substring-no-properties
+                    (point-min) (overlay-start pyagentd-chips--overlay))
+                   "### Hi\n\nWhich one?"))
+    (should (equal (buffer-string) "### Hi\n\nWhich one?\n\n### "))
+    (should (eq (key-binding (kbd "C-c 2")) #'pyagentd-chips-pick-by-key))
+    (pyagentd-test-stream "More.")      ; another answer begins
+    (should-not (chips-test--shown))
+    (should-not pyagentd-chips-mode)))
+
+(ert-deftest pyagentd-chips-a-pick-is-said ()
+  "SPEC 002 When the agent asks me to pick from options."
+  (chips-test--with ""
+    (pyagentd-test-type "C-c 2")
+    (should (equal sent "### Hi\n\nWhich one?\n\n### SQLite in memory"))
+    (should-not (chips-test--shown))))
+
+(ert-deftest pyagentd-chips-what-is-typed-already-follows-the-pick ()
+  (chips-test--with "but quickly"
+    (pyagentd-chips-pick 1)
+    (should (equal sent
+                   "### Hi\n\nWhich one?\n\n### Postgres\n\nbut quickly"))))
+
+(ert-deftest pyagentd-chips-with-a-prefix-it-is-only-put-there ()
+  (chips-test--with ""
+    (pyagentd-test-type "C-u C-c 1")
+    (should-not sent)
+    (should (string-suffix-p "### Postgres" (buffer-string)))
+    (should (eobp))))
+
+(ert-deftest pyagentd-chips-of-which-several-may-be-picked ()
+  (chips-test--with ""
+    (pyagentd-test-events
+     (list 'chips 0 (plist-put (copy-sequence chips-test--chips) :several t)))
+    (pyagentd-chips-pick 1)
+    (pyagentd-chips-pick 2)
+    (should-not sent)
+    (should (string-suffix-p "### Postgres\nSQLite in memory"
+                             (buffer-string)))))
+
+(ert-deftest pyagentd-chips-are-picked-by-the-key-for-answers ()
+  (chips-test--with ""
+    (pyagentd-test-type "C-c C-a SQL TAB RET")
+    (should (string-suffix-p "SQLite in memory" sent))
+    (should-error (pyagentd-chips-pick 7) :type 'user-error)))
+
+(ert-deftest pyagentd-chips-are-there-when-a-session-is-opened ()
+  (pyagentd-test-with-session "### Hi\n\nWhich?\n\n### "
+    (with-silent-modifications (put-text-property 9 15 'gptel 'response))
+    (pyagentd-test-attach :chips chips-test--chips)
+    (should (equal 15 (overlay-start pyagentd-chips--overlay)))
+    (pyagentd-mode -1)
+    (should-not (chips-test--shown))))
+
+;;;; Steps
+
+(defun chips-test--step (content status)
+  "Return a step CONTENT with STATUS."
+  (list :content content :status status :active-form (concat "Doing " content)))
+
+(defun chips-test--list ()
+  "Return the list of steps shown in this buffer, nil for none."
+  (and pyagentd-todo--overlay
+       (substring-no-properties
+        (overlay-get pyagentd-todo--overlay 'before-string))))
+
+(ert-deftest pyagentd-todo-is-live-and-folds ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :todo (list (chips-test--step "a" "pending")))
+    (should (equal (pyagentd-todo-line) "todo 0/1"))
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-events
+     (list 'todo 0 (list :items (list (chips-test--step "a" "completed")
+                                      (chips-test--step "b" "in_progress")
+                                      (chips-test--step "c" "pending")))))
+    (should (equal (pyagentd-todo-line) "todo 1/3: Doing b"))
+    (should (string-search "todo 1/3: Doing b" pyagentd-status--line))
+    (should (equal (chips-test--list)
+                   "\n▾ todo 1/3: Doing b\n  [x] a\n  [>] Doing b\n  [ ] c\n"))
+    (pyagentd-test-stream "Text")
+    (should (= (overlay-start pyagentd-todo--overlay) (point-max)))
+    (pyagentd-todo)
+    (should (equal (chips-test--list) "\n▸ todo 1/3: Doing b\n"))
+    (pyagentd-test-events
+     (list 'todo 0 (list :items (list (chips-test--step "a" "completed")))))
+    (should-not (chips-test--list))     ; nothing is left to do
+    (should (equal (pyagentd-todo-line) "todo 1/1"))
+    (should (equal (buffer-string) "### HiText"))
+    (pyagentd-mode -1)
+    (should-error (pyagentd-todo) :type 'user-error)))
+
+(provide 'chips-test)
+;;; chips-test.el ends here
