@@ -40,10 +40,32 @@ def shown(*inserts: Insert) -> str:
         ([START, *REASONING, ("\n\n", None), ("42", "response"), END], "<hm, ><yes>\n\n42\n"),
         ([START, ("one", "response"), ("\n\n", None), ("two", "response"), END], "one\n\ntwo\n"),
         ([START, ("half", "response"), ("\n\n", None), ("``` error\nboom\n```", "ignore"), END], "half\n"),
+        (
+            [
+                START,
+                ("one", "response"),
+                ("\n\n", None),
+                ("``` compaction (4 messages)\n## Goal\n```", "ignore"),
+                END,
+            ],
+            "one\n\n<── compacted (4 messages) ──\n>",
+        ),
         ([START, ("```\ncode\n```", "response"), END], "```\ncode\n```\n"),
         ([START, ("### heading", "response"), END], "### heading\n"),
     ],
-    ids=["text", "newline", "nothing", "tool", "tools", "reasoning", "blocks", "error", "code", "heading"],
+    ids=[
+        "text",
+        "newline",
+        "nothing",
+        "tool",
+        "tools",
+        "reasoning",
+        "blocks",
+        "error",
+        "compaction",
+        "code",
+        "heading",
+    ],
 )
 def test_the_layout_of_the_document_becomes_what_a_reader_follows(inserts: list[Insert], expected: str) -> None:
     assert shown(*inserts) == expected

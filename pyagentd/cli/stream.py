@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 Style = Literal["plain", "dim"]
 
-_FENCE = re.compile(r"(?:\A|\n)```(?: (?P<kind>tool|reasoning|error)\b ?(?P<rest>[^\n]*))?(?=\n|\Z)")
+_FENCE = re.compile(r"(?:\A|\n)```(?: (?P<kind>tool|reasoning|error|compaction)\b ?(?P<rest>[^\n]*))?(?=\n|\Z)")
 
 
 class Piece(NamedTuple):
@@ -65,6 +65,8 @@ class Transcript:
                 self._inside, self._closer = fence["kind"], ""
                 if self._inside == "tool":
                     yield from self._announce(fence["rest"])
+                elif self._inside == "compaction":
+                    yield from self._divide(fence["rest"])
             elif self._inside == "reasoning":
                 self._closer = fence[0]
             else:
@@ -82,6 +84,13 @@ class Transcript:
         yield from self.end()
         self._printed, self._anything = "tool", True
         yield Piece(f"• {call.removeprefix('(').removesuffix(')')}\n", "dim")
+
+    def _divide(self, what: str) -> Iterator[Piece]:
+        yield from self.end()
+        if self._anything:
+            yield Piece("\n")
+        self._printed, self._anything = "compaction", True
+        yield Piece(f"── compacted {what} ──\n", "dim")
 
     def _say(self, block: str, text: str, style: Style = "plain") -> Iterator[Piece]:
         if block != self._printed:

@@ -12,6 +12,8 @@ from pyagentd.store.align import Aligned, align
 from pyagentd.store.compaction import COMPACTION, compaction_block, compaction_data, summary_in, wrapped
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document, format_file, parse
+from pyagentd.store.exchange.export import exported
+from pyagentd.store.exchange.source import Source
 from pyagentd.store.expected import expected
 from pyagentd.store.journal import Row
 from pyagentd.store.pieces import recorded_pieces
@@ -240,3 +242,11 @@ def _last(talk: Talk) -> dict[str, Any]:
 def _folded(talk: Talk, aligned: Aligned) -> Conversation:
     rows = [Row(len(talk.rows) + n, "edit", edit) for n, edit in enumerate(aligned.edits, 1)]
     return Conversation([*talk.rows, *rows])
+
+
+def test_an_exported_page_shows_a_divider_that_opens() -> None:
+    talk = Compacted([say("One?", "1")])
+    talk.compact()
+    page = exported(Source(session_id="s", document=talk.document, conversation=talk.conversation), "html").text
+    assert '<details class="compaction">\n<summary><b>Compacted</b> 4 messages, ~1.0k tokens</summary>' in page
+    assert "Count files." in page and "Not shown to the model" not in page

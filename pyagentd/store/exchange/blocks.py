@@ -29,6 +29,11 @@ def reasoning(text: str, renderer: Prose) -> str:
     return folded("reasoning", f"<b>Reasoning</b> {escape(cut(first_line(text)))}", prose(text, renderer))
 
 
+def compaction(head: str, summary: str, renderer: Prose) -> str:
+    """Return a divider that opens on the summary that the model is shown in place of what stands above it."""
+    return folded("compaction", f"<b>Compacted</b> {escape(head.strip('()'))}", prose(summary, renderer))
+
+
 def error(text: str) -> str:
     """Return why a run ended."""
     return f'<div class="error">{preformatted(text)}</div>'

@@ -30,6 +30,7 @@ from pyagentd.store.rows import served_by
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _REASONING = re.compile(r"``` reasoning\n(.*?)(?:\n```|\Z)", re.DOTALL)
+_COMPACTION = re.compile(r"^``` compaction ([^\n]*)\n(.*?)(?:\n```(?=\n|\Z)|\Z)", re.DOTALL | re.MULTILINE)
 _ERROR = re.compile(r"^``` error\n(.*?)\n```", re.DOTALL | re.MULTILINE)
 _FENCES = re.compile(r"\A\s*```(?=\n|\Z)|^``` tool [^\n]*\s*\Z", re.MULTILINE)
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -203,10 +204,13 @@ class _Timeline:
                 yield from self._ignored(text)
 
     def _ignored(self, text: str) -> Iterator[str]:
-        """Yield reasoning, errors, and whatever else the model is not shown; fences of tool blocks are no text."""
+        """Yield what the model is not shown: reasoning, compactions, errors; fences of tool blocks are no text."""
         for found in _REASONING.finditer(text):
             yield blocks.reasoning(found[1], self._prose)
         text = _REASONING.sub("", text)
+        for found in _COMPACTION.finditer(text):
+            yield blocks.compaction(found[1], found[2], self._prose)
+        text = _COMPACTION.sub("", text)
         for found in _ERROR.finditer(text):
             yield blocks.error(found[1])
         rest = _FENCES.sub("", _ERROR.sub("", text)).strip()

@@ -64,6 +64,8 @@ details pre { margin-top: 0; white-space: pre-wrap; overflow-wrap: anywhere; max
 .args dt { font-size: .8rem; color: var(--dim); }
 .args dd { margin: 0 0 .4rem; overflow-wrap: anywhere; }
 .reasoning .prose { color: var(--dim); font-size: .95em; }
+.compaction { border-style: dashed none none; border-radius: 0; background: none; margin: 2rem 0; }
+.compaction summary { text-align: center; }
 .error pre { border: 1px solid var(--bad); white-space: pre-wrap; }
 .agent { border-left: .25rem solid var(--line); }
 .agent .user { margin-top: 1.4rem; }
