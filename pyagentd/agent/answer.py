@@ -16,6 +16,7 @@ from typing import Any, assert_never
 from pyagentd.agent.recorder import Recorder
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from pyagentd.store import conversation as record
 from pyagentd.store.rows import message_row, part_row
 from pyagentd.store.suspended import Standing
 from pyagentd.tools.invoke import Envelope
@@ -78,14 +79,15 @@ class Answer:
         self._parts_recorded = 1 + max(part.row["index"] for part in message.parts)
         self._step_begun = True
         self._parts = list(standing.step)
-        for part in message.parts:
+        for part in (part for each in (*standing.earlier, message) for part in each.parts):
             if part.type == "text" and part.text:
                 self._texts += ["\n\n", part.text] if self._texts else [part.text]
             elif part.is_tool:
                 self._last_from = len(self._texts)
                 if part.result is None:
                     self._calls[str(part.data["toolCallId"])] = dict(part.row)
-        self.usage = self._message_usage = Usage(**self._message["metadata_json"].get("usage", {}))
+        self._message_usage = _usage_of(message)
+        self.usage = sum(map(_usage_of, standing.earlier), self._message_usage)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -239,6 +241,10 @@ class Answer:
             )
             self._recorder.record("message", self._message)
         return self._message
+
+
+def _usage_of(message: record.Message) -> Usage:
+    return Usage(**message.row["metadata_json"].get("usage", {}))
 
 
 def _kind(part: Text | Reasoning) -> str:

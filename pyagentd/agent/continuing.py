@@ -61,7 +61,7 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
     asked = branch.conversation.messages[data["message_id"]].row["metadata_json"]
     return Continuation(
         options=options,
-        view=(*view, *standing.done),
+        view=_joined(view, standing.done),
         settings=await Equipping(host, branch, run_id, options, message=asked).settings(seen, model=model),
         resumed=Resumed(
             standing=standing,
@@ -70,3 +70,10 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
         ),
         asks=asks,
     )
+
+
+def _joined(view: tuple[Message, ...], done: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return a view and what followed it; who steered a run before its first answer goes on with the prompt."""
+    if not done or done[0].role != "user":
+        return (*view, *done)
+    return (*view[:-1], Message(role="user", parts=(*view[-1].parts, *done[0].parts)), *done[1:])

@@ -28,7 +28,7 @@ def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result)
 def said(conversation: Conversation, run: RunState, wanted: Result) -> str:
     """Return what the model said in a run: all its text, or what followed its last tool call (DD-15)."""
     texts: list[str] = []
-    for message in _answers(conversation, str(run.data["message_id"])):
+    for message in _answers(conversation, run):
         for part in message.parts:
             if part.is_tool and wanted == "last":
                 texts = []
@@ -37,13 +37,14 @@ def said(conversation: Conversation, run: RunState, wanted: Result) -> str:
     return "\n\n".join(texts)
 
 
-def _answers(conversation: Conversation, prompt: str) -> list[Message]:
-    """Return the model's messages between a prompt and the next."""
+def _answers(conversation: Conversation, run: RunState) -> list[Message]:
+    """Return the model's messages between the prompt of a run and the next one; what steered it is none."""
     found: list[Message] = []
     inside = False
     for message in conversation.messages.values():
         if message.role == "user":
-            inside = message.id == prompt
+            steered = inside and message.row.get("metadata_json", {}).get("steered") == run.data["id"]
+            inside = steered or message.id == run.data["message_id"]
         elif inside:
             found.append(message)
     return found

@@ -37,13 +37,15 @@ class Standing:
     """How far the answer of a run that waits has come.
 
     Attributes:
-        message: The recorded message it is.
+        message: The recorded message it is, the last one where the user steered the run.
+        earlier: The answers before that.
         done: Its finished requests as the model saw them: what it said, and the results.
         step: What it said in the last one.
         results: Results of that one's calls that are recorded, by call id.
     """
 
     message: record.Message
+    earlier: tuple[record.Message, ...]
     done: tuple[Message, ...]
     step: tuple[Said, ...]
     results: Mapping[str, ToolResult]
@@ -69,8 +71,15 @@ def standing(conversation: Conversation) -> Standing | None:
     )
     if message is None:
         return None
+    said = _said_in_run(conversation, message)
     *before, last = message.steps()
     view = View()
+    for each in said:
+        if each.role == "user":
+            view.add_user(each.text)
+            continue
+        for step in each.steps():
+            view.add_recorded(step)
     for step in before:
         view.add_recorded(step)
     results = {}
@@ -78,7 +87,19 @@ def standing(conversation: Conversation) -> Standing | None:
         if part.is_tool and (result := part.result) is not None:
             call_id = str(part.data["toolCallId"])
             results[call_id] = ToolResult(id=call_id, text=result[0], is_error=result[1])
-    return Standing(message=message, done=view.made(), step=tuple(said_in(last)), results=results)
+    earlier = tuple(each for each in said if each.role == "assistant")
+    return Standing(message=message, earlier=earlier, done=view.made(), step=tuple(said_in(last)), results=results)
+
+
+def _said_in_run(conversation: Conversation, last: record.Message) -> list[record.Message]:
+    """Return what was said in the last run before the message ``last``, by the model and by who steered it."""
+    run = conversation.last_run
+    prompt = str(run.data.get("message_id")) if run else ""
+    if prompt not in conversation.messages:
+        return []
+    order = list(conversation.messages)
+    between = order[order.index(prompt) + 1 : order.index(last.id)]
+    return [message for id in between if not (message := conversation.messages[id]).is_hidden]
 
 
 @dataclass(frozen=True, slots=True)

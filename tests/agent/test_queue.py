@@ -17,6 +17,7 @@ from pyagentd.store import document
 from pyagentd.store.align import align
 from pyagentd.store.document import body_sha256
 from pyagentd.store.paths import BranchRef
+from tests.agent.prefix import assert_prefix
 from tests.agent.world import Watcher, World, assert_closed, attached, body, last_of, rows
 from tests.server import answer, refusal, text, tool_use
 
@@ -251,6 +252,7 @@ async def test_a_message_steers_the_run_in_flight_at_its_next_step(world: World)
         said = [message for message in world.server.requests[1].messages if message["role"] == "user"][-1]["content"]
         assert [part["type"] for part in said] == ["tool_result", "text"] and said[-1]["text"] == "Left, please"
         view = align(document.read(ref.branch_dir / "session.md"), branch.conversation).view
+    assert_prefix(world.server.requests)
     results, steering = view[2].parts
     assert isinstance(results, ToolResult) and steering == Text(text="Left, please")
     sent_last = world.server.requests[-1].messages

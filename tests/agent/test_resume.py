@@ -13,13 +13,16 @@ import pytest
 
 from pyagentd.agent.asks import Answer
 from pyagentd.agent.opening import RESTARTED
+from pyagentd.agent.queue import Submission
+from pyagentd.agent.results import outcome_of
 from pyagentd.agent.settings import SendOptions
 from pyagentd.errors import NotFound
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
+from tests.agent.prefix import assert_prefix
 from tests.agent.world import Watcher, World, assert_closed, attached, body, last_of, rows
 from tests.family import family
-from tests.server import answer, tool_use
+from tests.server import answer, text, tool_use
 
 GRANTS = ("tool:PersistentAgent:.*",)
 WAYS = ("killed", "stopped")
@@ -325,3 +328,27 @@ async def test_a_request_for_more_scope_is_asked_again_too(world: World) -> None
     await ended(world)
     assert calls_of(ref)["call_scope"]["state"] == "output-available"
     assert "/var/log/**" in (ref.branch_dir / "preset.md").read_text()
+
+
+async def test_what_a_run_was_told_meanwhile_is_still_there_when_it_goes_on(world: World) -> None:
+    look = answer(tool_use("Bash", command="true"))
+    world.server.say(answer(text("One."), tool_use("Bash", command="true")), look, "Done.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        sent = await world.host.submit(branch, Submission(text="Go", options=world.options))
+        await until(lambda: world.host.asks.all())
+        await world.host.submit(branch, Submission(text="Left", options=world.options, steer=True))
+        await say(world, dict(world.host.asks.all()[0]))
+        await until(lambda: len(world.server.requests) == 2 and world.host.asks.all())
+    await restart(world, ref, "stopped")
+    (ask,) = await awake(world, ref, asks=1)
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await say(world, ask)
+        await watcher.finished(branch)
+        assert branch.conversation.last_run is not None and branch.conversation.last_run.data["id"] == sent.run_id
+        outcome = outcome_of(branch.conversation, branch.conversation.last_run, "all")
+        assert outcome is not None and outcome.text == "One.\n\nDone."
+    assert_prefix(world.server.requests)
+    assert [part["type"] for part in world.server.last.messages[2]["content"]] == ["tool_result", "text"]
+    assert_closed(ref)

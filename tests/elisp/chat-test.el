@@ -261,7 +261,7 @@
                    ((:state busy :phase "TOOL" :tools ("Bash")) "Calling tool (Bash)")
                    ((:state busy :phase "TOOL" :tools ("Bash" "Read")) "Calling tools (Bash, Read)")
                    ((:state retrying :attempt 2 :message "overloaded")
-                    "Retrying… (2) overloaded")
+                    "Retrying (2 failed)…: overloaded")
                    ((:state error :message "No key") "Error: No key")))
     (should (equal (substring-no-properties (pyagentd-status--text status)) text))))
 
