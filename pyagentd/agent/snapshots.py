@@ -85,7 +85,7 @@ class Snapshots:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def of_run(self, branch: LiveBranch, run_id: str, root: Path, *, commands: bool = False) -> RunKeeper:
-        """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at beforehand."""
+        """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at now."""
         if not self._begun:
             self._begun = True
             self._host.own(self._recover())
