@@ -29,6 +29,7 @@
 (require 'pyagentd-chat)
 (require 'pyagentd-queue)
 (require 'pyagentd-history)
+(require 'pyagentd-compact)
 (require 'pyagentd-branch)
 (require 'pyagentd-branches)
 (require 'pyagentd-search)
@@ -41,6 +42,8 @@
 (require 'pyagentd-agents)
 (require 'pyagentd-grants)
 (require 'pyagentd-audit)
+(require 'pyagentd-inspect)
+(require 'pyagentd-schedules)
 (require 'pyagentd-trust)
 (require 'pyagentd-hooks)
 (require 'pyagentd-snapshots)
@@ -79,6 +82,8 @@ sessions are listed."
     ("g" "Agents" pyagentd-agents)
     ("G" "Grants" pyagentd-grants)
     ("u" "Audit" pyagentd-audit)
+    ("M-i" "Inspect" pyagentd-inspect)
+    ("M-s" "Schedules" pyagentd-schedules)
     ("T" "Trust presets" pyagentd-trust-presets)
     ("S" "Trust session" pyagentd-trust-session)
     ("H" "Hooks" pyagentd-hooks)
@@ -91,7 +96,8 @@ sessions are listed."
     ("M-n" "Next variant" pyagentd-next-variant)
     ("M-p" "Previous variant" pyagentd-previous-variant)
     ("h" "Show hidden" pyagentd-show-hidden)
-    ("F" "Fork" pyagentd-fork)]
+    ("F" "Fork" pyagentd-fork)
+    ("M-c" "Compact" pyagentd-compact)]
    ["Branches"
     :if pyagentd-menu--somewhere-p
     ("b" "Branch here" pyagentd-branch)

@@ -34,6 +34,8 @@ class Progress:
             self._state = retrying(status)
         elif state == "busy" and status.get("tools"):
             self._state = f"Running {', '.join(status['tools'])}…"
+        elif state == "busy" and status.get("phase") == "COMPACT":
+            self._state = "Compacting the conversation…"
         else:
             self._state = _TEXTS.get(state, self._state)
 

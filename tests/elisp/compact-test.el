@@ -1,0 +1,74 @@
+;;; compact-test.el --- Tests of compactions -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'pyagentd-compact)
+
+(defconst compact-test--block
+  "``` compaction (automatic: 4 messages, ~31k tokens)\n## Goal\nCount.\n```"
+  "A block of 4 lines.")
+
+(defconst compact-test--head "### Hi\n\nYo\n\n" "What stands above it.")
+
+(defmacro compact-test--with (&rest body)
+  "Evaluate BODY in a session with a compaction that was just displayed."
+  (declare (indent 0) (debug t))
+  `(pyagentd-test-with-session
+       (concat compact-test--head compact-test--block "\n\n### Draft")
+     (let ((beg (1+ (length compact-test--head))))
+       (with-silent-modifications
+         (put-text-property beg (+ beg (length compact-test--block))
+                            'gptel 'ignore))
+       (set-buffer-modified-p nil)
+       (setq buffer-undo-list nil)
+       (pyagentd-compact--find (point-min) (point-max))
+       ,@body)))
+
+(defun compact-test--shown (pos)
+  "Return what is displayed instead of the line at POS."
+  (get-char-property pos 'display))
+
+(ert-deftest pyagentd-compact-draws-a-divider-that-unfolds ()
+  "SPEC 002 How is a compaction stored in the DB."
+  (compact-test--with
+    (goto-char beg)
+    (should (string-match-p "▸ ─+ compacted, automatic: 4 messages, ~31k tokens ─+"
+                            (compact-test--shown beg)))
+    (should (invisible-p (+ beg 60)))
+    (should-not (invisible-p (- (point-max) 2)))
+    (call-interactively (lookup-key (get-char-property beg 'keymap)
+                                    (kbd "TAB")))
+    (should-not (invisible-p (+ beg 60)))
+    (should (string-prefix-p "▾" (compact-test--shown beg)))
+    (goto-char (+ beg 60))
+    (pyagentd-compact-toggle)
+    (should (invisible-p (+ beg 60)))))
+
+(ert-deftest pyagentd-compact-dividers-are-neither-saved-nor-undone ()
+  (compact-test--with
+    (pyagentd-compact--find (point-min) (point-max))
+    (should (= 2 (length (overlays-in beg (+ beg 2 (length compact-test--block))))))
+    (should-not (buffer-modified-p))
+    (should-not buffer-undo-list)
+    (delete-region beg (+ beg (length compact-test--block)))
+    (should-not (overlays-in (point-min) (point-max)))))
+
+(ert-deftest pyagentd-compact-takes-no-other-text-for-a-block ()
+  (pyagentd-test-with-session (concat compact-test--head compact-test--block)
+    (pyagentd-compact--find (point-min) (point-max))
+    (should-not (overlays-in (point-min) (point-max)))
+    (should-error (pyagentd-compact-toggle) :type 'user-error)))
+
+(ert-deftest pyagentd-compact-puts-its-block-behind-the-last-answer ()
+  (compact-test--with
+    (should (= (pyagentd-compact--place)
+               (+ beg (length compact-test--block)))))
+  (pyagentd-test-with-session "### Hi"
+    (should (= 1 (pyagentd-compact--place)))))
+
+(provide 'compact-test)
+;;; compact-test.el ends here
