@@ -17,6 +17,7 @@ from pyagentd.errors import StoreError
 from pyagentd.store import atomic, document, metadata, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Journal
+from pyagentd.store.orglog import OrgLog
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.rebuild import rebuilt
 from pyagentd.store.render import RUN_CLOSE, Insert, Renderer
@@ -146,11 +147,15 @@ def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversatio
         else:
             error = {"code": "restart", "message": RESTARTED}
             rows.append(("run", {**run.data, "state": "finished", "reason": "restart", "error": error}))
+    tools = OrgLog(ref.branch_dir)
     try:
         for row in journal.append_many(rows):
             conversation.apply(row)
+            if row.type == "part" and row.data["type"].startswith("tool-"):
+                tools.tool(row.data["data_json"], row.data["updated_at"])
     except StoreError as error:
         return error.message
+    tools.flush()  # what the daemon's end kept from being logged
     return ""
 
 

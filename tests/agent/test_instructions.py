@@ -14,8 +14,10 @@ from pyagentd.agent.prompt import system_prompt
 from pyagentd.agent.skills import content, find_skills, index, shipped_skills
 from pyagentd.agent.surroundings import renew
 from pyagentd.store import paths
+from pyagentd.store.journal import Journal
 from pyagentd.store.orglog import last_prompt
 from pyagentd.store.paths import BranchRef
+from tests.agent.prefix import assert_prefix
 from tests.agent.test_turnagent import call, say
 from tests.agent.world import Watcher, World, last_of, rows
 
@@ -216,6 +218,7 @@ async def test_what_a_session_is_told_stays_until_it_is_compacted(world: World) 
     world.start()
     await say(world, ref, "After a restart.")
     assert system(world) == first and world.server.last.body["tools"] == tools
+    assert_prefix(world.server.requests)
     async with world.host.using(ref) as branch:
         await renew(world.host, branch)
     await say(world, ref, "After a compaction.")
@@ -270,3 +273,26 @@ async def test_no_tool_writes_what_instructs_every_session(world: World) -> None
         await say(world, ref, "Write it.", grants=world.granted(".*").grants)
         assert not file.exists()
         assert "belongs to the records and settings of pyagentd" in str(world.server.last.messages)
+
+
+# -- the readable logs --------------------------------------------------------------------------------------------
+
+
+async def test_tools_org_has_every_call_also_what_the_end_of_a_daemon_cut_off(world: World) -> None:
+    put(world.project / "a.txt", "alpha")
+    world.server.say(call("Read", file_path=str(world.project / "a.txt")), "one", "two")
+    ref = await session_in(world)
+    await say(world, ref, "Look.")
+    await world.host.shutdown()
+    (done,) = [row.data for row in rows(ref) if row.data.get("tool_state") == "output-available"]
+    data = {**done["data_json"], "toolCallId": "cut", "state": "input-available"}
+    del data["output"]
+    cut = {**done, "id": "prt_cut", "index": 99, "data_json": data, "tool_state": "input-available"}
+    journal = Journal.open(ref.branch_dir / "messages.jsonl")
+    journal.append("part", cut)
+    journal.close()
+    world.start()
+    await say(world, ref, "Again.")
+    log = (ref.branch_dir / "tools.org").read_text()
+    assert log.count("* Tool Call: Read") == 2
+    assert ":TOOL_CALL_ID: cut\n  :STATE: error" in log and "aborted" in log and "alpha" in log

@@ -118,7 +118,12 @@ BREAKS_OF_AGENTS = [
         "        file = paths.preset_file(ref.branch_dir)\n",
         "        file = paths.preset_file(ref.branch_dir.parent.parent if ref.is_agent else ref.branch_dir)\n",
     ),
-    _of("gptel-with-preset isolation", _EQUIPPING, "overridden(own, branch.override(own, seen))", "own"),
+    _of(
+        "gptel-with-preset isolation",
+        _EQUIPPING,
+        "overridden(self._presets.of_branch(self._branch.ref), override)",
+        "self._presets.of_branch(self._branch.ref)",
+    ),
     _of(
         "Prompt inserted to buffer before request",
         _RENDER,
