@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from pyagentd.agent.asks import Answer as Decided
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.hookclients import HookClients
 from pyagentd.agent.projecthooks import project_hooks
+from pyagentd.agent.queue import Submission
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, Blocked, ConfigError
 from tests.agent.world import Watcher, World, attached, body, rows
@@ -216,6 +218,28 @@ async def test_a_hook_changes_what_the_model_sees_and_the_document_stays(world: 
         again = json.dumps(world.server.last.body["messages"])
         assert "Go. (house rules)" in again and "More. (house rules)" in again
         assert json.loads(again)[0]["role"] == first[0]["role"]
+
+
+async def test_what_is_queued_and_what_steers_is_seen_by_hooks_too(world: World) -> None:
+    code = """
+if "secret" in facts["text"]:
+    print("no secrets", file=sys.stderr); sys.exit(2)
+print(json.dumps({"text": facts["text"].upper()}))"""
+    configure(world, "message.user", script(world.home, "look", code))
+    async with talking(world) as talk:
+        world.server.say(answer(tool_use("Bash", command="true")), "Done.", "Then.")
+        await world.host.prompt(talk.branch, text="go", options=world.options)
+        await talk.watcher.until(lambda: talk.watcher.of("ask"))
+        for said, steer in (("left", True), ("a secret", True), ("also secret", False), ("after", False)):
+            given = Submission(text=said, options=world.options, steer=steer)
+            assert (await world.host.submit(talk.branch, given)).queued
+        world.host.asks.answer(str(world.host.asks.all()[0]["id"]), Decided(decision="allow"))
+        await talk.watcher.until(lambda: len(world.server.requests) == 3 and talk.branch.run is None)
+        sent = json.dumps(world.server.last.messages)
+        assert all(word in sent for word in ("GO", "LEFT", "AFTER")) and "secret" not in sent.lower()
+        assert sum("no secrets" in notice for notice in talk.notices) == 2
+        assert not talk.branch.queue.waiting
+        talk.watcher.events.clear()
 
 
 async def test_a_hook_resolves_the_model(world: World) -> None:

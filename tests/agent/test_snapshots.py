@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,10 @@ async def test_calls_and_messages_name_their_snapshots(world: World) -> None:
         ]
         named = [part["metadata"].get("snapshot") for part in parts]
         assert named[0]["before"] != named[0]["after"] and named[1] is None
-        assert world.host.snapshots.head(talk.branch.ref).startswith("snp_")
+        head = world.host.snapshots.head(talk.branch.ref)
+        second = await talk.turn(text="Again.")
+        assert head.startswith("snp_")
+        assert last_of(rows(talk.branch.ref), "message")[second]["metadata_json"]["snapshot_id"] == head
 
 
 async def test_what_agents_change_belongs_to_the_turn_that_spawned_them(world: World) -> None:
@@ -294,6 +298,29 @@ def test_git_reads_the_store(tmp_path: Path) -> None:
     assert [line.split()[0] for line in listed.splitlines()] == ["100644", "100755"]
     fsck = subprocess.run(["git", "fsck", "--strict", "--no-dangling"], env=env, capture_output=True, text=True)
     assert fsck.returncode == 0, fsck.stderr
+
+
+def test_a_kill_in_the_middle_leaves_nothing_that_is_half(tmp_path: Path) -> None:
+    work, store = tmp_path / "work", tmp_path / "store"
+    work.mkdir()
+    for number in range(3000):
+        (work / f"f{number}").write_text(f"{number}\n" * 20)
+    code = (
+        "import sys; from pathlib import Path; from pyagentd.store.snapshots.objects import Objects;"
+        "from pyagentd.store.snapshots.scan import Scan; print('begun', flush=True);"
+        "Scan(sys.argv[1], Objects(Path(sys.argv[2]))).snapshot()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(work), str(store)], stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"begun\n"
+    objects = Objects(store)
+    while len(objects.names()) < 200 and process.poll() is None:
+        pass
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert all(objects.get("blob", name) or objects.get("tree", name) for name, _ in objects.names())
+    entry = Scan(str(work), objects).snapshot()
+    assert len(tree.read(objects, entry.id)) == 3000
 
 
 def test_a_damaged_object_is_a_lost_one(tmp_path: Path) -> None:
