@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyagentd.cli.ask import AskPrompt, Reply, parse_reply, question
+from pyagentd.cli.ask import AskPrompt, Reply, choices, parse_reply, question
+from pyagentd.cli.questions import command, parsed
 
 ASK = {
     "id": "ask_1",
@@ -155,3 +156,77 @@ def test_what_was_typed_before_a_question_is_on_the_screen_answers_nothing(keybo
     assert prompt.poll(0.01) is None
     os.write(keyboard, b"d\n")
     assert prompt.poll(5) == Reply("deny")
+
+
+QUESTIONS = {
+    "id": "ask_2",
+    "branch": "/s/main",
+    "kind": "question",
+    "choices": ["answer", "deny"],
+    "input": None,
+    "questions": [
+        {
+            "question": "Which database?",
+            "header": "Database",
+            "options": [{"label": "Postgres", "description": "a server"}, {"label": "SQLite", "description": None}],
+            "multi_select": None,
+        },
+        {"question": "What else?", "header": None, "options": None, "multi_select": None},
+    ],
+}
+SEVERAL = {**QUESTIONS["questions"][0], "multi_select": True}
+
+
+def test_a_models_questions_are_shown_with_their_options() -> None:
+    assert question(QUESTIONS, "/s/main").splitlines() == [
+        "The model asks:",
+        "  1. Database: Which database?",
+        "     1) Postgres - a server",
+        "     2) SQLite",
+        "  2. What else?",
+    ]
+    assert choices(QUESTIONS) == ["answer", "deny", "abort"]
+    assert command(QUESTIONS) == """pyagentd answer ask_2 --answers '[["Postgres"], ["…"]]'"""
+
+
+@pytest.mark.parametrize(
+    ("line", "asked", "answers"),
+    [
+        ("1\n", QUESTIONS["questions"][0], ["Postgres"]),
+        ("2, but in memory\n", QUESTIONS["questions"][0], ["SQLite", "but in memory"]),
+        ("mine\n", QUESTIONS["questions"][0], ["mine"]),
+        ("3\n", QUESTIONS["questions"][0], ["3"]),
+        ("1 2\n", QUESTIONS["questions"][0], ["1 2"]),
+        ("1, 2\n", SEVERAL, ["Postgres", "SQLite"]),
+        ("2 2 1 and more\n", SEVERAL, ["SQLite", "Postgres", "and more"]),
+        ("7 days\n", QUESTIONS["questions"][1], ["7 days"]),
+        ("\n", QUESTIONS["questions"][0], []),
+    ],
+)
+def test_a_line_answers_a_question(line: str, asked: dict, answers: list[str]) -> None:
+    assert parsed(line, asked) == answers
+
+
+@pytest.mark.parametrize(
+    ("lines", "reply"),
+    [
+        (["2", "nothing"], Reply("answer", answers='[["SQLite"], ["nothing"]]')),
+        (["", "", "1", ""], Reply("answer", answers='[["Postgres"], []]')),
+        (["1", "/decline you choose"], Reply("deny", "you choose")),
+        (["/abort"], Reply("abort")),
+    ],
+)
+def test_questions_are_asked_one_after_the_other(lines: list[str], reply: Reply, monkeypatch, capsys) -> None:
+    controller, terminal = pty.openpty()
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        prompt = AskPrompt()
+        prompt.put(QUESTIONS, "/s/main")
+        for line in lines[:-1]:
+            os.write(controller, f"{line}\n".encode())
+            assert prompt.poll(5.0) is None
+        os.write(controller, f"{lines[-1]}\n".encode())
+        assert prompt.poll(5.0) == reply
+    os.close(controller)
+    shown = capsys.readouterr().err
+    assert "The model asks:\n1. Database: Which database?\n   1) Postgres - a server\n" in shown

@@ -13,10 +13,12 @@ import os
 import select
 import sys
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-Decision = Literal["allow", "session", "always", "deny", "edit", "abort"]
+from pyagentd.cli.questions import ABORT, DECLINE, QuestionForm, told
+
+Decision = Literal["allow", "session", "always", "answer", "deny", "edit", "abort"]
 
 _WORDS: Mapping[str, Decision] = {
     "a": "allow", "allow": "allow", "y": "allow", "yes": "allow", "once": "allow",
@@ -43,10 +45,13 @@ class Reply(NamedTuple):
 
     decision: Decision
     reason: str = ""
+    answers: str | None = None  # to the model's questions, JSON
 
 
 def question(ask: Mapping[str, Any], branch: str) -> str:
     """Return the text that puts ``ask`` to a user who follows ``branch``."""
+    if ask.get("kind") == "question":
+        return "\n".join(map(printable, _questions(ask, branch)))
     tool, asker = ask.get("tool") or "a tool", ask.get("branch")
     who = f"{ask.get('agent') or 'An agent'} wants" if asker and asker != branch else "The model wants"
     lines = [f"{who} to use {tool}: {ask.get('detail') or ask.get('action') or ''}".rstrip(": ")]
@@ -63,21 +68,30 @@ def question(ask: Mapping[str, Any], branch: str) -> str:
     return "\n".join(map(printable, lines))
 
 
+def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
+    foreign = ask.get("branch") and ask["branch"] != branch
+    yield f"{ask.get('agent') or 'An agent'} asks:" if foreign else "The model asks:"
+    several = len(ask["questions"]) > 1
+    for number, asked in enumerate(ask["questions"]):
+        yield from (f"  {line}" for line in told(asked, number if several else None))
+
+
 def remembered(ask: Mapping[str, Any]) -> list[str]:
     """Return the lines that say exactly what "session" and "always" would remember."""
     patterns = ask.get("remember") or ()
     if not patterns:
         return []
-    from pyagentd.policy.remember import told
+    from pyagentd.policy import remember
 
     width = max(map(len, patterns))
-    return ["Session and always would remember:", *(f"  {each:{width}}  {told(each)}" for each in patterns)]
+    covers = remember.told
+    return ["Session and always would remember:", *(f"  {each:{width}}  {covers(each)}" for each in patterns)]
 
 
 def choices(ask: Mapping[str, Any]) -> list[Decision]:
     """Return the answers that ``ask`` has, the ones every question has included."""
     offered = list(ask.get("choices") or ("allow", "deny"))
-    if ask.get("kind") != "scope" and ask.get("input"):
+    if ask.get("kind") not in ("scope", "question") and ask.get("input"):
         offered.append("edit")
     return [*offered, "abort"]
 
@@ -114,11 +128,17 @@ class AskPrompt:
         self._typed = b""
         self._offered: Sequence[Decision] = ("allow", "deny", "abort")
         self._choices = _line_of(self._offered, _TOLD)
+        self._form: QuestionForm | None = None  # of a model's questions
 
     def put(self, ask: Mapping[str, Any], branch: str) -> None:
         """Print ``ask`` and the choices; what was typed before is no answer to it."""
         self._typed = b""
         _discard_typed()
+        self._form = QuestionForm(ask) if ask.get("kind") == "question" else None
+        if self._form is not None:
+            who = question(ask, branch).partition("\n")[0]
+            print(f"\a{who}\n{_shown(self._form)}", end="", file=sys.stderr, flush=True)
+            return
         self._offered = choices(ask)
         self._choices = _line_of(self._offered, _SCOPE_TOLD if ask.get("kind") == "scope" else _TOLD)
         print(f"\a{question(ask, branch)}\n{self._choices}", end="", file=sys.stderr, flush=True)
@@ -135,10 +155,28 @@ class AskPrompt:
         if not self._typed.endswith(b"\n"):
             return None
         line, self._typed = self._typed.decode(errors="replace"), b""
+        if self._form is not None:
+            return self._taken(self._form, line)
         reply = parse_reply(line, self._offered)
         if reply is None:
             print(self._choices, end="", file=sys.stderr, flush=True)
         return reply
+
+    def _taken(self, form: QuestionForm, line: str) -> Reply | None:
+        """Take an answer to the question on the screen; return the reply once all are answered."""
+        word, _, rest = line.strip().partition(" ")
+        if word in (DECLINE, ABORT):
+            return Reply("deny" if word == DECLINE else "abort", rest.strip())
+        if form.take(line):
+            if not form.empty:
+                return Reply("answer", answers=form.answers)
+            form.again()
+        print(_shown(form), end="", file=sys.stderr, flush=True)
+        return None
+
+
+def _shown(form: QuestionForm) -> str:
+    return "\n".join(map(printable, form.prompt().split("\n")))
 
 
 def _line_of(offered: Sequence[Decision], told: Mapping[str, str]) -> str:

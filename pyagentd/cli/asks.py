@@ -13,9 +13,10 @@ import click
 from pyagentd.cli.ask import choices, printable, question
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
 from pyagentd.cli.output import dim, json_option, note, print_json, print_table
+from pyagentd.cli.questions import command
 from pyagentd.errors import PyagentdError
 
-_DECISIONS = ("allow", "session", "always", "deny", "abort")
+_DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
 _LISTS = ("choices", "remember", "commands", "patterns")  # in Lisp an empty list is nil
 _DETAIL = 100  # characters
 
@@ -56,23 +57,37 @@ def asks(session: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("ask", metavar="ASK-ID", shell_complete=complete_ask)
-@click.argument("decision", type=click.Choice(_DECISIONS))
+@click.argument("decision", type=click.Choice(_DECISIONS), required=False)
 @click.option("--reason", metavar="TEXT", default="", help="Why; the model is told.")
 @click.option("--input", "arguments", metavar="JSON", help="Allow it with these arguments instead; - reads stdin.")
+@click.option(
+    "--answers", metavar="JSON", help='To the model\'s questions: [["Label"], ["words", …], []]; - reads stdin.'
+)
 @json_option
-def answer(ask: str, decision: str, reason: str, arguments: str | None, as_json: bool) -> None:
+def answer(
+    ask: str, decision: str | None, reason: str, arguments: str | None, answers: str | None, as_json: bool
+) -> None:
     """Answer the question ASK-ID (see: pyagentd asks).
 
     "allow" allows it once; "session" allows from now on what the question says it would remember, in its session and
     all agents of it; "always" in this project for good; "deny" tells the model no, with --reason why; "abort" ends
     the run. When the model asks for more scope, "always" adds it to preset.md.
+
+    Questions of the model's take --answers: a list for each of them, of its options' labels or of other words.
     """
+    decision = decision or ("answer" if answers is not None else None)
+    if decision is None:
+        raise click.UsageError("Missing DECISION, or --answers to the model's questions")
+    if (answers is not None) != (decision == "answer"):
+        raise click.UsageError("--answers and the decision answer go together")
     if arguments is not None and decision != "allow":
         raise click.UsageError("--input goes with allow only: edited arguments are allowed once")
-    text = sys.stdin.read() if arguments == "-" else arguments
+    text, said = (sys.stdin.read() if given == "-" else given for given in (arguments, answers))
     with daemon() as link:
         env, key = _environment(link, ask)
-        answered = link.call("answer", ask=ask, decision=decision, reason=reason, input=text, env=env, key=key)
+        answered = link.call(
+            "answer", ask=ask, decision=decision, reason=reason, input=text, answers=said, env=env, key=key
+        )
     accepted = bool(answered["accepted"])
     if as_json:
         print_json({"accepted": accepted})
@@ -92,7 +107,13 @@ def _environment(link: Any, ask: str) -> tuple[dict[str, str], str | None]:
 
 
 def _normal(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, "session": _session(row), **{name: row.get(name) or [] for name in _LISTS}}
+    lists = {name: row.get(name) or [] for name in _LISTS}
+    if row.get("kind") == "question":
+        lists["questions"] = [
+            {**each, "options": each.get("options") or [], "multi_select": bool(each.get("multi_select"))}
+            for each in row["questions"]
+        ]
+    return {**row, "session": _session(row), **lists}
 
 
 def _session(row: Mapping[str, Any]) -> str:
@@ -113,5 +134,7 @@ def _show(row: Mapping[str, Any]) -> None:
     print(f"{row['id']}  {dim(_session(row), sys.stdout)}{task}")
     for line in question(row, "" if row.get("agent") else str(row["branch"])).splitlines():
         print(f"  {line}")
-    offered = [each for each in choices(row) if each != "edit"]
+    offered = [each for each in choices(row) if each not in ("edit", "answer")]
+    if row.get("kind") == "question":
+        print(dim(f"  {printable(command(row))}", sys.stdout))
     print(dim(f"  pyagentd answer {row['id']} {'|'.join(offered)}", sys.stdout) + "\n")

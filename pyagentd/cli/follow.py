@@ -170,7 +170,9 @@ class Follower:
         if reply.decision == "edit" and arguments is None:
             raise BadRequest("Nothing was edited")
         decision = "allow" if reply.decision == "edit" else reply.decision
-        self._link.call("answer", ask=ask["id"], decision=decision, reason=reply.reason, input=arguments)
+        self._link.call(
+            "answer", ask=ask["id"], decision=decision, reason=reply.reason, input=arguments, answers=reply.answers
+        )
 
     # Leaving
 
