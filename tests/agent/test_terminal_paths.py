@@ -80,12 +80,12 @@ def _of_its_run(recorder: Recorder, kind: str, *_: Any) -> bool:
     return _of_agent(recorder) and kind == "part" and bool(recorder.conversation.runs)
 
 
-def _is_typing(branch: Audience, status: Mapping[str, Any]) -> bool:
-    return _is_agent(branch) and status.get("phase") == "TYPE"
+def _is_typing(branch: Audience, event: Event) -> bool:
+    return _is_agent(branch) and event.kind == "status" and _state_of(event) is State.TYPE
 
 
 def _is_helper(recorded: Answer, *_: Any) -> bool:
-    return recorded._model == "model-helper"
+    return "model-helper" in str(recorded._model)
 
 
 def stopped_at(state: State, who: str) -> Fault:
@@ -195,7 +195,7 @@ ENDINGS = [
     Ending("exception in a tool", r"I look\.\n\nfound\Z", (LOOK, "found"), tool_raises),
     Ending("exception where answers are taken", _FAILED, (LOOK, "found"), raising(Answer, "take", BUG, _is_helper)),
     Ending(
-        "exception where progress is told", _FAILED, (LOOK, "found"), raising(Audience, "set_status", BUG, _is_typing)
+        "exception where progress is told", _FAILED, (LOOK, "found"), raising(Audience, "publish", BUG, _is_typing)
     ),
     Ending("exception in a listener", r"found\Z", ("found",), listener_raises),
     Ending("the disk refuses the answer", _STORE, (LOOK, "found"), raising(Recorder, "record", DISK, _of_its_run)),
