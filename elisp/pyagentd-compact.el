@@ -129,6 +129,18 @@
                                  (pyagentd-compact--block start))))
             (apply #'pyagentd-compact--draw block)))))))
 
+(defun pyagentd-compact--on-insert ()
+  "Draw the divider of a block that was just inserted.
+The text counts as fontified, so that nobody may look at it again."
+  (let ((pos (pyagentd-insert-position)))
+    (when (and (eq (char-before pos) ?`)
+               (eq (get-text-property (1- pos) 'gptel) 'ignore))
+      (let ((start (previous-single-property-change
+                    pos 'gptel nil (point-min))))
+        (pyagentd-compact--find start pos)))))
+
+(add-hook 'pyagentd-insert-hook #'pyagentd-compact--on-insert)
+
 (defun pyagentd-compact--at (pos)
   "Return the divider at POS or above it in the same block, or nil."
   (let ((found (overlays-in (max (point-min) (1- pos)) (1+ pos))))

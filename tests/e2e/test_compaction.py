@@ -1,0 +1,48 @@
+"""Compacting a conversation: from Emacs and from the command line, with what the user sees of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.conftest import System
+from tests.e2e.test_conversation import converse, open_session
+from tests.e2e.test_history import IDLE, asked, shows
+from tests.server import ModelServer
+
+SUMMARY = "## Goal\nAsk questions.\n\n## Progress\nOne was answered.\n\n## Decisions\nNone.\n\n## Next Steps\nMore."
+
+
+@pytest.mark.spec(
+    "002", "How is a compaction stored in the DB, and how does it support UIs that show a divider or the summary?"
+)
+def test_a_compaction_is_a_divider_that_unfolds_and_the_model_sees_its_summary(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    session, main = system.new("talk")
+    emacs = system.emacs(terminal=True)
+    open_session(emacs, main)
+    model_server.say("First answer.", SUMMARY)
+    converse(emacs, "First question?")
+    emacs.eval('(progn (goto-char (point-max)) (insert "A draft") t)')
+    emacs.eval("(progn (pyagentd-compact) t)")
+    shows(emacs, "▸ ──", "compacted, 2 messages", "A draft", without=("Ask questions.",))
+    emacs.eval('(progn (goto-char (point-min)) (search-forward "compaction (") (goto-char (match-beginning 0)) t)')
+    emacs.keys("Tab")
+    shows(emacs, "▾ ──", "Ask questions.")
+    emacs.eval("(progn (save-buffer) t)")
+    text = (main / "session.md").read_text()
+    assert f"First answer.\n\n``` compaction (2 messages, ~8 tokens)\n{SUMMARY}\n```\n\n### A draft" in text
+
+    model_server.say("Second answer.")
+    emacs.eval("(progn (goto-char (point-max)) (pyagentd-send) t)")
+    emacs.wait(f'(and {IDLE} (string-match-p "Second answer" (buffer-string)))')
+    assert asked(model_server) == [f"<conversation_summary>\n{SUMMARY}\n</conversation_summary>", "A draft"]
+
+    # From elsewhere, while the text here has a draft that is not saved.
+    emacs.eval('(progn (goto-char (point-max)) (insert "Not saved") t)')
+    model_server.say(SUMMARY.replace("One", "Two"))
+    made = system.json("compact", session)
+    assert (made["reason"], made["auto"], made["tail_start_id"]) == ("done", False, None)
+    assert "<earlier_summary>" in asked(model_server)[0]
+    emacs.wait('(string-match-p "Two was answered[^`]*\n```\n\n### Not saved\\\\\'" (buffer-string))')
