@@ -12,7 +12,7 @@ import click
 from tests.simulation.schedule import Schedule
 from tests.simulation.world import World
 
-WINDOWS = (200_000, 4_000)  # tokens; in the small one compactions happen by themselves
+WINDOWS = (200_000, 1_200)  # tokens; in the small one compactions happen by themselves
 
 
 def simulate(number: int, operations: int) -> Schedule:

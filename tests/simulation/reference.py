@@ -53,7 +53,7 @@ class Log:
                 part = self.rows[data["part_id"]]["data_json"]
                 part["text"] = part.get("text", "") + data["text"]
             case "run":
-                if data["id"] not in {id for id, _ in self.run_rows}:
+                if data.get("kind") != "compaction" and data["id"] not in {id for id, _ in self.run_rows}:
                     self._answer(data["message_id"])
                 self.run_rows.append((data["id"], data))
             case "edit":
@@ -85,67 +85,89 @@ def queued(message: Mapping[str, Any]) -> bool:
     return bool(message["metadata_json"].get("queued_at"))
 
 
+@dataclass(frozen=True)
+class Unit:
+    """A message of a person, a step of an answer, or a marker; ``parts`` are rows."""
+
+    message: Data
+    parts: tuple[Data, ...]
+
+    @property
+    def marker(self) -> Data | None:
+        """What it says if it is a compaction."""
+        first = self.parts[0] if self.parts else None
+        data: Data | None = first["data_json"] if first and first["type"] == "data-compaction" else None
+        return data
+
+
 def view(log: Log) -> tuple[Message, ...]:
     """Return what the model sees."""
-    said: list[tuple[Role, list[Part]]] = []
-    for role, parts in _turns(log):
-        if not parts:
+    units, summary, pruned = _after_compaction(_units(log))
+    said: list[tuple[Role, list[Part]]] = [("user", [Text(text=summary)])] if summary else []
+    for unit in units:
+        if hidden(unit.message) or unit.marker:
             continue
-        if said and said[-1][0] == role:
-            said[-1][1].extend(parts)
-        else:
-            said.append((role, parts))
+        for role, parts in _said(unit, pruned):
+            if parts and said and said[-1][0] == role:
+                said[-1][1].extend(parts)
+            elif parts:
+                said.append((role, parts))
     return tuple(Message(role=role, parts=tuple(parts)) for role, parts in said)
 
 
-def _turns(log: Log) -> Iterator[tuple[Role, list[Part]]]:
-    visible = [message for message in log.messages.values() if not hidden(message) and not queued(message)]
-    visible, summary = _after_compaction(log, visible)
-    for message in visible:
-        parts = [log.rows[part] for part in log.parts.get(message["id"], [])]
-        if message["role"] == "user":
-            text = "\n\n".join(part["data_json"]["text"] for part in parts)
-            if summary:
-                yield "user", [Text(text=summary)]
-                summary = ""
-            yield "user", [Text(text=text)]
-        else:
-            for step in _steps(parts):
-                yield from _step(step)
-    if summary:
-        yield "user", [Text(text=summary)]
+def _units(log: Log) -> list[Unit]:
+    """Return everything that was said, in its order, hidden or not; a marker made within an answer stands there."""
+    units: list[Unit] = []
+    for message in log.messages.values():
+        rows = [log.rows[part] for part in log.parts.get(message["id"], [])]
+        steps = [tuple(step) for step in _steps(rows)] if message["role"] == "assistant" else [tuple(rows)]
+        made = [Unit(message, step) for step in steps]
+        after = message["metadata_json"].get("after")
+        if queued(message):
+            continue
+        place = next((n for n, unit in enumerate(units) if after in {row["id"] for row in unit.parts}), None)
+        at = len(units) if place is None else place + 1
+        units[at:at] = made
+    return units
 
 
-def _after_compaction(log: Log, visible: list[Data]) -> tuple[list[Data], str]:
-    """Return what the last summary left, and the summary as the model reads it."""
-    for number in reversed(range(len(visible))):
-        for part in log.parts.get(visible[number]["id"], []):
-            data = log.rows[part]["data_json"]
-            if data["type"] == "data-compaction":
-                tail = data["tail_start_id"]
-                ids = [message["id"] for message in visible]
-                start = ids.index(tail) if tail in ids else number
-                kept = [message for message in visible[start:] if not _is_marker(log, message)]
-                return kept, f"<conversation_summary>\n{data['summary']}\n</conversation_summary>"
-    return visible, ""
+def _after_compaction(units: list[Unit]) -> tuple[list[Unit], str, set[str]]:
+    """Return what the last compaction left, its summary as the model reads it, and whose output is not shown."""
+    markers = [unit for unit in units if unit.marker and not hidden(unit.message)]
+    if not markers:
+        return units, "", set()
+    last = max(markers, key=lambda unit: unit.message["id"])
+    data = last.marker or {}
+    facts = data.get("metadata", {})
+    start = units.index(last) + 1
+    if data["tail_start_id"] is not None:
+        within = [n for n, unit in enumerate(units) if unit.message["id"] == data["tail_start_id"]]
+        step = facts.get("tail_start_part_id")
+        exact = [n for n in within if step in {row["id"] for row in units[n].parts}]
+        start = (exact or within or [start])[0]
+    summary = f"<conversation_summary>\n{data['summary']}\n</conversation_summary>" if data["summary"] else ""
+    return units[start:], summary, set(facts.get("pruned", ()))
 
 
-def _is_marker(log: Log, message: Data) -> bool:
-    return any(log.rows[part]["type"] == "data-compaction" for part in log.parts.get(message["id"], []))
+def _said(unit: Unit, pruned: set[str]) -> Iterator[tuple[Role, list[Part]]]:
+    if unit.message["role"] == "user":
+        yield "user", [Text(text="\n\n".join(row["data_json"]["text"] for row in unit.parts))]
+    else:
+        yield from _step(unit.parts, pruned)
 
 
 def _steps(parts: Iterable[Data]) -> Iterator[list[Data]]:
+    """Yield the parts of each request's answer, the ``step-start`` with which it begins included."""
     step: list[Data] = []
     for part in parts:
         if part["type"] == "step-start" and step:
             yield step
             step = []
-        elif part["type"] != "step-start":
-            step.append(part)
+        step.append(part)
     yield step
 
 
-def _step(parts: Iterable[Data]) -> Iterator[tuple[Role, list[Part]]]:
+def _step(parts: Iterable[Data], pruned: set[str]) -> Iterator[tuple[Role, list[Part]]]:
     said: list[Part] = []
     results: list[Part] = []
     for part in parts:
@@ -158,7 +180,11 @@ def _step(parts: Iterable[Data]) -> Iterator[tuple[Role, list[Part]]]:
                 said.append(Reasoning(text=data["text"], signature=signature))
         elif part["type"].startswith("tool-"):
             said.append(ToolCall(id=data["toolCallId"], name=part["type"][5:], input=data["input"]))
-            results.append(_result(data))
+            result = _result(data)
+            if part["id"] in pruned:
+                stub = f"<output pruned, ~{(len(result.text) + 3) // 4} tokens>"
+                result = ToolResult(id=result.id, text=stub, is_error=result.is_error)
+            results.append(result)
     while said and isinstance(said[-1], Reasoning):
         said.pop()
     yield "assistant", said

@@ -309,7 +309,8 @@ class Schedule:
         body = document.read(paths.session_file(branch.branch_dir)).body
         shown = Counter(re.findall(r"^(?:### )?((?:Edited )*Message \d+(?:\.|, steering\.))$", body, re.MULTILINE))
         expected = {log.text(id) for id, row in log.messages.items() if row["role"] == "user" and _is_shown(row)}
-        assert shown == Counter(text for text in expected if "Message" in text)
+        wanted = Counter(text for text in expected if "Message" in text)
+        assert shown == wanted, f"missing {wanted - shown}, too many {shown - wanted}\n{body}"
 
 
 def _is_shown(row: Mapping[str, Any]) -> bool:
