@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyagentd.agent import firing, todo, turn
 from pyagentd.agent.audience import Audience
+from pyagentd.agent.beginning import Beginning
 from pyagentd.agent.keeper import Keeper
 from pyagentd.agent.lease import Lease
 from pyagentd.agent.meter import Meter
@@ -40,7 +40,6 @@ from pyagentd.store.journal import Row
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.render import Insert
-from pyagentd.store.rows import message_row, part_row
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +56,7 @@ class LiveBranch(Audience, SessionRow):
         users: How many operations need the branch to stay open.
         queue: The messages that wait for their turn.
         paused: Whether they wait for somebody to go on after an error.
+        announce: Tells of the turn that is being recorded, before its run's first words.
         last_run: The run that goes on, as it was found when the branch was opened.
         meter: What its context holds and cost, once it is open.
         turn: What holds for the run in flight, or held for the last one.
@@ -95,7 +95,7 @@ class LiveBranch(Audience, SessionRow):
         # After an error the queue waits until somebody goes on; a restart of the daemon is none.
         last_run = opened.conversation.last_run
         self.paused = last_run is not None and last_run.data.get("reason") == "error"
-        self._announce: Callable[[], None] | None = None
+        self.announce: Callable[[], None] | None = None
         self.last_run: LastRun | None = None
         if (last := opened.last_run) is not None:
             self.keeper.recall(
@@ -205,89 +205,13 @@ class LiveBranch(Audience, SessionRow):
         allow: Sequence[str] = (),
         tool_results: bool = True,
     ) -> int:
-        """Record the user's edits and message and the start of its run, show them, and return the last row's number.
-
-        All of it is one write: a queued message has fired and its run has begun, or neither. ``allow`` are the
-        client's grants for this run.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        anchor = prompt.version.marker or 0
-        version = replace(prompt.version, seq=self.recorder.last_seq + len(prompt.edits))
-        above = prompt.above or prompt.text
-        self.keeper.begin(prompt=above, inserted_prompt=bool(prompt.insert), anchor=anchor, version=version)
-        if prompt.roles is not None:
-            self._heal(prompt.roles)
-        with self.recorder.together():
-            for edit in prompt.edits:
-                self.recorder.record("edit", edit)
-            message_id, part_id, seq = self._record_message(prompt)
-            run = {
-                "id": run_id,
-                "state": "started",
-                "message_id": message_id,
-                "interactive": interactive,
-                "anchor": anchor,
-                "prompt": prompt.insert,
-                **_submission(prompt, message_id),
-                **({"above": prompt.above} if prompt.above else {}),
-                **({"allow": list(allow)} if allow else {}),
-                **({} if tool_results else {"tool_results": False}),
-            }
-            last = self.recorder.record("run", run)
-            self._announce = lambda: self._show_prompt(prompt, message_id, part_id, seq)
-        self._announce = None
-        self.paused = False
-        for note in prompt.notes:
-            self.tell_others(None, "notice", text=note)
-        return last
-
-    def _record_message(self, prompt: Prompt) -> tuple[str, str, int]:
-        """Record the user's message; return its id, and id and number of the row with its text."""
-        if prompt.queued:
-            rows = list(self.queue.fire(self.queue.get(prompt.queued), text=prompt.text, metadata=prompt.metadata))
-        elif prompt.message_id:
-            return self._record_again(prompt)
-        else:
-            rows = self._message_rows(prompt)
-        seq = [self.recorder.record(kind, data) for kind, data in rows][-1]
-        return str(rows[0][1]["id"]), str(rows[1][1]["id"]), seq
-
-    def _message_rows(self, prompt: Prompt) -> list[tuple[str, dict[str, Any]]]:
-        now = self.recorder.now_ms()
-        metadata = {"origin": "client" if prompt.insert else "document", **prompt.metadata}
-        message = message_row(
-            role="user", session_id=self.ref.session_id, metadata=metadata, now_ms=now, id=prompt.id or None
-        )
-        part = part_row(
-            message_id=message["id"],
-            session_id=self.ref.session_id,
-            index=0,
-            kind="text",
-            data={"type": "text", "text": prompt.text},
-            now_ms=now,
-        )
-        return [("message", message), ("part", part)]
-
-    def _record_again(self, prompt: Prompt) -> tuple[str, str, int]:
-        """Record what is new about a message that is asked again."""
-        row = self.conversation.messages[prompt.message_id].row
-        new = {key: value for key, value in prompt.metadata.items() if key != "payload"}
-        metadata: Mapping[str, Any] = {**row["metadata_json"], **new}
-        if metadata != row["metadata_json"]:
-            self.recorder.record("message", {**row, "metadata_json": metadata, "updated_at": self.recorder.now_ms()})
-        return prompt.message_id, "", self.recorder.last_seq
-
-    def _show_prompt(self, prompt: Prompt, message_id: str, part_id: str, seq: int) -> None:
-        """Tell where the turn stands whose rows are recorded; its run's inserts follow."""
-        position, sha256 = (prompt.version.marker or 0) + 1, prompt.version.sha256
-        if prompt.insert:
-            self.keeper.add(Insert(prompt.insert, None, part_id, seq))
-            place = {"position": position, "sha256": sha256} if prompt.queued else None
-            self.publish(Event("prompt", self.key, seq, (prompt.text, place)))
-        else:
-            self.publish(Event("fired", self.key, 0, ({"id": message_id, "position": position, "sha256": sha256},)))
+        """Record the user's edits and message and the start of its run; see ``Beginning.record``."""
+        run: dict[str, Any] = {"id": run_id, "state": "started", "interactive": interactive}
+        if allow:
+            run["allow"] = list(allow)
+        if not tool_results:
+            run["tool_results"] = False
+        return Beginning(self, prompt).record(run)
 
     async def secure(self) -> None:
         """Return when what was recorded survives a power failure, and the document holds it if the daemon writes it.
@@ -397,7 +321,7 @@ class LiveBranch(Audience, SessionRow):
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _heal(self, roles: Roles) -> None:
+    def heal(self, roles: Roles) -> None:
         """Have recovered roles written, by the editor if there is one."""
         self.keeper.heal(roles.sha256, roles.spans)
         if self.keeper.editor is not None and len(roles.spans) <= _MOST_ROLES:
@@ -406,8 +330,8 @@ class LiveBranch(Audience, SessionRow):
     def _show(self, row: Row, inserts: list[Insert]) -> None:
         if self.meter is not None:
             self.meter.take(row)
-        if row.type == "run" and self._announce is not None:
-            announce, self._announce = self._announce, None
+        if row.type == "run" and self.announce is not None:
+            announce, self.announce = self.announce, None
             announce()
         for insert in inserts:
             self.keeper.add(insert)
@@ -428,10 +352,3 @@ class LiveBranch(Audience, SessionRow):
         with contextlib.suppress(StoreError):
             if (stamp := stamp_of(self.file)) is not None:
                 self.tell_others(sink, "changed", sha256=sha256, mtime=stamp.mtime)
-
-
-def _submission(prompt: Prompt, message_id: str) -> dict[str, Any]:
-    """Return what a run notes of a submission that asks a recorded message again: the id is of no message."""
-    if not prompt.id or prompt.id == message_id:
-        return {}
-    return {"submission": prompt.id, "payload": prompt.metadata.get("payload")}

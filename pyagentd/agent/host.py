@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,6 @@ from pyagentd.agent.agents import AgentSpawner
 from pyagentd.agent.asking import Questions
 from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.continuing import continuation
-from pyagentd.agent.equipping import Equipping
 from pyagentd.agent.grants import Grants
 from pyagentd.agent.hooks import Hooks
 from pyagentd.agent.ledger import Ledger
@@ -29,9 +28,10 @@ from pyagentd.agent.queue import Submission, Submitted
 from pyagentd.agent.queueing import Queueing
 from pyagentd.agent.restoring import Restoring
 from pyagentd.agent.resuming import Resumed
-from pyagentd.agent.run import Outcome, Run, RunSettings, new_run_id, told_of
+from pyagentd.agent.run import Outcome, Run, RunSettings, told_of
 from pyagentd.agent.schedules import Schedules
 from pyagentd.agent.settings import Presets, SendOptions
+from pyagentd.agent.submitting import Submitting
 from pyagentd.agent.suggesting import Suggesting
 from pyagentd.agent.triggers import Triggers
 from pyagentd.agent.trust import Origins
@@ -83,6 +83,7 @@ class Host(OpenBranches):
         self.snapshots = Restoring(self)
         self.hooks = Hooks(self)
         self.queue = Queueing(self)
+        self._submitting = Submitting(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
         self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
         self._closing = False
@@ -104,52 +105,12 @@ class Host(OpenBranches):
         self.queue.recover(branch)
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
-        """Start a run for a message, or queue it behind the run in flight: the one door of all turns.
-
-        Raises:
-            Busy: The daemon stops.
-            Conflict: The message's id is taken by something else.
-            PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
-        """
-        given.check()
-        async with branch.starting:
-            if (known := self.queue.receipt(branch, given)) is not None:
-                return known
-            branch.require_writable()
-            if self._closing:
-                raise Busy("The daemon is stopping", mend="Send it again in a moment")
-            self.queue.came(branch, given)
-            if self.queue.must_wait(branch, given):
-                return await self.queue.add(branch, given)
-            try:
-                run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
-            except PyagentdError:
-                if given.is_persons:  # who can mend it
-                    raise
-                return await self.queue.add(branch, given)
-            message_id = str(branch.conversation.runs[run_id].data["message_id"])
-            return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
-
-    async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
-        if given.text is None:
-            prompt = await branch.prompt_from_document(sha256=given.sha256, end=given.end)
-        else:
-            prompt = await branch.prompt_from_client(given.text)
-        metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
-        return replace(prompt, metadata=metadata, id=given.id or "")
+        """Start a run for a message, or queue it behind the run in flight; see ``Submitting.submit``."""
+        return await self._submitting.submit(branch, given)
 
     async def fire(self, branch: LiveBranch, message: QueuedMessage, options: SendOptions) -> None:
-        """Start the run of a queued message; the caller holds ``branch.starting``.
-
-        Raises:
-            PyagentdError: It cannot start now; the message stays where it is.
-        """
-
-        async def read() -> Prompt:
-            prompt = await branch.prompt_of_queued(message)
-            return replace(prompt, metadata=message.metadata)
-
-        await self._start(branch, read, options)
+        """Start the run of a queued message; see ``Submitting.fire``."""
+        await self._submitting.fire(branch, message, options)
 
     async def send(self, branch: LiveBranch, *, sha256: str, end: int, options: SendOptions) -> str:
         """Submit the prompt that ends at ``end`` of the saved document; return the id of the run that answers it."""
@@ -198,26 +159,18 @@ class Host(OpenBranches):
         if self._closes_state:
             self.state.close()
 
-    async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
-        """Start a run for the prompt that ``read`` returns; the caller holds ``branch.starting``.
+    def begin(
+        self, branch: LiveBranch, prompt: Prompt, run_id: str, settings: RunSettings, options: SendOptions
+    ) -> None:
+        """Record that a run begins, and set it off; awaits nothing: what is started is supervised.
 
         Raises:
-            Busy: The branch's editor has not saved, or the daemon stops.
-            PyagentdError: The prompt, the preset or the backend is no good; nothing of a run was recorded.
+            Busy: The daemon stops.
+            StoreError: The disk refused; nothing was recorded.
         """
-        branch.require_idle()
-        branch.require_writable()
-        await branch.keeper.settle()
-        await branch.look_once()
-        run_id = new_run_id()
-        prompt = await self.hooks.message_user(branch, await read(), options, run_id)
-        prompt = self.snapshots.marked(branch.ref, prompt)
-        equipping = Equipping(self, branch, run_id, options, message=prompt.metadata)
-        settings = await equipping.settings(prompt.settings)
         if self._closing:
             raise Busy("The daemon is stopping", mend="Send it again in a moment")
         run = self._run(branch, run_id, prompt.view, settings)
-        # No await from here on: what is started is supervised.
         seq = branch.start_run(
             prompt,
             run_id=run_id,
@@ -232,7 +185,6 @@ class Host(OpenBranches):
         self.agents.background.run_started(branch)
         if self._unfinished:
             self.own(self._finish_agents())
-        return run_id
 
     async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
         """Go on with the run that an earlier daemon left waiting in a branch; what prevents it ends the run."""
