@@ -35,7 +35,8 @@ context      {used, estimated, window, window_known, usable, model, tokens, last
 persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
 changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)
 lease        {state: "wanted"|"lost"|"free"}: another client wants to edit, has taken over, or nobody edits (seq 0)
-roles        {sha256, spans: ((beg end role)…)}: roles recovered of the body with that hash; positions from 1 (seq 0)
+roles        {sha256, spans: ((beg end role)…), marker}: roles of the body with that hash that were recovered, or that
+             changed since turns were taken back; with ``marker`` the next answer goes there; positions from 1 (seq 0)
 chips        {options: [{label, text}], several}: what the answer that has ended lets the user pick (seq 0)
 todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
 files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by

@@ -12,6 +12,8 @@ from itertools import groupby
 from pyagentd.store.compaction import COMPACTION, summary_in
 from pyagentd.store.conversation import Conversation, Part
 from pyagentd.store.document import Document
+from pyagentd.store.hidden import show
+from pyagentd.store.hiding import turned
 from pyagentd.store.journal import Row
 from pyagentd.store.pieces import laid_out
 from pyagentd.store.render import Insert, prompt_text, replay
@@ -19,7 +21,18 @@ from pyagentd.store.writer import apply
 
 
 def rebuilt(conversation: Conversation, *, is_agent: bool) -> Document:
-    """Return the document that shows every message of ``conversation`` that is not hidden."""
+    """Return the document that shows every message of ``conversation`` that the user did not remove.
+
+    Turns that were taken back are there, with the role of such.
+    """
+    rewound = [message for message in conversation.messages.values() if message.is_rewound]
+    if not rewound:
+        return _written(conversation, is_agent=is_agent)
+    before = conversation.changed(show(rewound, now_ms=0))
+    return turned(_written(before, is_agent=is_agent), before, conversation)
+
+
+def _written(conversation: Conversation, *, is_agent: bool) -> Document:
     document = Document()
     shown = ((message, parts) for message, parts in laid_out(conversation) if not message.is_hidden)
     for is_prompt, group in groupby(shown, key=lambda each: each[0].role == "user"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,6 +219,17 @@ async def test_asking_again_makes_variants_that_can_be_cycled(world: World) -> N
         assert body(branch.ref) == text_of
         await chat.say("two")
         assert chat.seen() == ["one", "blue", "two"]
+
+
+async def test_a_draft_stays_below_the_answer_that_was_asked_for_again(world: World) -> None:
+    async with world.host.using(world.session()) as branch:
+        chat = Chat(world, branch)
+        await chat.say("one", "red")
+        doc = document.read(branch.file)
+        branch.file.write_text(format_file(replace(doc, body=doc.body + "A draft")))
+        await chat.regenerate("blue")
+        assert body(branch.ref).endswith("red\n\n### \n\nblue\n\n### A draft")
+        assert chat.seen() == ["one"] and chat.shown() == ["one", "blue", "A draft"]
 
 
 async def test_later_turns_follow_the_variant_they_were_made_with(world: World) -> None:

@@ -15,6 +15,7 @@ from pyagentd.store.align import align
 from pyagentd.store.document import Document, format_file, gptel_messages, parse
 from pyagentd.store.hiding import answer_place, folded, hidden_ranges, turned
 from pyagentd.store.journal import Row
+from pyagentd.store.rebuild import rebuilt
 from tests.store.talk import Step, Talk, Turn, assert_valid, expected_units, talks
 
 
@@ -170,6 +171,18 @@ def test_hidden_regions_are_found_with_their_turns() -> None:
     assert len(ids) == 5
     text = history.document.body[start:end]
     assert text.startswith("\n\nthe first answer") and text.endswith("the third answer, of some length")
+
+
+def test_a_document_made_anew_has_hidden_turns_as_hidden_ones() -> None:
+    history = rewound(FIRST, SECOND, THIRD, keep=1)
+    made = rebuilt(history.conversation, is_agent=False)
+    aligned = align(made, history.conversation)
+    assert (aligned.view, aligned.edits, aligned.spans) == (history.view(), (), None)
+    group = hidden.last_rewind(history.conversation)
+    assert group is not None and "third question" in made.body
+    history.document = made
+    history.show(group)
+    assert align(history.document, history.conversation).view == history.view()
 
 
 def test_people_read_a_hidden_region_as_one_line() -> None:
