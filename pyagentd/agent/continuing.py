@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent import turn
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.compacting.taken_up import compacted_view
 from pyagentd.agent.equipping import Equipping
 from pyagentd.agent.resuming import Resumed
 from pyagentd.agent.run import RunSettings
@@ -61,7 +62,7 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
     asked = branch.conversation.messages[data["message_id"]].row["metadata_json"]
     return Continuation(
         options=options,
-        view=_joined(view, standing.done),
+        view=compacted_view(_joined(view, standing.done), branch.conversation, run_id),
         settings=await Equipping(host, branch, run_id, options, message=asked).settings(seen, model=model),
         resumed=Resumed(
             standing=standing,

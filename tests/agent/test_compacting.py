@@ -9,6 +9,7 @@ import pytest
 
 from pyagentd.agent.compacting.manual import compact
 from pyagentd.agent.history import History
+from pyagentd.agent.queue import Submission
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.llm.summary import SYSTEM
 from pyagentd.store.align import align
@@ -16,6 +17,7 @@ from pyagentd.store.compaction import COMPACTION
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import read
 from pyagentd.store.paths import BranchRef
+from tests.agent.test_resume import awake, begin, ended, restart, say
 from tests.agent.world import OVERLOADED, Watcher, World, assert_closed, attached, body, rows
 from tests.server import Request, answer, refusal, tool_use
 
@@ -315,3 +317,77 @@ async def test_what_is_too_long_for_one_request_is_summarised_in_pieces(small: W
     assert all(f"<earlier_summary>\nSummary {n - 1}\n" in text for n, text in enumerate(asked) if n)
     (marker,) = markers(ref)
     assert marker["metadata"]["strategy"] == "chunked" and marker["summary"] == f"Summary {len(asked) - 1}"
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+async def test_a_run_that_compacted_goes_on_after_a_restart_with_what_it_saw(
+    small: World, how: str
+) -> None:
+    (small.project / "a.txt").write_text("word " * 1200)
+    ref = small.session()
+    small.server.say(
+        answer("First", tool_use("Read", file_path=str(small.project / "a.txt")), usage={"input_tokens": 100}),
+        answer("Second", tool_use("Read", file_path=str(small.project / "a.txt")), usage={"input_tokens": 1700}),
+        SUMMARY,
+        answer("Third", tool_use("Bash", command="echo hi"), usage={"input_tokens": 1900}),
+    )
+    await begin(small, ref, "Read it twice", asks=1)
+    before = sent(small)[-1]
+    assert "conversation_summary" in before[0]["content"][0]["text"]
+    ref = await restart(small, ref, how)
+    (ask,) = await awake(small, ref, 1)
+    small.server.say("It says hi.")
+    await say(small, ask)
+    await ended(small)
+    after = sent(small)[-1]
+    assert after[: len(before)] == before
+    assert assert_closed(ref)["reason"] == "done"
+
+
+async def test_aborting_a_run_while_it_compacts_keeps_the_message(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, *THREE)
+    async with small.host.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        small.server.say(answer(SUMMARY, hang_after=2))
+        await small.host.prompt(branch, text="Four", options=small.options)
+        await watcher.phase(branch, "COMPACT")
+        await small.host.abort(branch)
+        assert (await watcher.finished(branch))["reason"] == "aborted"
+        branch.detach(watcher)
+    assert markers(ref) == [] and "### Four" in body(ref)
+
+
+async def test_a_daemon_that_ends_while_it_compacts_leaves_everything_as_it_was(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, ("One", ["First"]))
+    async with small.host.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        small.server.say(answer(SUMMARY, hang_after=2))
+        await compact(small.host, branch, small.options)
+        await watcher.phase(branch, "COMPACT")
+        text = body(ref)
+        branch.detach(watcher)
+        ref = await restart(small, ref, "killed")
+    await talk(small, ref, ("Two", ["Second"]))
+    assert markers(ref) == [] and body(ref).startswith(text[: text.index("First")])
+    assert "``` error" not in body(ref)
+    assert assert_closed(ref)["reason"] == "done"
+
+
+async def test_a_queued_message_is_answered_after_the_compaction(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, ("One", ["First"]))
+    async with small.host.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        small.server.say(answer(SUMMARY, pause_s=0.01), "Second")
+        await compact(small.host, branch, small.options)
+        given = await small.host.submit(branch, Submission(text="Two", options=small.options))
+        assert given.queued
+        await watcher.until(lambda: not small.host.runs and not branch.queue.waiting)
+        branch.detach(watcher)
+    assert "conversation_summary" in sent(small)[-1][0]["content"][0]["text"]
+    assert body(ref).index("``` compaction") < body(ref).index("### Two") < body(ref).index("Second")

@@ -367,7 +367,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "gptel-include-tool-results preserves tools",
         "pyagentd/store/view.py",
-        "        return [(_recorded_call(part), _recorded_result(part))]\n",
+        "        return [(_recorded_call(part), pruned_result(result) if part.id in self.pruned else result)]\n",
         "        return []\n",
     ),
     _of("Tool registered via gptel-make-tool", _SPAWN, '"enum": list(names)', '"enum": list(names)[:1]'),

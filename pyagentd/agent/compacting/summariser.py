@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyagentd.configcompaction import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
@@ -116,7 +116,7 @@ class Summariser:
 
     async def _said(self, request: ModelRequest) -> str:
         texts: list[str] = []
-        async with aclosing(self._backend.stream(request)) as batches:
+        async with aclosing(self._backend.stream(replace(request, purpose="compaction"))) as batches:
             async for batch in batches:
                 for item in batch:
                     match item:
