@@ -37,7 +37,8 @@
 
 (defvar pyagentd-ask-edit-fields
   '(("Bash" . "command") ("Write" . "content") ("Edit" . "new_string")
-    ("PersistentAgent" . "prompt"))
+    ("PersistentAgent" . "prompt") ("task" . "prompt") ("WebFetch" . "url")
+    ("WebSearch" . "query"))
   "The argument of each tool that is edited as a text of its own.")
 
 (defvar-local pyagentd-ask-edit--ask nil

@@ -60,10 +60,12 @@
 
 (defun pyagentd-ask--task (ask)
   "Return what the agent that ASK would make is to do, in a few words, or nil."
-  (when (equal "PersistentAgent" (plist-get ask :tool))
+  (when (member (plist-get ask :tool) '("PersistentAgent" "task"))
     (when-let* ((arguments (pyagentd-ask-arguments ask))
-                (task (gethash "description" arguments)))
-      (format ": %s" task))))
+                (task (or (gethash "description" arguments)
+                          (gethash "prompt" arguments))))
+      (format ": %s" (truncate-string-to-width
+                      (pyagentd-ask-one-line task) 60 nil nil "…")))))
 
 (defun pyagentd-ask-what (ask)
   "Return in a line what ASK is about, without who asks."

@@ -77,6 +77,8 @@ sessions are listed."
     ("=" "Diff" pyagentd-ask-diff)
     ("E" "Edit arguments" pyagentd-ask-edit)
     ("a" "Answer any" pyagentd-answer)
+    ("o" "Pick an option" pyagentd-chips-pick)
+    ("O" "Fold the steps" pyagentd-todo)
     ("q" "List" pyagentd-asks)]
    ["Agents and rights"
     ("g" "Agents" pyagentd-agents)
