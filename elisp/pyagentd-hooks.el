@@ -37,8 +37,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-events)
-
-(declare-function pyagentd--project-root "pyagentd")
+(require 'pyagentd-trust)
 
 (defconst pyagentd-hooks--events
   '(message.user model.resolve tool.before tool.after run.finished)
@@ -138,7 +137,7 @@ It must be quick: the agent waits some seconds at most."
     (unless (string-empty-p file)
       (insert "\n" pyagentd-rule)
       (pyagentd-hooks--insert-file
-       file (with-temp-buffer (insert-file-contents file) (buffer-string)))))
+       file (plist-get told :text))))
   (dolist (script (plist-get told :scripts))
     (pyagentd-hooks--insert-file (plist-get script :path)
                                  (plist-get script :text))))
@@ -153,7 +152,7 @@ It must be quick: the agent waits some seconds at most."
   "Show the hooks, yours and this project's, and ask whether to trust those.
 What is trusted is what was shown, until anything of it changes."
   (interactive)
-  (let* ((root (pyagentd--project-root))
+  (let* ((root (pyagentd-trust--root))
          (told (pyagentd-rpc-call 'hooks (list :root root)))
          (waiting (seq-remove (lambda (hook) (plist-get hook :trusted))
                               (plist-get told :hooks)))

@@ -30,6 +30,7 @@ class ProjectHooks:
     root: Path
     file: Path
     hash: str  # of all of it
+    text: str = ""  # of the file
     hooks: tuple[HookSettings, ...] = ()
     scripts: tuple[tuple[Path, str], ...] = ()  # the project's own programs, with their text
     error: str = ""  # why none of it can be used
@@ -50,7 +51,8 @@ def project_hooks(root: Path) -> ProjectHooks | None:
     for path, content in scripts:
         hashed.update(os.fsencode(path) + b"\0" + hashlib.sha256(content).digest())
     shown = tuple((path, content.decode(errors="replace")) for path, content in scripts)
-    return ProjectHooks(root=root, file=file, hash=hashed.hexdigest(), hooks=hooks, scripts=shown)
+    text = data.decode(errors="replace")
+    return ProjectHooks(root=root, file=file, hash=hashed.hexdigest(), text=text, hooks=hooks, scripts=shown)
 
 
 def guarded(scope: Callable[[], ShellScope], root: Path) -> Callable[[], ShellScope]:

@@ -65,7 +65,6 @@ def hooks(root: Path, trust: bool, as_json: bool) -> None:
 def _show_scripts(told: dict[str, Any]) -> None:
     """Show what would run."""
     if told["file"]:
-        text = Path(told["file"]).read_text("utf-8", errors="replace")
-        print(f"--- {told['file']}\n{printable(text)}", file=sys.stderr)
+        print(f"--- {told['file']}\n{printable(told['text'])}", file=sys.stderr)
     for row in told["scripts"] or []:
         print(f"--- {row['path']}\n{printable(row['text'])}", file=sys.stderr)

@@ -24,24 +24,29 @@ class HookOperations(Group):
         """Return the hooks of the user and of the project ``root``.
 
         The answer is ``{hooks: ({event, command, timeout, tools, source, origin, trusted}…), hash, scripts:
-        ({path, text}…), file, error}``; ``origin`` is user or project, ``scripts`` are the project's own programs
-        that its hooks run, ``hash`` is what ``trust-hooks`` takes, "" when the project has none.
+        ({path, text}…), file, text, error}``; ``origin`` is user or project, ``text`` what the project's ``file``
+        says, ``scripts`` are the project's own programs that its hooks run, ``hash`` is what ``trust-hooks`` takes, ""
+        when the project has none.
         """
         found = [_told(hook, "user", True) for hook in self._host.config.hooks]
         project = await self._project(root)
         if project is None:
-            return {"hooks": found, "hash": "", "scripts": [], "file": "", "error": ""}
+            return {"hooks": found, "hash": "", "scripts": [], "file": "", "text": "", "error": ""}
         trusted, room = self._host.hooks.trusts(project), _SHOWN
         found += [_told(hook, "project", trusted) for hook in project.hooks]
         scripts = []
         for path, text in project.scripts:
-            scripts.append({"path": str(path), "text": text[: max(0, room)]})
+            shown = (
+                text if len(text) <= room else f"{text[: max(0, room)]}\n[{len(text) - max(0, room)} more characters]"
+            )
+            scripts.append({"path": str(path), "text": shown})
             room -= len(text)
         return {
             "hooks": found,
             "hash": project.hash,
             "scripts": scripts,
             "file": str(project.file),
+            "text": project.text,
             "error": project.error,
         }
 

@@ -1,0 +1,72 @@
+;;; hooks-test.el --- Tests of pyagentd-hooks and pyagentd-visited -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'pyagentd-hooks)
+(require 'pyagentd-visited)
+
+(defmacro hooks-test-with (functions &rest body)
+  "Evaluate BODY with FUNCTIONS as hooks for `tool.before'."
+  (declare (indent 1) (debug t))
+  `(let ((pyagentd-hook-functions nil))
+     (dolist (function ,functions)
+       (pyagentd-add-hook 'tool.before function))
+     ,@body))
+
+(defun hooks-test-asked (text)
+  "Return what the hooks say about the facts in TEXT."
+  (pyagentd-hooks--asked 'tool.before text))
+
+(ert-deftest pyagentd-hooks-see-facts-and-what-others-changed ()
+  (hooks-test-with
+      (list (lambda (facts)
+              (list :input (list :n (1+ (plist-get (plist-get facts :input) :n)))))
+            (lambda (facts)
+              (list :append (format "%s" (plist-get (plist-get facts :input) :n)))))
+    (should (equal (json-encode (hooks-test-asked "{\"input\": {\"n\": 1}}"))
+                   "{\"input\":{\"n\":2},\"append\":\"2\"}"))))
+
+(ert-deftest pyagentd-hooks-stop-at-the-first-that-forbids ()
+  (let (asked)
+    (hooks-test-with (list (lambda (_) (list :block "no"))
+                           (lambda (_) (setq asked t) nil))
+      (should (equal (hooks-test-asked "{}") '(:block "no")))
+      (should-not asked))))
+
+(ert-deftest pyagentd-hooks-that-fail-say-so ()
+  (let ((debug-on-error nil))
+    (hooks-test-with (list (lambda (_) (error "Broken")))
+      (should (equal (hooks-test-asked "{}") '(:error "Broken"))))))
+
+(ert-deftest pyagentd-hooks-are-for-events-that-are-there ()
+  (should-error (pyagentd-add-hook 'tool.during #'ignore) :type 'user-error))
+
+(ert-deftest pyagentd-hooks-can-be-removed ()
+  (hooks-test-with (list #'ignore)
+    (pyagentd-remove-hook 'tool.before #'ignore)
+    (should-not (alist-get 'tool.before pyagentd-hook-functions))))
+
+(ert-deftest pyagentd-visited-leaves-what-did-not-change ()
+  (let ((file (make-temp-file "pyagentd-")) (pyagentd-visited--changed nil))
+    (unwind-protect
+        (with-current-buffer (find-file-noselect file)
+          (let (reverted)
+            (add-hook 'before-revert-hook (lambda () (setq reverted t)) nil t)
+            (pyagentd-visited--on-files "b" 0 (list (list :paths (list file))))
+            (pyagentd-visited-update)
+            (should-not reverted)
+            (write-region "new" nil file nil 'quiet)
+            (set-file-times file (time-add nil 10))
+            (pyagentd-visited--on-files "b" 0 (list (list :paths (list file))))
+            (pyagentd-visited-update)
+            (should reverted)
+            (should (equal (buffer-string) "new")))
+          (kill-buffer))
+      (delete-file file))))
+
+(provide 'hooks-test)
+;;; hooks-test.el ends here
