@@ -40,6 +40,7 @@ class ModelRequest:
     max_tokens: int = 8192  # of the visible answer; a thinking budget comes on top
     temperature: float | None = None  # None leaves it to the provider
     thinking_budget: int | None = None  # tokens; None turns reasoning off
+    purpose: str = field(default="step", compare=False)  # another word for what is not a step of a run
     sent: Callable[[Body], None] | None = field(default=None, compare=False, repr=False)  # told of every attempt
 
 

@@ -23,7 +23,7 @@ class Trace(Protocol):
         """Return how many steps of the run are noted."""
         ...
 
-    def request(self, body: Body, *, step: int, attempt: int, at_ms: int) -> None:
+    def request(self, body: Body, *, step: int, attempt: int, purpose: str, at_ms: int) -> None:
         """Note a request that is being sent."""
         ...
 
@@ -50,7 +50,7 @@ class TracingBackend:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         """Send ``request`` and yield its answer, see ``Backend``."""
         self._step = 1 + (self._trace.steps_before() if self._step is None else self._step)
-        step = _Step(self._trace, self._clock, self._step)
+        step = _Step(self._trace, self._clock, self._step, request.purpose)
         try:
             async with aclosing(self._backend.stream(replace(request, sent=step.sent))) as batches:
                 async for batch in batches:
@@ -70,8 +70,9 @@ class TracingBackend:
 class _Step:
     """One request on its way."""
 
-    def __init__(self, trace: Trace, clock: Clock, number: int) -> None:
+    def __init__(self, trace: Trace, clock: Clock, number: int, purpose: str) -> None:
         self._trace = trace
+        self._purpose = purpose
         self._clock = clock
         self._number = number
         self._now = asyncio.get_running_loop().time
@@ -92,7 +93,7 @@ class _Step:
             self._sent = body
             self._forms += 1
             at_ms = epoch_ms(self._clock.now())
-            self._trace.request(body, step=self._number, attempt=self._forms, at_ms=at_ms)
+            self._trace.request(body, step=self._number, attempt=self._forms, purpose=self._purpose, at_ms=at_ms)
 
     def see(self, batch: Sequence[StreamItem]) -> None:
         """Note what of a batch is about time, retries and the end."""

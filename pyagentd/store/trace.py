@@ -66,13 +66,11 @@ class TraceWriter:
     Args:
         branch_dir: Of the branch.
         run_id: The run.
-        purpose: What it asks for: "step", or another word for requests beside the conversation.
     """
 
-    def __init__(self, branch_dir: Path, run_id: str, *, purpose: str = "step") -> None:
+    def __init__(self, branch_dir: Path, run_id: str) -> None:
         self._path = paths.requests_file(branch_dir)
         self._run_id = run_id
-        self._purpose = purpose
         self._begun = False
         self._id = ""  # of the request the next one can continue
         self._messages: Sequence[str] = ()
@@ -81,10 +79,18 @@ class TraceWriter:
         self._known: dict[str, str] = {}  # digests of what the file has, by their place in the head
         self._problem = ""
 
-    def request(self, body: Sent, *, step: int, attempt: int, at_ms: int) -> None:
-        """Add a request, which the next ones may continue."""
+    def request(self, body: Sent, *, step: int, attempt: int, purpose: str, at_ms: int) -> None:
+        """Add a request, which the next ones may continue.
+
+        Args:
+            body: As it is sent.
+            step: Its number in the run.
+            attempt: In which form, from 1; one that is sent again as it was is not added again.
+            purpose: "step", or another word for what is not a step of the run.
+            at_ms: When, epoch.
+        """
         try:
-            self._write(self._request_lines(body, step=step, attempt=attempt, at_ms=at_ms))
+            self._write(self._request_lines(body, step=step, attempt=attempt, purpose=purpose, at_ms=at_ms))
             self._problem = ""
         except (StoreError, OSError) as error:
             self._id, self._messages, self._last, self._known = "", (), {}, {}
@@ -110,7 +116,7 @@ class TraceWriter:
 
     # -- lines -------------------------------------------------------------------------------------------------
 
-    def _request_lines(self, body: Sent, *, step: int, attempt: int, at_ms: int) -> list[str]:
+    def _request_lines(self, body: Sent, *, step: int, attempt: int, purpose: str, at_ms: int) -> list[str]:
         self._begin()
         self._rotate()
         lines, head = [], dict(body.head)
@@ -123,14 +129,14 @@ class TraceWriter:
                     lines.append(f'{{"type":"blob","digest":"{digest}","data":{data}}}')
                     self._known[name] = digest
         base, same = self._continued(body.messages)
-        self._id = f"{self._run_id}/{self._purpose}/{step}/{attempt}"
+        self._id = f"{self._run_id}/{purpose}/{step}/{attempt}"
         facts = {
             "type": "request",
             "id": self._id,
             "run_id": self._run_id,
             "step": step,
             "attempt": attempt,
-            "purpose": self._purpose,
+            "purpose": purpose,
             "at": at_ms,
             "head": head,
             "base": base,

@@ -10,7 +10,7 @@ import pytest
 from pyagentd.errors import NotFound
 from pyagentd.store import traced
 from pyagentd.store.paths import BranchRef
-from tests.agent.world import OVERLOADED, Watcher, World, attached
+from tests.agent.world import OVERLOADED, Watcher, World, attached, rows
 from tests.server import answer, refusal, tool_use
 from tests.server.answers import Scripted
 from tests.server.http import Request
@@ -134,6 +134,24 @@ async def test_the_trace_stays_bounded_and_goes_on_with_a_whole_request(world: W
     await talk(world, ref, "1", "2", "3")
     assert kept(ref) == sent(world)[1:], "two files are kept"
     assert all(step.same == 0 for step in traced.read_trace(ref.branch_dir))
+
+
+async def test_compaction_and_rewind_change_nothing_about_that(world: World) -> None:
+    ref = world.session()
+    world.server.say("One.", "Two.", "## Goal\n\nTo be short.", "Three.", "Four.")
+    await talk(world, ref, "1", "2")
+    service, client = world.service(), Watcher()
+    await service.compact(client, branch=ref.key, wait=True, env=dict(world.options.env))
+    await talk(world, ref, "3")
+    first = next(row.data["id"] for row in rows(ref) if row.type == "message" and row.data["role"] == "user")
+    await service.rewind(client, branch=ref.key, message=first)
+    await talk(world, ref, "4")
+    assert kept(ref) == sent(world)
+    steps = traced.read_trace(ref.branch_dir)
+    assert [step.purpose for step in steps] == ["step", "step", "compaction", "step", "step"]
+    report = await inspected(world, ref)
+    assert [len(run["steps"]) for run in report["runs"]] == [1, 1, 1, 1, 1]
+    assert report["runs"][-3]["hidden"] or any(run.get("hidden") for run in report["runs"])
 
 
 # -- the inspector ---------------------------------------------------------------------------------------------
