@@ -35,6 +35,7 @@ from pyagentd.policy.presets import Preset
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
 from pyagentd.store.condition import stamp_of
+from pyagentd.store.continued import Continued
 from pyagentd.store.conversation import Message
 from pyagentd.store.journal import Row
 from pyagentd.store.local_variables import Settings
@@ -58,6 +59,7 @@ class LiveBranch(Audience, SessionRow):
         paused: Whether they wait for somebody to go on after an error.
         announce: Tells of the turn that is being recorded, before its run's first words.
         last_run: The run that goes on, as it was found when the branch was opened.
+        continued: Aligns its document turn after turn.
         meter: What its context holds and cost, once it is open.
         turn: What holds for the run in flight, or held for the last one.
         notes: What was found when it was opened, one line each, for people.
@@ -90,6 +92,7 @@ class LiveBranch(Audience, SessionRow):
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
         self.reader = Reader(ref, recorder)
+        self.continued = Continued()
         self.state.extra = lambda: {"agent": name} if (name := shown(self.conversation)) else {}
         self.queue = Waitlist(recorder, ref.session_id)
         # After an error the queue waits until somebody goes on; a restart of the daemon is none.
@@ -173,12 +176,18 @@ class LiveBranch(Audience, SessionRow):
     async def prompt_from_document(self, *, sha256: str, end: int) -> Prompt:
         """Read the prompt that ends at offset ``end`` of the saved document; see ``turn.from_document``."""
         conversation = self.conversation.snapshot()
-        return await asyncio.to_thread(turn.from_document, self.file, conversation, sha256=sha256, end=end)
+        aligning = self.continued.align
+        return await asyncio.to_thread(
+            turn.from_document, self.file, conversation, sha256=sha256, end=end, aligning=aligning
+        )
 
     async def prompt_from_client(self, text: str) -> Prompt:
         """Take the prompt that a client sent as text; see ``turn.from_client``."""
         conversation = self.conversation.snapshot()
-        return await asyncio.to_thread(turn.from_client, self.file, conversation, text, is_agent=self.ref.is_agent)
+        aligning, is_agent = self.continued.align, self.ref.is_agent
+        return await asyncio.to_thread(
+            turn.from_client, self.file, conversation, text, is_agent=is_agent, aligning=aligning
+        )
 
     async def text_to_queue(self, *, sha256: str, end: int) -> str:
         """Return the new text that ends at offset ``end`` of the saved document; see ``firing.text_to_queue``."""

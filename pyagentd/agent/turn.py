@@ -6,7 +6,7 @@ starts, wherever the message came from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,12 @@ class Prompt:
     queued: str = ""  # id of the queued message that fires with it
 
 
-def from_document(file: Path, conversation: Conversation, *, sha256: str, end: int) -> Prompt:
+Aligning = Callable[[Document, Conversation, int], Aligned]  # ``align``, or what does the same for less
+
+
+def from_document(
+    file: Path, conversation: Conversation, *, sha256: str, end: int, aligning: Aligning = align
+) -> Prompt:
     """Return the prompt that ends at offset ``end`` (code points from 0) of the saved document.
 
     A prompt that was answered before and is as it was is asked again: no second message is made of it.
@@ -53,7 +58,7 @@ def from_document(file: Path, conversation: Conversation, *, sha256: str, end: i
         BadRequest: The file is not what the client says it saved, or there is no prompt.
         StoreError: The file cannot be read.
     """
-    return standing_at(saved(file, sha256), conversation, sha256=sha256, end=end)
+    return standing_at(saved(file, sha256), conversation, sha256=sha256, end=end, aligning=aligning)
 
 
 def saved(file: Path, sha256: str) -> Document:
@@ -69,13 +74,15 @@ def saved(file: Path, sha256: str) -> Document:
     return doc
 
 
-def standing_at(doc: Document, conversation: Conversation, *, sha256: str, end: int) -> Prompt:
+def standing_at(
+    doc: Document, conversation: Conversation, *, sha256: str, end: int, aligning: Aligning = align
+) -> Prompt:
     """Return the prompt that ends at offset ``end`` of a document whose body has hash ``sha256``.
 
     Raises:
         BadRequest: There is none.
     """
-    aligned = align(doc, conversation, end)
+    aligned = aligning(doc, conversation, end)
     text = aligned.new_prompt or aligned.last_prompt
     if not text:
         raise BadRequest("There is no prompt before point", mend="Write something first")
@@ -89,7 +96,9 @@ def standing_at(doc: Document, conversation: Conversation, *, sha256: str, end: 
     )
 
 
-def from_client(file: Path, conversation: Conversation, text: str, *, is_agent: bool) -> Prompt:
+def from_client(
+    file: Path, conversation: Conversation, text: str, *, is_agent: bool, aligning: Aligning = align
+) -> Prompt:
     """Return the prompt that a client sent as text; the model sees the whole document, then ``text``.
 
     Raises:
@@ -100,13 +109,15 @@ def from_client(file: Path, conversation: Conversation, text: str, *, is_agent: 
     if not text:
         raise BadRequest("The prompt is empty", mend="Write something")
     doc = document.read(file)
-    return inserted_at(doc, conversation, text, at=len(doc.body), is_agent=is_agent)
+    return inserted_at(doc, conversation, text, at=len(doc.body), is_agent=is_agent, aligning=aligning)
 
 
-def inserted_at(doc: Document, conversation: Conversation, text: str, *, at: int, is_agent: bool) -> Prompt:
+def inserted_at(
+    doc: Document, conversation: Conversation, text: str, *, at: int, is_agent: bool, aligning: Aligning = align
+) -> Prompt:
     """Return the prompt ``text`` that is to be put into a document at offset ``at``; the model sees what is above."""
     sha256 = document.body_sha256(doc.body)
-    aligned = align(doc, conversation, at)
+    aligned = aligning(doc, conversation, at)
     return Prompt(
         text=text,
         view=_with_prompt(aligned.view, text),

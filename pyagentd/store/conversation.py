@@ -7,7 +7,7 @@ that was still streaming when the log ended is there, from its deltas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -170,7 +170,9 @@ class Conversation:
         self.asks: dict[str, dict[str, Any]] = {}
         self.agents: dict[str, dict[str, Any]] = {}  # those in the background: whether their result is still owed
         self.last_seq = 0
+        self.last_edit = 0  # the number of the last row that says what the user made of the text
         self._fired: set[str] = set()
+        self._touched: dict[str, int] = {}  # by message, the one touched last behind: the row that did
         for row in rows:
             self.apply(row)
 
@@ -183,8 +185,10 @@ class Conversation:
                     part.deltas.append(row.data["text"])
             case "part":
                 self._apply_part(row.data)
+                self._touch(row.data["message_id"])
             case "message":
                 self._apply_message(row.data)
+                self._touch(row.data["id"])
             case "run":
                 self._apply_run(row)
             case "session":
@@ -195,12 +199,25 @@ class Conversation:
                 self.agents[row.data["id"]] = row.data
             case "edit":
                 self._apply_edit(row.data)
+                self.last_edit = row.seq
+
+    def touched_since(self, seq: int, messages: Set[str]) -> bool:
+        """Return whether any row after number ``seq`` is about one of these messages, or may be."""
+        if self.last_edit > seq:
+            return True
+        for message_id, last in reversed(self._touched.items()):
+            if last <= seq:
+                break
+            if message_id in messages:
+                return True
+        return False
 
     def snapshot(self) -> Conversation:
         """Return the conversation for a thread that reads it while further rows are applied here."""
         copied = copy(self)
         copied.messages, copied.parts, copied.runs = dict(self.messages), dict(self.parts), dict(self.runs)
         copied.queued = dict(self.queued)
+        copied._touched = dict(self._touched)
         return copied
 
     def changed(self, rows: Iterable[Mapping[str, Any]]) -> Conversation:
@@ -247,6 +264,10 @@ class Conversation:
             self.queued.pop(message.id, None)
             self.messages[message.id] = message
 
+    def _touch(self, message_id: str) -> None:
+        self._touched.pop(message_id, None)
+        self._touched[message_id] = self.last_seq
+
     def _apply_part(self, data: dict[str, Any]) -> None:
         if (known := self.parts.get(data["id"])) is not None:
             known.row, known.deltas = data, []
@@ -272,6 +293,7 @@ class Conversation:
         """Put a message that was queued behind the answers it waited for; answering it again moves nothing."""
         if message_id in self.messages and message_id not in self._fired:
             self._fired.add(message_id)
+            self._touch(message_id)
             self.messages[message_id] = self.messages.pop(message_id)
 
     def _apply_edit(self, data: Mapping[str, Any]) -> None:
