@@ -5,6 +5,7 @@ Blocks where it reads the document; offsets are those of Emacs, from 1.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 from pyagentd.store import document, hidden
 from pyagentd.store.align import placed
 from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.document import Document
 from pyagentd.store.hiding import hidden_ranges
+from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
 
 _LISTED = 8
 _SHOWN = 50  # characters of a prompt
@@ -39,7 +42,12 @@ def history(file: Path, conversation: Conversation) -> dict[str, Any]:
     return {
         "sha256": document.body_sha256(doc.body),
         "hidden": [
-            (start + 1, end + 1, _turns(conversation, ids), conversation.messages[ids[-1]].metadata.get("hidden_by"))
+            (
+                start + 1,
+                _with_heading(doc, end) + 1,
+                _turns(conversation, ids),
+                conversation.messages[ids[-1]].metadata.get("hidden_by"),
+            )
             for start, end, ids in hidden_ranges(doc, conversation)
         ],
         "variants": list(_placed_variants(conversation, places)),
@@ -87,6 +95,14 @@ def candidates(of: Conversation | Sequence[Message]) -> str:
     listed = ", ".join(f"{message.id} “{_line(message.text)}”" for message in reversed(found[-_LISTED:]))
     left = len(found) - _LISTED
     return f"The prompts are {listed}" + (f" and {left} earlier ones" if left > 0 else "")
+
+
+def _with_heading(doc: Document, end: int) -> int:
+    """Return where a region of hidden turns ends for people: behind a heading below which no prompt stands."""
+    answer = end + len(RUN_CLOSE + RUN_OPEN)
+    index = bisect_right(doc.spans, end, key=lambda span: span.start)
+    is_left = doc.body.startswith(RUN_CLOSE + RUN_OPEN, end) and index < len(doc.spans)
+    return end + len(RUN_CLOSE) if is_left and answer <= doc.spans[index].start <= answer + 1 else end
 
 
 def _turns(conversation: Conversation, ids: Sequence[str]) -> int:
