@@ -25,8 +25,8 @@ class HookOperations(Group):
 
         The answer is ``{hooks: ({event, command, timeout, tools, source, origin, trusted}…), hash, scripts:
         ({path, text}…), file, text, error}``; ``origin`` is user or project, ``text`` what the project's ``file``
-        says, ``scripts`` are the project's own programs that its hooks run, ``hash`` is what ``trust-hooks`` takes, ""
-        when the project has none.
+        says, ``scripts`` are the project's own programs that its hooks run, ``hash`` is what ``trust-hooks`` takes,
+        "" when the project has none.
         """
         found = [_told(hook, "user", True) for hook in self._host.config.hooks]
         project = await self._project(root)
