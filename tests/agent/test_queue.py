@@ -22,7 +22,11 @@ from tests.agent.world import Watcher, World, assert_closed, attached, body, las
 from tests.server import answer, refusal, text, tool_use
 
 LOOK = answer(text("Looking."), tool_use("Bash", command="true"))
-BASH = "tool:Bash:true"
+ERRORS = (
+    "How should errors be designed — what auto-retries, what hard-fails, and is a hard-failed session dead forever?"
+)
+LAPTOP = "If the user closes their laptop mid-turn and reconnects later, can the turn resume without a new message?"
+APPROVING = 'When a user clicks "approve and auto mode" on a plan, does that fire a trigger or a user message?'
 
 
 def message(said: str | None, world: World, **fields: Any) -> Submission:
@@ -147,7 +151,7 @@ async def test_stopping_a_run_ends_its_turn_and_not_the_queue(world: World) -> N
     assert body(ref).endswith("### Two\n\nSecond.\n\n### ")
 
 
-@pytest.mark.spec("002", "How should errors be designed")
+@pytest.mark.spec("002", ERRORS)
 @pytest.mark.parametrize("how", ["a new message", "resuming"])
 async def test_an_error_pauses_the_queue_until_somebody_goes_on(world: World, how: str) -> None:
     world.server.say(refusal(400, "invalid_request_error", "No."), "New.", "Second.")
@@ -172,7 +176,7 @@ async def test_an_error_pauses_the_queue_until_somebody_goes_on(world: World, ho
     assert "paused" not in branch.status and branch.status["state"] == "idle"
 
 
-@pytest.mark.spec("002", "If the user closes their laptop mid-turn")
+@pytest.mark.spec("002", LAPTOP)
 async def test_the_queue_survives_a_restart_and_drains_when_the_branch_is_opened(world: World) -> None:
     world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.", "Third.")
     ref, watcher = world.session(), Watcher()
@@ -315,7 +319,7 @@ async def test_a_wait_before_another_try_ends_with_an_abort(world: World) -> Non
     assert assert_closed(ref)["reason"] == "aborted"
 
 
-@pytest.mark.spec("002", "How should errors be designed")
+@pytest.mark.spec("002", ERRORS)
 async def test_arguments_that_are_no_json_are_an_error_for_the_model_and_the_run_goes_on(world: World) -> None:
     world.server.say(answer(tool_use("Read", json_text='{"file_path": "a')), "I see.")
     ref, watcher = world.session(), Watcher()
@@ -327,3 +331,41 @@ async def test_arguments_that_are_no_json_are_an_error_for_the_model_and_the_run
     told = str(result["content"])
     assert result["is_error"] and '{"file_path": "a' in told and "Call it again" in told
     assert_closed(ref)
+
+
+@pytest.mark.spec("002", APPROVING)
+async def test_an_approval_waits_like_any_message_and_names_its_agent_when_its_turn_comes(world: World) -> None:
+    world.preset("build", model="model-build")
+    world.server.say(LOOK, "First.", "Building.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await asking(world, branch, watcher)
+        approval = message("Approved, continue.", world, metadata={"agent": "build"})
+        sent = await world.host.submit(branch, approval)
+        with pytest.raises(BadRequest):
+            await world.host.submit(branch, message("Hm", world, metadata={"agent": "nobody"}))
+        assert sent.queued and branch.queue.told()[0]["agent"] == "build"
+        allow(world)
+        await watcher.until(lambda: ends(watcher) == ["done"] * 2)
+    fired = metadata_of(ref, sent.message_id)
+    assert fired["agent"] == "build" and "trigger" not in fired and "queued_at" not in fired
+    assert world.server.last.body["model"] == "model-build"
+
+
+@pytest.mark.spec("002", LAPTOP)
+async def test_a_client_that_leaves_and_comes_back_misses_nothing_and_stops_nothing(world: World) -> None:
+    world.server.say(LOOK, "First.", "Second.")
+    ref, watcher, later = world.session(), Watcher(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await asking(world, branch, watcher)
+        await world.host.submit(branch, message("Two", world))
+        branch.detach(watcher)
+        allow(world)
+        async with asyncio.timeout(60):
+            while branch.run is not None or branch.queue.waiting:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0.01)
+        await attached(branch, later)
+    assert body(ref).endswith("First.\n\n### Two\n\nSecond.\n\n### ")
+    assert [run["reason"] for run in last_of(rows(ref), "run").values()] == ["done", "done"]

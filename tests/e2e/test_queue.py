@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +16,10 @@ from tests.e2e.test_manners import body
 from tests.e2e.test_several_emacsen import saved
 from tests.server import ModelServer, answer, text, tool_use
 
+LAPTOP = "If the user closes their laptop mid-turn and reconnects later, can the turn resume without a new message?"
 WAITS = "(and (eq (plist-get pyagentd-status :state) 'waiting) (pyagentd-ask-here) t)"
 
 
-@pytest.mark.spec("002", "When a user clicks")
 def test_prompts_sent_while_a_run_is_in_progress_stay_where_they_were_typed(
     system: System, model_server: ModelServer
 ) -> None:
@@ -65,3 +68,24 @@ def test_what_is_said_to_a_run_is_read_at_its_next_step(system: System, model_se
     emacs.wait(f'(and {FINISHED} (string-search "As you say." (buffer-string)))')
     assert body(emacs).endswith("```\n\n\n### Left, please\n\nAs you say.\n\n### ")
     assert model_server.last.messages[-1]["content"][-1]["text"] == "Left, please"
+
+
+@pytest.mark.spec("002", LAPTOP)
+def test_what_waits_when_the_daemon_is_killed_is_answered_by_the_next_one(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    session, branch = system.new()
+    model_server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.")
+    assert not system.json("send", session, "One", "--no-wait")["queued"]
+    assert system.json("send", session, "Two", "--no-wait")["queued"]
+    wait_for(lambda: "Hel" in json.dumps(system.json("show", session)), "the answer to begin")
+    os.kill(system.daemon_pid(), signal.SIGKILL)
+    system.ok("sessions")  # any command starts the next daemon
+    wait_for(lambda: "Second." in on_disk(branch), "the second answer")
+    shown = system.json("show", session)["messages"]
+    assert [each["message"]["role"] for each in shown] == ["user", "assistant", "user", "assistant"]
+
+
+def on_disk(branch: Path) -> str:
+    return (branch / "session.md").read_text()

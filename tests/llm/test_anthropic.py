@@ -36,6 +36,10 @@ from tests.server import (
 
 NOW = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
 
+ERRORS = (
+    "How should errors be designed — what auto-retries, what hard-fails, and is a hard-failed session dead forever?"
+)
+
 
 class Noon:
     def now(self) -> datetime:
@@ -538,7 +542,7 @@ async def test_no_header_appears_in_an_error(model_server: ModelServer) -> None:
         (500, "api_error", "Internal server error", "send again"),
     ],
 )
-@pytest.mark.spec("002", "How should errors be designed")
+@pytest.mark.spec("002", ERRORS)
 async def test_every_refusal_says_what_to_do(
     model_server: ModelServer, backend: AnthropicBackend, status: int, kind: str, words: str, mend: str
 ) -> None:

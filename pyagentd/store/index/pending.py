@@ -16,8 +16,8 @@ class Hint(NamedTuple):
     """Something that waits."""
 
     branch_dir: str  # as chat_sessions.id
-    kind: str  # "ask" or "background"
-    id: str  # of the ask, or of the agent
+    kind: str  # "ask", "background" or "queue"
+    id: str  # of the ask, of the agent, or of the message
 
 
 def change(state: State, noted: Iterable[Hint], forgotten: Iterable[Hint], *, now_ms: int) -> None:
