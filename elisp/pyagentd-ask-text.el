@@ -263,9 +263,12 @@ A few lines of it are shown all the same."
 (defun pyagentd-ask-text--questions (ask)
   "Return the questions of ASK, if it is a model's."
   (when (pyagentd-ask-question-p ask)
-    (pyagentd-ask-text--bounded
-     'preview
-     (mapcan #'pyagentd-ask-text--question (plist-get ask :questions)))))
+    (let ((questions (plist-get ask :questions)))
+      (pyagentd-ask-text--bounded
+       'preview
+       (if (cdr questions)
+           (mapcan #'pyagentd-ask-text--question questions)
+         (cdr (pyagentd-ask-text--question (car questions))))))))
 
 (defun pyagentd-ask-text (ask)
   "Return all that there is to see about ASK but its first line and its keys."
