@@ -101,6 +101,7 @@ class Host(OpenBranches):
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
         branch.meter = meter_of(self, branch)
+        branch.conversation.as_sent = not self.origins.foreign(branch.ref)
         self.agents.background.recover(branch)
         self.queue.recover(branch)
 

@@ -43,6 +43,7 @@ class Alignment:
     def __init__(self, document: Document, conversation: Conversation, end: int | None) -> None:
         self.body = document.body
         self._parts = conversation.parts
+        self._as_sent = conversation.as_sent
         self.recorded = recorded_pieces(conversation)
         self.found = with_known_ids(found_pieces(document, end), self.recorded)
         self.above = len(self.found)  # the number of pieces above ``end``
@@ -216,7 +217,7 @@ class Alignment:
                 index += 1
             if owner is not None and self._is_message(owner, first, index):
                 text = owner.recorded_text if self.recorded[self.links[first]].restored else owner.text
-                yield owner.model_text if text == owner.recorded_text else text
+                yield owner.model_text if self._as_sent and text == owner.recorded_text else text
             else:
                 yield self.body[self.found[first].start : self.found[index - 1].end]
 

@@ -170,6 +170,7 @@ class Conversation:
         self.asks: dict[str, dict[str, Any]] = {}
         self.agents: dict[str, dict[str, Any]] = {}  # those in the background: whether their result is still owed
         self.last_seq = 0
+        self.as_sent = True  # whether the model sees what hooks made of messages; a log from elsewhere may lie
         self.last_edit = 0  # the number of the last row that says what the user made of the text
         self._fired: set[str] = set()
         self._touched: dict[str, int] = {}  # by message, the one touched last behind: the row that did
