@@ -39,7 +39,8 @@ async def page(branch: LiveBranch, *, after: int, upto: int, size: int) -> Page:
     found: list[Event] = []
     taken, held = after, 0
     for row, events in replayed((row for row in rows if row.seq <= upto), branch.key, over=over):
-        new = [event for event in events if event.seq > after or (not event.seq and row > after)]
+        # A prompt is of the row before.
+        new = [event for event in events if row > after and (event.kind != "prompt" or event.seq > after)]
         cost = sum(_size(event) for event in new)
         if found and held + cost > size:
             return Page(events=found, seq=taken, done=False)
@@ -94,9 +95,18 @@ def replayed(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tuple[int
             case "ask", {"id": id, "decision": decision}:
                 told = {"id": id, "decision": decision, "by": row.data.get("decided_by") or None}
                 events.append(Event("answered", key, 0, (told,)))
-        yield row.seq, events
+        yield row.seq, _numbered(events)
     if over and end is not None:
         yield end[0], [_ended(key, *end)]
+
+
+def _numbered(events: list[Event]) -> list[Event]:
+    """Return the events of one row of which only the last has its number: with it all of the row is shown."""
+    last = max((number for number, event in enumerate(events) if event.seq), default=0)
+    return [
+        event._replace(seq=min(event.seq, events[last].seq - 1)) if number < last and event.seq else event
+        for number, event in enumerate(events)
+    ]
 
 
 def _ended(key: str, seq: int, run: Mapping[str, Any]) -> Event:

@@ -14,7 +14,7 @@ from pyagentd.cli.follow import Ending, Follower
 from pyagentd.cli.interrupt import Interrupts
 from pyagentd.cli.link import branch_of, complete_session, daemon, watch
 from pyagentd.cli.outcome import ExitCode
-from pyagentd.cli.output import json_option, note, print_json
+from pyagentd.cli.output import json_option, note
 from pyagentd.cli.views import JsonView, TextView, View, event_object
 from pyagentd.events import Event
 
@@ -53,13 +53,32 @@ def attach(session: str, after: int | None, until_idle: bool, as_json: bool) -> 
 
 
 class _AttachedView(JsonView):
-    """One event a line, the same live and again."""
+    """One event a line, the same live and again; the lines of one row in one write, only the last with its number."""
+
+    def __init__(self) -> None:
+        self._held: list[Event] = []  # of a row that goes on
 
     def show(self, event: Event) -> None:
-        told = event_object(event)
-        if event.kind == "prompt":
-            told.pop("place", None)  # for who writes the document
-        print_json(told)
+        """Print ``event``, unless more of its row is to come."""
+        self._held.append(event)
+        if not event.seq and (event.kind == "insert" or len(self._held) > 1):
+            return
+        held, self._held = self._held, []
+        sys.stdout.write("".join(f"{json.dumps(_told(each, event.seq), ensure_ascii=False)}\n" for each in held))
+        sys.stdout.flush()
+
+    def pause(self) -> None:
+        """Drop what is not whole: whoever goes on gets it then."""
+        self._held.clear()
+
+
+def _told(event: Event, row: int) -> dict[str, Any]:
+    if event.kind == "insert" and not event.seq:
+        event = event._replace(seq=row - 1)
+    told = event_object(event)
+    if event.kind == "prompt":
+        told.pop("place", None)  # for who writes the document
+    return told
 
 
 class _Attached(Follower):
@@ -105,6 +124,8 @@ class _Attached(Follower):
         for event in self._replayed(upto):
             self._view.show(event)
         self._seq = self._after = upto
+        if items := state.get("todo"):
+            self._view.show(Event("todo", self._branch, 0, ({"items": items},)))
         for ask in state.get("asks") or ():
             if ask["branch"] != self._branch:  # an agent's: it is in the agent's log
                 self._view.show(Event("ask", self._branch, 0, (ask,)))
