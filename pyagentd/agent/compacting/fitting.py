@@ -72,7 +72,7 @@ class Fitting:
         view = self._named(view)
         used = self._used(view, last)
         made = None
-        if overflow or (self._configured.auto and used >= self._usable and not self._failed):
+        if self._configured.auto and (overflow or (used >= self._usable and not self._failed)):
             made = await self._made(view, used, overflow=overflow)
         left = used if made is None else self._overhead + tokens_of(made)
         refused = not overflow and not self._failed and self._facts.window_known
