@@ -22,6 +22,7 @@ from pyagentd.store.expected import Expected, error_blocks, expected
 from pyagentd.store.matching import common
 from pyagentd.store.moved import moved
 from pyagentd.store.pieces import Found, Recorded, original_text, recorded_pieces
+from pyagentd.store.render import RUN_CLOSE
 
 Loss = Literal["lost", "shifted", "missing", "resurfaced"]
 
@@ -127,7 +128,24 @@ def heal(document: Document, conversation: Conversation) -> Document:
         spans.append(Span(*document.block, "ignore"))
     ranges = kept_places(target._replace(places=_ranges(target)), kept)
     spans += _unrecorded(document, target, recorded, spans, ranges)
+    spans += unread_errors(body, conversation, spans)
     return replace(document, spans=tuple(merged(sorted(spans))), stale=False, block=None)
+
+
+def unread_errors(body: str, conversation: Conversation, spans: Sequence[Span]) -> Iterator[Span]:
+    """Yield where notes about failed runs stand without a role: a prompt that was asked again has several of them."""
+    taken = sorted(spans)
+    for block in dict.fromkeys(block for _, block in error_blocks(conversation)):
+        start = body.find(block)
+        while start >= 0:
+            span = Span(start, start + len(block), "ignore")
+            if (
+                body.endswith("\n", 0, start)
+                and body.startswith(RUN_CLOSE, span.end)
+                and _is_free(span, taken, len(body))
+            ):
+                yield span
+            start = body.find(block, span.end)
 
 
 def _quotes(

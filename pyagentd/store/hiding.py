@@ -18,6 +18,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.difference import matches
 from pyagentd.store.document import PROMPT_PREFIX, Document, Span, merged
 from pyagentd.store.expected import expected
+from pyagentd.store.heal import unread_errors
 from pyagentd.store.pieces import recorded_pieces
 from pyagentd.store.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN
 
@@ -138,7 +139,8 @@ def _shown(document: Document, after: Conversation, back: set[str]) -> Document:
         if span.kind == "ignore" and any(start < span.end and span.start < end for start, end in places)
     ]
     spans = carried(target, document.body, kept)
-    return _with(document, ranges, [part for start, end in ranges for part in _clipped(spans, start, end)])
+    shown = _with(document, ranges, [part for start, end in ranges for part in _clipped(spans, start, end)])
+    return _with(shown, (), unread_errors(shown.body, after, shown.spans))
 
 
 def _clipped(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:

@@ -228,3 +228,23 @@ def test_what_one_rewind_hid_is_told_from_what_another_did() -> None:
         history.show(group)
         history.check()
     assert hidden.last_rewind(history.conversation) is None
+
+
+def test_a_failure_that_was_asked_again_stays_unsent_whatever_is_brought_back() -> None:
+    history = History([FIRST, Turn(prompt="second question", error="The server refused")])
+    talk = history.talk
+    prompt = hidden.prompts(history.conversation)[1].id
+    talk.marker = talk.document.body.index("\n\n### ", talk.document.body.index("The server refused"))
+    run = talk.start(prompt)
+    talk.answer([Step(texts=("the second answer, of some length",))])
+    talk.finish(run)
+    history.document, history.conversation = talk.document, talk.conversation
+    history.check()
+    history.hide(hidden.prompts(history.conversation)[0].id)
+    history.check()
+    group = hidden.last_rewind(history.conversation)
+    assert group is not None
+    history.show(group)
+    history.check()
+    lost = replace(history.document, spans=(), stale=True)
+    assert align(lost, history.conversation).view == history.view()
