@@ -37,7 +37,7 @@ class Late:
 
     def take(self, options: SendOptions) -> None:
         """Take environment and key of a client, if it has any."""
-        if options.env:
+        if options.env and options.env is not self.env:  # what is brought may be what was brought before
             self.env.clear()
             self.env.update(options.env)
         self.api_key = options.api_key or self.api_key

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from pyagentd.agent import turnagent
+from pyagentd.agent.asks import Answer
 from pyagentd.agent.queue import Submission
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.service.turnagents import APPROVED
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
+from tests.agent.test_resume import awake, ended
+from tests.agent.test_resume import say as answered
 from tests.agent.world import Watcher, World, attached, last_of, rows
 from tests.server import answer, tool_use
 
@@ -23,6 +26,9 @@ APPROVING = pytest.mark.spec(
     "002", 'When a user clicks "approve and auto mode" on a plan, does that fire a trigger or a user message?'
 )
 BUILD = "tools: [Read, Write, Bash, PersistentAgent, request_scope_expansion]\nprofile: open"
+
+
+PROFILE = "profile: {allow: ['tool:view:.*'], ask: ['tool:.*']}"
 
 
 @pytest.fixture
@@ -327,3 +333,57 @@ async def test_an_agent_that_is_gone_is_no_way_out_of_plan_mode(planning: World)
     async with planning.host.using(ref) as branch:
         with pytest.raises((BadRequest, PresetError), match="no agent 'plan'"):
             await planning.host.submit(branch, Submission(text="x", options=planning.options))
+
+
+@APPROVING
+async def test_an_agent_of_a_message_that_waits_answers_when_it_fires(planning: World) -> None:
+    wait = answer("Looking.", tool_use("Bash", command="true"))
+    planning.server.say(wait, "First.", "The plan.", "Done.")
+    ref, watcher = planning.session(), Watcher()
+    service = planning.service()
+    async with planning.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await planning.host.submit(branch, Submission(text="One", options=planning.options))
+        await watcher.until(lambda: planning.host.asks.all())
+        plan = Submission(text="Plan.", options=planning.options, metadata={"agent": "plan"})
+        assert (await planning.host.submit(branch, plan)).queued
+        unknown = Submission(text="x", options=planning.options, metadata={"agent": "nobody"})
+        with pytest.raises(BadRequest, match="no agent 'nobody'"):
+            await planning.host.submit(branch, unknown)
+        assert turnagent.named(branch.conversation).agent == "", "what waits names nobody yet"
+        planning.host.asks.answer(str(planning.host.asks.all()[0]["id"]), Answer(decision="allow"))
+        await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 2)
+        await service.approve(watcher, branch=ref.key, env=planning.options.env, key="k")
+        await watcher.until(lambda: len([e for e in watcher.of("run") if e.args[0]["phase"] == "finished"]) == 3)
+        branch.detach(watcher)
+    models = [model(request) for request in planning.server.requests]
+    assert models == ["model-main", "model-main", "model-planner", "model-builder"]
+
+
+@PLAN_MODE
+async def test_a_run_that_goes_on_after_a_restart_is_still_in_plan_mode(planning: World) -> None:
+    made, watcher = planning.project / "made", Watcher()
+    write(planning, "plan", f"{PROFILE}\ntools: [Read, Write, PersistentAgent]", "planner")
+    planning.server.say(
+        answer(tool_use("PersistentAgent", preset="worker", description="d", prompt="p")),
+        answer(tool_use("Write", file_path=str(made), content="x")),
+        "Done.",
+    )
+    ref = planning.session()
+    async with planning.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await planning.host.submit(
+            branch, Submission(text="Plan.", options=planning.options, metadata={"agent": "plan"})
+        )
+        await watcher.until(lambda: planning.host.asks.all())
+        branch.detach(watcher)
+    await planning.host.shutdown()
+    host = planning.start()
+    (asked,) = await awake(planning, ref, 1)
+    async with host.using(ref) as branch:
+        assert branch.status["agent"] == "plan"
+    await answered(planning, asked)
+    await ended(planning)
+    (agent,) = [paths.agent_ref(each) for each in (ref.branch_dir / "agents").iterdir()]
+    assert "output-error" in (agent.branch_dir / "messages.jsonl").read_text()
+    assert not made.exists()
