@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyagentd.agent.usage import used
 from pyagentd.store import paths
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.state import State
@@ -74,6 +75,38 @@ def test_rows_have_the_columns_of_the_schema(shelf):
     assert json.loads(session["model_json"])["model_id"] == "m-1"
     recorded = [(part.row["message_id"], part.row["index"], part.type, part.data) for part in _parts(shelf, ref)]
     assert sorted((m, i, t, json.loads(d)) for m, i, t, d in parts) == sorted(recorded, key=lambda row: row[:3])
+
+
+def _compacted(shelf, ref, id, tail, tokens, **metadata):
+    at = {"session_id": "s", "created_at": 5, "updated_at": 5}
+    usage = {"usage": {"input": 1000}, **metadata}
+    shelf.talk(ref).record("message", id=id, role="assistant", metadata_json=usage, **at)
+    data = {"type": "data-compaction", "summary": "So far.", "tail_start_id": tail, "summary_tokens": tokens}
+    part = {"id": f"prt-{id}", "message_id": id, "index": 0, "type": "data-compaction", "data_json": data}
+    shelf.talk(ref).record("part", **part, **at)
+
+
+def test_after_a_compaction_the_columns_count_its_tail_and_its_summary(shelf):
+    ref = shelf.new("thing", ("one", "1"), ("two", "2"))
+    answers = [message for message in shelf.talk(ref).conversation.messages.values() if message.role == "assistant"]
+    for number, answer in enumerate(answers):
+        usage = {"usage": {"input": 500 if not number else 30, "output": 10, "reasoning": 20, "cache_read": 5}}
+        shelf.talk(ref).record("message", **answer.row | {"metadata_json": usage, "created_at": 1 + number})
+
+    def totals():
+        shelf.write(ref)
+        shelf.update()
+        with shelf.state.reading() as db:
+            return db.execute("SELECT prompt_tokens, total_tokens FROM chat_sessions").fetchone()
+
+    assert totals() == (530, 600)
+    _compacted(shelf, ref, "msg_zc1", answers[1].id, 7)
+    assert totals() == (37, 72)
+    _compacted(shelf, ref, "msg_zc2", None, 9)
+    assert totals() == (9, 9)
+    _compacted(shelf, ref, "msg_zc2", None, 9, hidden_at=1)
+    assert totals() == (37, 72)
+    assert used(shelf.talk(ref).conversation).total == 72
 
 
 def _parts(shelf, ref):

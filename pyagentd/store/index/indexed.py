@@ -33,6 +33,7 @@ _ROLES: Mapping[PieceKind, tuple[str, str]] = {  # role and kind of text that on
     "response": ("assistant", "text"),
     "reasoning": ("assistant", "reasoning"),
     "tool": ("assistant", "tool"),
+    "compaction": ("assistant", "compaction"),
 }
 _NEVER = float("inf")
 

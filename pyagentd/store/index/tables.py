@@ -155,8 +155,7 @@ class BranchTables:
 
     def put_session(self, facts: Mapping[str, Any]) -> None:
         """Write the branch's row: ``facts`` by column, and what is summed up from its messages."""
-        usage = self._db.execute(_USAGE, (self._key,)).fetchone()
-        tokens = dict(zip(_TOKENS, usage, strict=True))
+        tokens = self._rollup()
         model = self._db.execute(_MODEL, (self._key,)).fetchone()
         served = served_by({"metadata_json": json.loads(model[0])} if model else {})
         query = "SELECT coalesce(max(updated_at), 0) FROM chat_messages WHERE session_id = ?"
@@ -171,6 +170,18 @@ class BranchTables:
         changes = ", ".join(f"{name} = excluded.{name}" for name in row)
         query = f"INSERT INTO chat_sessions ({names}) VALUES ({places}) ON CONFLICT (id) DO UPDATE SET {changes}"
         self._db.execute(query, row)
+
+    def _rollup(self) -> dict[str, int]:
+        """Return the tokens that count towards the model's context: of the visible answers, or since a compaction."""
+        start, summary = (0, ""), 0
+        if (found := self._db.execute(_MARKER, (self._key,)).fetchone()) is not None:
+            *after, tail, tokens = found
+            query = "SELECT created_at, id FROM chat_messages WHERE session_id = ? AND id = ?"
+            start = self._db.execute(query, (self._key, tail)).fetchone() or tuple(after)
+            summary = tokens if isinstance(tokens, int) else 0
+        usage = self._db.execute(_USAGE, (self._key, *start)).fetchone()
+        tokens_by_bucket = dict(zip(_TOKENS, usage, strict=True))
+        return tokens_by_bucket | {"prompt_tokens": tokens_by_bucket["prompt_tokens"] + summary}
 
     def remove(self) -> None:
         """Take the whole branch out."""
@@ -270,7 +281,17 @@ _USAGE = (  # of what the model still sees
         for name in ("input", "output", "reasoning", "cache_read", "cache_write")
     )
     + " FROM chat_messages WHERE session_id = ? AND role = 'assistant' AND NOT removed"
-    + " AND json_extract(metadata_json, '$.hidden_at') IS NULL"
+    + " AND json_extract(metadata_json, '$.hidden_at') IS NULL AND (created_at, id) >= (?, ?)"
+    + " AND NOT EXISTS (SELECT 1 FROM chat_parts WHERE chat_parts.session_id = chat_messages.session_id"
+    + " AND chat_parts.message_id = chat_messages.id AND chat_parts.type = 'data-compaction')"
+)
+_MARKER = (  # the compaction that holds; one without a summary only prunes
+    "SELECT m.created_at, m.id, json_extract(p.data_json, '$.tail_start_id'),"
+    " json_extract(p.data_json, '$.summary_tokens') FROM chat_parts p"
+    " JOIN chat_messages m ON m.session_id = p.session_id AND m.id = p.message_id"
+    " WHERE p.session_id = ? AND p.type = 'data-compaction' AND NOT p.removed AND NOT m.removed"
+    " AND json_extract(m.metadata_json, '$.hidden_at') IS NULL"
+    " AND coalesce(json_extract(p.data_json, '$.summary'), '') <> '' ORDER BY m.created_at DESC, m.id DESC LIMIT 1"
 )
 _MODEL = (
     "SELECT metadata_json FROM chat_messages"
