@@ -13,6 +13,7 @@ from tests.bench.library import library, record
 from tests.bench.long import long
 from tests.bench.prompt import abort, send
 from tests.bench.start import cold, idle, warm
+from tests.bench.talk import talk
 from tests.bench.turns import turns
 from tests.bench.wire import call, events
 from tests.bench.world import World, new_world
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
     "library": library,
     "record": record,
     "long": long,
+    "talk": talk,
 }
 
 

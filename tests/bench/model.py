@@ -106,7 +106,7 @@ def respond(request: Request) -> Scripted:
         case ["turns", count]:
             return tool_turns(int(count), name="Read", file_path=FILE)(request)
         case unknown:
-            return burst(1, word=f"no such benchmark: {unknown}")
+            return burst(1, word=f"no such benchmark: {unknown[:5]}")
 
 
 def prompt_of(request: Request) -> str:

@@ -80,6 +80,25 @@ async def sdk(url: str, messages: list[Json]) -> Cost:
         return await read(messages)
 
 
+async def bodies(url: str, messages: list[Json]) -> Cost:
+    """The official SDK, streaming, with the requests in the file that the prompt names."""
+    from anthropic import AsyncAnthropic
+
+    requests = json.loads(Path(messages[-1]["content"]).read_text())  # noqa: ASYNC240  # before anything is measured
+    async with AsyncAnthropic(api_key="test", base_url=url) as client:
+
+        async def read(request: Json, tally: Tally) -> None:
+            async for event in await client.messages.create(**{**request, "stream": True}):
+                if event.type == "content_block_delta":
+                    tally.say(event.delta.text)
+
+        await read(body(_WARM_UP), Tally())
+        tally = Tally()
+        for request in requests:
+            await read(request, tally)
+        return tally.cost()
+
+
 async def bare(url: str, messages: list[Json]) -> Cost:
     """An HTTP client that splits the body and decodes each event."""
     import httpx2
@@ -189,6 +208,7 @@ _TOOLS = [
 ]
 _KINDS: dict[str, Callable[[str, list[Json]], Awaitable[Cost]]] = {
     "sdk": sdk,
+    "bodies": bodies,
     "bare": bare,
     "turns": turns,
     "crowd": crowd,
