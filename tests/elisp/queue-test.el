@@ -1,0 +1,94 @@
+;;; queue-test.el --- Tests of messages that wait -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'pyagentd-queue)
+
+(defmacro queue-test--with-session (text &rest body)
+  "Evaluate BODY in an attached session with TEXT, in which a run goes on."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-daemon
+     (pyagentd-test-tell
+      'fake-answer "(:seq 0 :editor t :status (:state \"busy\" :queued 0))"
+      'attach)
+     (pyagentd-test-tell
+      'fake-answer "(:run nil :message \"m\" :queued t :seq 1)" 'send)
+     (let ((file (pyagentd-test-file root ,text)))
+       (with-current-buffer (find-file-noselect file)
+         (pyagentd-test-await (eq pyagentd-attach-state t))
+         (goto-char (point-max))
+         ,@body))))
+
+(defun queue-test--push (kind &rest args)
+  "Let the daemon send an event of KIND with ARGS for this branch."
+  (pyagentd-test-push `(,kind ,pyagentd--branch-dir 0 . ,args)))
+
+(defun queue-test--send (text)
+  "Type TEXT, send it, and return its id."
+  (insert text)
+  (pyagentd-send)
+  (pyagentd-test-await
+   (string-suffix-p "\n\n### " (buffer-string)))
+  (caar pyagentd-queued--overlays))
+
+(ert-deftest pyagentd-queue-text-stays-where-it-was-typed ()
+  "Text that is queued stays, is marked, and the run goes on above it."
+  (queue-test--with-session "### One\n\n"
+    (pyagentd-insert-start (point-max))
+    (pyagentd-insert "Hello" 'response)
+    (let ((id (queue-test--send "Two")))
+      (queue-test--push 'queue
+                        `(:items ((:id ,id :text "Two" :queued-at 1000
+                                       :origin "document"))))
+      (pyagentd-test-await pyagentd-queued-items)
+      (should (overlay-get (pyagentd-queued-overlay id) 'after-string))
+      (pyagentd-insert ", you" 'response)
+      (should (equal (buffer-string) "### One\n\nHello, youTwo\n\n### "))
+      (pyagentd-insert "\n\n### " nil)
+      (queue-test--push 'fired `(:id ,id :sha256 "" :position 1))
+      (pyagentd-test-await (null (pyagentd-queued-overlay id)))
+      (pyagentd-insert "\n\nAgain" 'response)
+      (should (equal (buffer-string)
+                     "### One\n\nHello, you\n\n### Two\n\nAgain")))))
+
+(ert-deftest pyagentd-queue-what-does-not-wait-any-more-is-a-draft ()
+  "A message that is taken back is text like any other."
+  (queue-test--with-session "### One\n\n"
+    (let ((id (queue-test--send "Two")))
+      (queue-test--push 'queue
+                        `(:items ((:id ,id :text "Two" :queued-at 1000
+                                       :origin "document"))))
+      (pyagentd-test-await pyagentd-queued-items)
+      (queue-test--push 'queue '(:items nil))
+      (pyagentd-test-await (null pyagentd-queued-items))
+      (should-not (pyagentd-queued-overlay id))
+      (should (string-search "Two" (buffer-string))))))
+
+(ert-deftest pyagentd-queue-a-message-of-another-client-goes-behind-the-run ()
+  "What another client had queued goes behind the last answer, above drafts."
+  (queue-test--with-session "### One\n\n"
+    (pyagentd-insert-start (point-max))
+    (pyagentd-insert "Hello" 'response)
+    (pyagentd-insert "\n\n### " nil)
+    (save-excursion (goto-char (point-max)) (insert "A draft"))
+    (queue-test--push 'prompt "Two" '(:position 1 :sha256 ""))
+    (pyagentd-test-await (string-search "Two" (buffer-string)))
+    (should (equal (buffer-string)
+                   "### One\n\nHello\n\n### TwoA draft"))
+    (pyagentd-insert "\n\nAgain" 'response)
+    (pyagentd-insert "\n\n### " nil)
+    (should (string-suffix-p "Again\n\n### A draft" (buffer-string)))))
+
+(ert-deftest pyagentd-queue-counts-down ()
+  "The header line says which attempt failed, and when the next one is."
+  (let ((status `(:state retrying :attempt 2 :max-attempts 5 :message "Overloaded"
+                         :retry-at ,(round (* 1000 (+ 3.5 (float-time)))))))
+    (should (string-match-p "(2 of 5 failed) in [34] s: Overloaded"
+                            (pyagentd-status--text status)))))
+
+(provide 'queue-test)
+;;; queue-test.el ends here
