@@ -307,7 +307,8 @@ class Schedule:
     def _check_document(self, branch: BranchRef, log: Log) -> None:
         """The document shows every message of the person once, but for those taken back."""
         body = document.read(paths.session_file(branch.branch_dir)).body
-        shown = Counter(re.findall(r"^(?:### )?((?:Edited )*Message \d+(?:\.|, steering\.))$", body, re.MULTILINE))
+        said = re.sub(r"^``` compaction .*?^```$", "", body, flags=re.MULTILINE | re.DOTALL)  # may quote the person
+        shown = Counter(re.findall(r"^(?:### )?((?:Edited )*Message \d+(?:\.|, steering\.))$", said, re.MULTILINE))
         expected = {log.text(id) for id, row in log.messages.items() if row["role"] == "user" and _is_shown(row)}
         wanted = Counter(text for text in expected if "Message" in text)
         assert shown == wanted, f"missing {wanted - shown}, too many {shown - wanted}\n{body}"
