@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # the host has one of these
 
 log = logging.getLogger(__name__)
 
+_LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
+_POLL_S = 0.25
 _MOST_TEXT = 100_000  # characters of one field that hooks are told
 
 
@@ -147,6 +149,15 @@ class Hooks:
         """Nothing: hooks are about runs."""
 
     async def _inform(self, event: str, moment: Moment, facts: Mapping[str, Any]) -> None:
+        """Tell the hooks; a daemon that stops waits a moment for them and no longer."""
+        telling, left = asyncio.ensure_future(self._tell(event, moment, facts)), _LAST_S
+        while not telling.done() and left > 0:
+            await asyncio.wait([telling], timeout=_POLL_S)
+            left -= _POLL_S if self._host.closing else 0
+        if telling.cancel():
+            await asyncio.wait([telling])
+
+    async def _tell(self, event: str, moment: Moment, facts: Mapping[str, Any]) -> None:
         async for _ in self._words(event, moment, lambda: facts):
             pass
 

@@ -16,7 +16,7 @@ from pyagentd.errors import StoreError
 from pyagentd.policy.patterns import first_match_folded
 from pyagentd.policy.protected import CREDENTIALS, SESSION_RECORDS
 from pyagentd.store.snapshots.objects import Objects
-from pyagentd.store.snapshots.scan import Scan
+from pyagentd.store.snapshots.scan import Scan, TooMuch
 from pyagentd.store.snapshots.stats import Stats
 from pyagentd.store.snapshots.tree import Entry
 
@@ -54,6 +54,8 @@ class Workspaces:
             TooMuch: It is too large.
             StoreError: The disk refused.
         """
+        if root == Path("/"):
+            raise TooMuch("All of this machine is no workspace to be kept")
         key = _key(root, denies)
         with self._lock:
             lock, scan = self._known.get(key) or (threading.Lock(), self._new(root, denies, key))
