@@ -6,12 +6,13 @@ import pytest
 
 from tests.e2e.conftest import System
 from tests.e2e.test_conversation import converse, open_session
-from tests.e2e.test_history import IDLE, asked, shows
+from tests.e2e.test_history import IDLE, asked, prompts, shows
 from tests.server import ModelServer
 
 SUMMARY = "## Goal\nAsk questions.\n\n## Progress\nOne was answered.\n\n## Decisions\nNone.\n\n## Next Steps\nMore."
 
 
+@pytest.mark.spec("002", "Can a user rewind past a compaction back to a turn the compaction summarized?")
 @pytest.mark.spec(
     "002", "How is a compaction stored in the DB, and how does it support UIs that show a divider or the summary?"
 )
@@ -46,3 +47,17 @@ def test_a_compaction_is_a_divider_that_unfolds_and_the_model_sees_its_summary(
     assert (made["reason"], made["auto"], made["tail_start_id"]) == ("done", False, None)
     assert "<earlier_summary>" in asked(model_server)[0]
     emacs.wait('(string-match-p "Two was answered[^`]*\n```\n\n### Not saved\\\\\'" (buffer-string))')
+
+    # Back to the prompt that was summarised: the model sees it as it was.
+    emacs.eval("(progn (save-buffer) t)")
+    model_server.say("Another answer.")
+    system.ok("rewind", session, "--to", prompts(system, session)[0])
+    assert hidden_markers(system, session) == [True, True]
+    system.ok("send", session, "Again?")
+    assert asked(model_server)[0] == "First question?" and "conversation_summary" not in str(asked(model_server))
+
+
+def hidden_markers(system: System, session: str) -> list[bool]:
+    shown = [each for each in system.json("show", session)["messages"] if each["parts"]]
+    found = [each["message"] for each in shown if each["parts"][0]["type"] == "data-compaction"]
+    return [bool(message["metadata_json"].get("hidden_at")) for message in found]
