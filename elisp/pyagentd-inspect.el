@@ -42,18 +42,21 @@
 
 ;;;; JSON
 
-(defun pyagentd-inspect--parse (answer)
-  "Return what ANSWER says, JSON in it or in the file it names, as alists."
-  (with-temp-buffer
-    (if-let ((path (plist-get answer :path)))
+(defun pyagentd-inspect--text (answer)
+  "Return the JSON in ANSWER, or in the file that it names."
+  (if-let ((path (plist-get answer :path)))
+      (with-temp-buffer
         (insert-file-contents path)
-      (insert (plist-get answer :json)))
-    (goto-char (point-min))
-    (if (fboundp 'json-parse-buffer)
-        (json-parse-buffer :object-type 'alist :array-type 'list
-                           :null-object nil :false-object nil)
-      (let ((json-array-type 'list) (json-false nil))
-        (json-read)))))
+        (buffer-string))
+    (plist-get answer :json)))
+
+(defun pyagentd-inspect--parse (text)
+  "Return what the JSON in TEXT says, as alists and lists."
+  (if (fboundp 'json-parse-string)
+      (json-parse-string text :object-type 'alist :array-type 'list
+                         :null-object nil :false-object nil)
+    (let ((json-array-type 'list) (json-false nil))
+      (json-read-from-string text))))
 
 (defun pyagentd-inspect--get (alist &rest keys)
   "Return what ALIST has at the path KEYS."
@@ -205,9 +208,10 @@
        (alist-get 'action decision) (alist-get 'rule decision)
        (if-let ((by (alist-get 'by decision))) (concat " by " by) "")))))
 
-(defun pyagentd-inspect--print (report)
-  "Show REPORT in this buffer; point stays on its line."
+(defun pyagentd-inspect--print (text)
+  "Show the report in TEXT, JSON, in this buffer; point stays on its line."
   (let ((inhibit-read-only t)
+        (report (pyagentd-inspect--parse text))
         (line (line-number-at-pos)))
     (erase-buffer)
     (pyagentd-inspect--session report)
@@ -229,7 +233,7 @@
 ;;;; Commands
 
 (defun pyagentd-inspect--ask (method plist show)
-  "Call METHOD with PLIST and SHOW its parsed answer in this buffer."
+  "Call METHOD with PLIST and SHOW the JSON of its answer in this buffer."
   (let ((buffer (current-buffer))
         (number (setq pyagentd-inspect--latest (1+ pyagentd-inspect--latest))))
     (pyagentd-rpc-call-async
@@ -239,7 +243,7 @@
                 (when (buffer-live-p buffer)
                   (with-current-buffer buffer
                     (when (= number pyagentd-inspect--latest)
-                      (funcall show (pyagentd-inspect--parse answer))))))
+                      (funcall show (pyagentd-inspect--text answer))))))
      :error (lambda (err) (message "%s" (pyagentd-error-text err))))))
 
 (defun pyagentd-inspect--revert (&rest _)
@@ -261,18 +265,17 @@
                                              'pyagentd-inspect-step)))
                    (user-error "No request at point"))))
     (pyagentd-inspect--ask
-     'traced-request (append (list :branch pyagentd-inspect--branch) step)
+     'traced-request (append (list :branch pyagentd-inspect--branch :pretty t) step)
      #'pyagentd-inspect--show-request)))
 
-(defun pyagentd-inspect--show-request (body)
-  "Show BODY, a request as alists."
+(defun pyagentd-inspect--show-request (text)
+  "Show TEXT, the JSON of a request."
   (with-current-buffer (get-buffer-create "*pyagentd request*")
-    (let ((inhibit-read-only t)
-          (json-encoding-pretty-print t))
-      (erase-buffer)
-      (insert (json-encode body) "\n")
-      (goto-char (point-min)))
     (special-mode)
+    (let ((inhibit-read-only t))
+      (erase-buffer)
+      (insert text "\n"))
+    (goto-char (point-min))
     (display-buffer (current-buffer))))
 
 ;;;; The mode

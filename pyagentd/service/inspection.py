@@ -71,13 +71,18 @@ class Inspection(Group):
             return await self._given(live.ref, "trace", json.dumps(report, ensure_ascii=False))
 
     async def traced_request(
-        self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step"
+        self, client: Client, *, branch: str, run: str, step: int, purpose: str = "step", pretty: bool = False
     ) -> dict[str, Any]:
-        """Return the exact request of a step as the JSON that was sent, in the reply or, when large, as a file."""
+        """Return the exact request of a step as the JSON that was sent, in the reply or, when large, as a file.
+
+        ``pretty`` breaks it into lines, for people.
+        """
         ref = self._ref(branch)
         for traced in await asyncio.to_thread(read_trace, ref.branch_dir):
             if (traced.run_id, traced.step, traced.purpose) == (run, step, purpose):
-                return await self._given(ref, f"request-{run}-{step}", await asyncio.to_thread(_body, traced))
+                return await self._given(
+                    ref, f"request-{run}-{step}", await asyncio.to_thread(_body, traced, pretty=pretty)
+                )
         raise NotFound(f"No step {step} of {run} is traced", mend="`pyagentd show SESSION --trace` lists them")
 
     def _recorded(self, ref: BranchRef) -> tuple[list[TracedStep], list[Entry]]:
@@ -122,8 +127,8 @@ class Inspection(Group):
         return {"path": str(path)}
 
 
-def _body(step: TracedStep) -> str:
-    return as_json(step.body)
+def _body(step: TracedStep, *, pretty: bool) -> str:
+    return json.dumps(step.body, ensure_ascii=False, indent=2) if pretty else as_json(step.body)
 
 
 def _allowed(preset: Preset) -> Mapping[str, Any]:

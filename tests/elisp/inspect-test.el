@@ -61,13 +61,13 @@
 
 (ert-deftest pyagentd-inspect-shows-a-request-as-it-was-sent ()
   (inspect-test--with
-    (pyagentd-test-answer 'traced-request '(:json "{\"model\":\"m\",\"messages\":[]}"))
+    (pyagentd-test-answer 'traced-request '(:json "{\n  \"model\": \"m\",\n  \"messages\": []\n}"))
     (goto-char (point-min))
     (search-forward "#1")
     (save-window-excursion
       (call-interactively (key-binding (kbd "RET")))
       (pyagentd-test-await (get-buffer "*pyagentd request*")))
-    (should (equal '(:run "run_1" :step 1 :purpose "step")
+    (should (equal '(:pretty t :run "run_1" :step 1 :purpose "step")
                    (cddr (car (pyagentd-test-calls 'traced-request)))))
     (with-current-buffer "*pyagentd request*"
       (should (string-match-p "\"model\": \"m\"" (buffer-string)))
