@@ -18,6 +18,7 @@ from pyagentd.agent.host import Host
 from pyagentd.agent.persist import Roles
 from pyagentd.agent.queue import Submission, Submitted
 from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.suggesting import tell_anew
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.store import document, hidden
@@ -203,6 +204,7 @@ class History:
         branch.reader.forget()
         self._tell_roles(branch, made)
         await branch.secure()
+        tell_anew(branch)
         for listener in self._host.listeners:
             listener.branch_written(branch.ref)
 

@@ -1,10 +1,10 @@
-"""Tells clients, when a run has ended, which options its answer offers; see ``chips``."""
+"""Tells clients what the user may pick and what the agent is about; see ``chips`` and ``todo``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyagentd.agent import chips
+from pyagentd.agent import chips, todo
 from pyagentd.events import Event
 
 if TYPE_CHECKING:
@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from pyagentd.agent.run import Outcome
     from pyagentd.agent.settings import SendOptions
     from pyagentd.store.paths import BranchRef
+
+
+def tell_anew(branch: LiveBranch) -> None:
+    """Tell whoever watches a branch the agent's steps and what may be picked, after its history changed."""
+    if branch.sinks:
+        branch.publish(Event("todo", branch.key, 0, ({"items": todo.current(branch.conversation)},)))
+        branch.publish(Event("chips", branch.key, 0, (chips.standing(branch.conversation).told(),)))
 
 
 class Suggesting:

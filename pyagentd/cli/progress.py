@@ -6,7 +6,7 @@ On stderr and on a terminal only; ``rich`` is imported when there is first somet
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ class Progress:
         self._enabled = sys.stdout.isatty() and sys.stderr.isatty()
         self._state = _TEXTS["busy"]
         self._agents: dict[str, str] = {}
+        self._todo = ""
         self._status: Status | None = None
 
     def state(self, status: Mapping[str, Any]) -> None:
@@ -50,11 +51,17 @@ class Progress:
             case _:
                 self._agents[str(agent["id"])] = f"{name} — Waiting..."
 
+    def todo(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Take note of a ``todo`` event."""
+        done = sum(item["status"] == "completed" for item in items)
+        doing = next((item["active_form"] for item in items if item["status"] == "in_progress"), "")
+        self._todo = f"todo {done}/{len(items)}{f': {doing}' if doing else ''}" if items else ""
+
     def show(self) -> None:
         """Show or update the spinner."""
         if not self._enabled:
             return
-        text = "\n".join(self._agents.values()) or self._state
+        text = "\n".join(filter(None, [self._todo, *(self._agents.values() or [self._state])]))
         if self._status is None:
             from rich.console import Console
 

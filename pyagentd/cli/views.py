@@ -58,6 +58,8 @@ class TextView:
                 self._print(text, role)
             case "status", (Mapping() as status,):
                 self._progress.state(status)
+            case "todo", (Mapping() as todo,):
+                self._progress.todo(todo.get("items") or ())
             case "agent", (Mapping() as agent,):
                 self._progress.agent(agent)
             case "notice", (Mapping() as notice,):

@@ -168,6 +168,7 @@ class Conversations(Group):
         async with self._host.using(self._ref(branch)) as live:
             live.recorder.flush()
             shown = live.conversation.canonical() | ({"usage": summary(live.meter)} if live.meter else {})
+            shown |= {"todo": steps} if (steps := todo.current(live.conversation)) else {}
             text = json.dumps(shown, ensure_ascii=False)
         if len(text) < INLINE_LIMIT:
             return {"json": text}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -83,3 +84,20 @@ async def test_it_is_in_every_profile_and_asks_nobody(world: World, service: Ser
     async with talking(world, service) as talk:
         await talk.say(write(step("a")), "Done.", interactive=False)
         assert await talk.end() == "The list has 1 steps, 1 of them not completed."
+
+
+async def test_it_is_in_what_show_tells_and_a_rewind_brings_back_the_list_of_that_time(
+    world: World, service: Service
+) -> None:
+    async with talking(world, service) as talk:
+        await talk.say(write(step("a")), "Done.")
+        await talk.end()
+        await talk.say(write(step("b")), "Done.", text="More.")
+        await talk.end()
+        shown = json.loads((await service.show(talk.watcher, branch=talk.branch.key))["json"])
+        assert shown["todo"] == [told("b")]
+        first = next(m.id for m in talk.branch.conversation.messages.values() if m.role == "user")
+        await service.rewind(talk.watcher, branch=talk.branch.key, message=first)
+        assert lists(talk)[-1] == todo.current(talk.branch.conversation)
+        await service.unrewind(talk.watcher, branch=talk.branch.key)
+        assert lists(talk)[-1] == [told("b")]
