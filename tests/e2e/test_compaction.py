@@ -48,8 +48,12 @@ def test_a_compaction_is_a_divider_that_unfolds_and_the_model_sees_its_summary(
     assert "<earlier_summary>" in asked(model_server)[0]
     emacs.wait('(string-match-p "Two was answered[^`]*\n```\n\n### Not saved\\\\\'" (buffer-string))')
 
+    emacs.eval("(progn (save-buffer) (kill-buffer) t)")
+    open_session(emacs, main)
+    emacs.eval("(progn (goto-char (point-max)) t)")
+    shows(emacs, "▸ ──", "Not saved", without=("Two was answered",))
+
     # Back to the prompt that was summarised: the model sees it as it was.
-    emacs.eval("(progn (save-buffer) t)")
     model_server.say("Another answer.")
     system.ok("rewind", session, "--to", prompts(system, session)[0])
     assert hidden_markers(system, session) == [True, True]
