@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from pyagentd.errors import ToolError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?|\[[0-9a-f:.]+\]")
 _UNWANTED = re.compile(r"[\x00-\x20\x7f\\]")
+_PLAIN = "/?%:@!$&'()*+,;=~[]"  # beside letters and digits, what stays as it is behind the host
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
@@ -38,7 +39,7 @@ def canonical(text: str) -> str:
         raise ToolError(f"{text!r} is no URL: it has a space, a backslash or a control character. Encode it.")
     host = _host(parts)
     place = host if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{host}:{port}"
-    return urlunsplit((parts.scheme, place, parts.path or "/", parts.query, ""))
+    return urlunsplit((parts.scheme, place, quote(parts.path or "/", _PLAIN), quote(parts.query, _PLAIN), ""))
 
 
 def _host(parts: SplitResult) -> str:

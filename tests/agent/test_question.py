@@ -11,6 +11,7 @@ from pyagentd.agent.asks import Answer
 from pyagentd.agent.question import UNAVAILABLE, checked_answers
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.service import Service
+from tests.agent.prefix import assert_prefix
 from tests.agent.test_approvals import prompt_of, results, talking
 from tests.agent.test_resume import WAYS, awake, begin, ended, restart, until
 from tests.agent.world import World, assert_closed, last_of, rows
@@ -57,6 +58,7 @@ async def test_a_pick_and_free_text_are_the_tools_result_and_the_turn_goes_on(wo
         await talk.answer("answer", answers='[["Postgres"], ["Types", "and the docs"]]')
         assert json.loads(await talk.end()) == {"answers": [["Postgres"], ["Types", "and the docs"]]}
         assert len(world.server.requests) == 2
+        assert_prefix(world.server.requests)
         (row,) = last_of(rows(talk.branch.ref), "ask").values()
         assert row["decision"] == "answer" and row["answers"] == [["Postgres"], ["Types", "and the docs"]]
         assert row["decided_by"] == "a test"

@@ -118,6 +118,14 @@ async def test_a_redirect_within_the_site_is_followed(tmp_path: Path) -> None:
         assert (await fetch(tmp_path, f"{url}/a")).text == f"{url}/b\n\nhere"
 
 
+async def test_words_of_any_language_are_fetched(tmp_path: Path) -> None:
+    async def handler(request: web.BaseRequest) -> web.Response:
+        return page(f"{request.rel_url.path} {request.rel_url.query['q']}", "text/plain")
+
+    async with serving(handler) as url:
+        assert (await fetch(tmp_path, f"{url}/grün?q=süß")).text.endswith("\n\n/grün süß")
+
+
 async def test_a_long_page_is_cut_and_kept(tmp_path: Path) -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         return page("word " * 60_000, "text/plain")
@@ -209,6 +217,7 @@ def test_which_addresses_are_public(address: str, public: bool) -> None:
         ("https://Example.ORG", "https://example.org/"),
         ("http://example.org:80/a?b=c#d", "http://example.org/a?b=c"),
         ("HTTPS://example.org:8443/a b".replace(" ", "%20"), "https://example.org:8443/a%20b"),
+        ("https://example.org/tee/grün?q=süß&r=a|b", "https://example.org/tee/gr%C3%BCn?q=s%C3%BC%C3%9F&r=a%7Cb"),
         ("https://bücher.example/", "https://xn--bcher-kva.example/"),
     ],
 )
