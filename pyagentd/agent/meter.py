@@ -28,6 +28,7 @@ class Meter:
         changed: Called when what is told has changed.
 
     Attributes:
+        looked: Whether the logs of agents that ended before were looked at.
         agents: What each agent below cost, at any depth, by its branch's key.
     """
 
@@ -40,6 +41,7 @@ class Meter:
         changed: Callable[[], None],
     ) -> None:
         self.agents: dict[str, Spent] = {}
+        self.looked = False
         self._conversation = conversation
         self._facts_of = facts_of
         self._served = served
@@ -63,6 +65,10 @@ class Meter:
     def note(self, key: str, spent: Spent) -> None:
         """Note what the agent with this key cost so far."""
         self.agents[key] = spent
+        self._changed()
+
+    def tell(self) -> None:
+        """Tell what is known."""
         self._changed()
 
     def take(self, row: Row) -> None:

@@ -75,7 +75,15 @@ async def look_below(host: Host, branch: LiveBranch) -> list[Below]:
         below.append(each)
     if branch.meter is not None:
         branch.meter.agents = {each.ref.key: each.spent for each in below}
+        branch.meter.looked = True
     return below
+
+
+async def tell_below(host: Host, branch: LiveBranch) -> None:
+    """Look at the agents below a branch that was opened, and tell its clients what they cost before."""
+    async with host.using(branch.ref) as live:
+        if await look_below(host, live) and live.meter is not None:
+            live.meter.tell()
 
 
 def _below(ref: BranchRef, opened: set[str], known: FactsOf) -> Iterator[Below]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyagentd.agent import attaching, chips, todo, turnagent
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.metering import tell_below
 from pyagentd.agent.override import overridden, settings_of
 from pyagentd.agent.persist import Version
 from pyagentd.agent.queue import Submission
@@ -47,6 +48,8 @@ class Conversations(Group):
             if answer["editor"]:
                 live.given = settings_of(preset)
                 live.note_said()
+            if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
+                self._host.own(tell_below(self._host, live))
             notes = [*answer["notes"], *self._host.origins.notes(live.ref)]
             return {**answer, "notes": notes, **self._described_live(live, preset)}
 

@@ -215,6 +215,13 @@ async def test_agents_below_are_counted_apart_and_together_live_and_after_a_rest
     assert again == told
     assert (told["own"]["total"], told["agents_total"]["total"], told["together"]["total"]) == (32, 16, 48)
     assert told["together"]["unpriced"] == ["model-helper"]
+    priced.start()
+    async with priced.host.using(ref) as live:
+        watcher = Watcher()
+        sha256 = document.body_sha256(document.read(paths.session_file(ref.branch_dir)).body)
+        await priced.service().attach(watcher, branch=ref.key, sha256=sha256)
+        await watcher.until(lambda: contexts(watcher, ref))
+        assert contexts(watcher, ref)[-1]["agents_total"] == 16, "what they cost before"
     (agent,) = told["agents"]
     assert (agent["preset"], agent["description"], agent["total"]) == ("helper", "find it", 16)
 
