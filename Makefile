@@ -8,7 +8,7 @@ EMACS ?= emacs
 CASK := $(shell command -v cask)
 ELISP := $(wildcard elisp/*.el)
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-shell test-faults lint lint-py lint-el check bench screenshot clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults lint lint-py lint-el check bench screenshot clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ SEED ?= 1
 
 test-kill: setup ## Kill the daemon, Emacs or both at 200 random moments of a conversation; nothing may be lost or doubled
 	$(PYTHON) -m tests.kill --times 200 --seed $(SEED)
+
+test-simulation: setup ## Run 2,000 random schedules of a conversation, in virtual time: what the model is sent must be what the log says
+	$(PYTHON) -m tests.simulation --schedules 2000 --seed $(SEED)
 
 test-shell: setup ## Compare what is read of random command lines with what a real bash runs, for five minutes
 	$(PYTHON) -m tests.policy.fuzz --seconds 300 --seed $(SEED)

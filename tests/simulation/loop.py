@@ -39,7 +39,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time."""
         return self.now_s
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(  # type: ignore[override]  # the one in typeshed is generic in the arguments
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         """Do ``func`` on the loop after a while."""
         done = self.create_future()
         self.call_later(self._random.random() * LONGEST_WORK_S, _perform, done, func, args)
