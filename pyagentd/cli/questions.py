@@ -26,12 +26,13 @@ class QuestionForm:
 
     def prompt(self) -> str:
         """Return the question that comes next, with what may be typed."""
-        number = len(self._answers)
-        asked = self._questions[number]
-        lines = [*told(asked, number if len(self._questions) > 1 else None)]
-        ways = ["number" + ("s" if asked.get("multi_select") else ""), "or"] if asked.get("options") else []
-        skip = ["(empty leaves it open)"] if len(self._questions) > 1 else []
-        return "\n".join([*lines, " ".join([*ways, "your words", *skip, f"{DECLINE} [why], {ABORT}: "])])
+        place = len(self._answers)
+        asked = self._questions[place]
+        lines = told(asked, place if len(self._questions) > 1 else None)
+        number = "numbers" if asked.get("multi_select") else "a number"
+        ways = [f"{number} or your words" if asked.get("options") else "your words"]
+        ways += ["nothing to leave it open"] if len(self._questions) > 1 else []
+        return "\n".join([*lines, f"[{', '.join([*ways, f'{DECLINE} [why]', ABORT])}] "])
 
     def take(self, line: str) -> bool:
         """Take the answer to the question that was asked; return whether that was the last one."""
