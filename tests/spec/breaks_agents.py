@@ -404,7 +404,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Tools captured in agent buffer context",
         _EQUIPPING,
-        "permitted_tools(host.presets, ref, ancestors, preset.tools)",
+        "permitted_tools(self._presets, ref, ancestors, preset.tools)",
         "host.presets.of_branch(self._top).tools",
     ),
     _of(
