@@ -42,13 +42,20 @@ def claims() -> list[Claim]:
 
 
 def _python_claims(file: Path) -> Iterator[Claim]:
-    for name, test in _tests(ast.parse(file.read_text("utf-8"))):
+    tree = ast.parse(file.read_text("utf-8"))
+    titles = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for name, test in _tests(tree):
         for decorator in test.decorator_list:
             match decorator:
-                case ast.Call(
-                    func=ast.Attribute(attr="spec"), args=[ast.Constant(value=spec), ast.Constant(value=title)]
-                ):
-                    yield Claim(spec, title, f"{file.relative_to(TESTS.parent)}::{name}", file)
+                case ast.Call(func=ast.Attribute(attr="spec"), args=[ast.Constant(value=spec), title]):
+                    said = title.value if isinstance(title, ast.Constant) else titles[ast.unparse(title)]
+                    yield Claim(spec, str(said), f"{file.relative_to(TESTS.parent)}::{name}", file)
 
 
 def _tests(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, _Function]]:
