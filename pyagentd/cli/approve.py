@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
+from pyagentd.cli.link import branch_of, complete_agent, complete_session, daemon, run_environment, watch
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.cli.output import json_option, note, print_json
 from pyagentd.cli.send import checked_patterns, conclude
@@ -16,7 +16,14 @@ from pyagentd.cli.send import checked_patterns, conclude
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--agent", default="build", show_default=True, metavar="NAME", help="Who carries it out: a preset.")
+@click.option(
+    "--agent",
+    default="build",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=complete_agent,
+    help="Who carries it out: a preset.",
+)
 @click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
 @click.option(
     "--allow",

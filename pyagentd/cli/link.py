@@ -104,3 +104,15 @@ def complete_session(context: click.Context, parameter: click.Parameter, incompl
 
     entries = Registry(sessions_dir()).scan()
     return sorted({entry.ref.session_id for entry in entries if entry.ref.session_id.startswith(incomplete)})
+
+
+def complete_agent(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the presets of the package and the user that begin with ``incomplete``; starts no daemon."""
+    from pyagentd.config import load_config
+    from pyagentd.store.templates import find_templates, shipped_dir
+
+    try:
+        own = [load_config().presets_dir]
+    except ConfigError:
+        own = []
+    return sorted(name for name in find_templates([shipped_dir(), *own]) if name.startswith(incomplete))

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent import toolbox
+from pyagentd.agent import skilltool, toolbox
 from pyagentd.agent.presets import ProjectPresets, Template
 from pyagentd.config import Config
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
@@ -21,7 +21,7 @@ from pyagentd.tools.builtin import builtin_tools
 _SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
 _DESCRIPTION = 500  # characters of one, as far as they are told
 
-_TOOLS = frozenset({*builtin_tools(), *toolbox.NAMES, "request_scope_expansion"})  # that there are
+_TOOLS = frozenset({*builtin_tools(), *toolbox.NAMES, skilltool.NAME, "request_scope_expansion"})  # that there are
 _KEYS = (
     "backend", "model", "description", "mode", "temperature", "max-tokens", "tools", "include-tool-results", "paths",
     "shell-commands", "org-roam-patterns", "result", "caller", "read-only", "profile", "permissions", "max-turns",
