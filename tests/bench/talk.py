@@ -18,8 +18,8 @@ _WORDS = 250  # of an answer, about 1.5 kB
 
 
 def talk(world: World) -> Iterator[Result]:
-    """Take turns in one session; after every forty of them it is compacted."""
-    marks, window, every = ((2, 4), 1, 3) if world.quick else ((20, 100, 200), 10, 40)
+    """Take turns in one session; after every twenty of them it is compacted."""
+    marks, window, every = ((2, 4), 1, 3) if world.quick else ((20, 100, 200), 10, 20)
     daemon = world.daemon()
     branch = world.session("talk")
     costs: list[float] = []
