@@ -44,6 +44,9 @@ a backend names the *variable* its key is in. A file looks like this::
     allow = ["tool:view:.*", "tool:(create_file|str_replace):docs/.*"]
     ask = ["tool:bash:.*"]                  # what neither matches is denied
 
+    [triggers]
+    per_day = 200                           # turns that nobody began; per_minute (10) of one source to one session
+
     [[hooks.tool.before]]                   # programs that are asked; see docs/hooks.md
     command = ["~/bin/check-call"]
     timeout = 10
@@ -65,6 +68,7 @@ from pyagentd.configfile import ConfigFile
 from pyagentd.configmodels import ModelSettings, model_tables
 from pyagentd.configplaces import KEYS as SKILLS_KEYS
 from pyagentd.configplaces import OwnPlaces, own_places
+from pyagentd.configtriggers import TRIGGER_KEYS, TriggerSettings, trigger_table
 from pyagentd.configweb import WEB_KEYS, WebSettings, web_table
 from pyagentd.errors import ConfigError
 from pyagentd.hooksettings import HookSettings, read_hooks
@@ -87,6 +91,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "compaction": COMPACTION_KEYS,
     "web": WEB_KEYS,
     "skills": SKILLS_KEYS,
+    "triggers": TRIGGER_KEYS,
     "backend": None,
     "model": None,
     "profile": None,
@@ -146,6 +151,7 @@ class Config:
     models: Mapping[str, ModelSettings]
     web: WebSettings
     own: OwnPlaces  # the user's instructions and skills
+    triggers: TriggerSettings
     settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
 
     def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
@@ -224,6 +230,8 @@ def load_config(env: Environment | None = None) -> Config:
     }
     compaction, shown = compaction_table(file)
     settings |= {dotted: Setting(*value) for dotted, value in shown.items()}
+    triggers, shown = trigger_table(file)
+    settings |= {dotted: Setting(*value) for dotted, value in shown.items()}
     backends = dict(_backends(file, env, settings))
     return Config(
         file=file.path,
@@ -240,6 +248,7 @@ def load_config(env: Environment | None = None) -> Config:
         profiles=dict(_profiles(file, settings)),
         hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
         own=own_places(file, env),
+        triggers=triggers,
         models=dict(_models(file, settings)),
         web=web_table(file),
         settings=settings,

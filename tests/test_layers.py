@@ -18,6 +18,7 @@ BASE_FILES = {
     "configcompaction",
     "configfile",
     "configmodels",
+    "configtriggers",
     "configweb",
     "configplaces",
     "errors",

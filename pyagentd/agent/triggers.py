@@ -35,8 +35,6 @@ Source = Literal["schedule", "webhook", "api", "self-schedule", "mcp-event"]
 OUTSIDE: tuple[Source, ...] = ("api", "webhook", "mcp-event")  # who may call from outside
 SCHEDULED: tuple[Source, ...] = ("schedule", "self-schedule")
 
-PER_MINUTE = 10  # deliveries of one source to one branch
-PER_DAY = 200  # deliveries to all sessions together
 LONGEST_ID = 200  # characters
 LONGEST_HEADERS = 4000  # characters
 
@@ -173,10 +171,11 @@ class Triggers:
             return within, table.deliveries_since(state, now_ms - _DAY_MS)
 
         minute, day = await asyncio.to_thread(count)
-        if trigger.source in OUTSIDE and minute >= PER_MINUTE:
-            raise self._refused(branch, trigger, f"{PER_MINUTE} deliveries of one source a minute are the most")
-        if day >= PER_DAY:
-            raise self._refused(branch, trigger, f"{PER_DAY} turns a day that nobody began are the most")
+        most = self._host.config.triggers
+        if trigger.source in OUTSIDE and minute >= most.per_minute:
+            raise self._refused(branch, trigger, f"{most.per_minute} deliveries of one source a minute are the most")
+        if day >= most.per_day:
+            raise self._refused(branch, trigger, f"{most.per_day} turns a day that nobody began are the most")
 
     def _refused(self, branch: LiveBranch, trigger: Trigger, reason: str) -> RateLimited:
         self._audit(branch, trigger, "deny", "rate", reason=reason)

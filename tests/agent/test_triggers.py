@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import triggers
 from pyagentd.agent.occurrences import When, after, cron, every
 from pyagentd.agent.triggers import Trigger
 from pyagentd.errors import BadRequest, NotFound, RateLimited, StoreError
@@ -293,11 +292,9 @@ async def test_the_same_delivery_twice_is_one_message(world: World, clock: Manua
     assert [each["delivery_id"] for each in said(ref)] == ["d-1", "d-2"]
 
 
-async def test_one_source_brings_ten_a_minute_and_all_together_two_hundred_a_day(
-    world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(triggers, "PER_MINUTE", 2)
-    monkeypatch.setattr(triggers, "PER_DAY", 3)
+async def test_one_source_and_all_together_bring_no_more_than_is_configured(world: World, clock: ManualClock) -> None:
+    (world.home / "config.toml").write_text("[triggers]\nper_minute = 2\nper_day = 3\n")
+    restarted(world, clock)
     ref, other = world.session(), world.session("other")
     await deliver(world, ref, delivery("1"))
     await deliver(world, ref, delivery("2"))
