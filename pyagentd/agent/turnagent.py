@@ -227,7 +227,7 @@ def turn_presets(
     root = session.get("workspace_root")
     changes: dict[str, Change] = {}
     if change := _change(presets, root, name, looks_only=not name and opened_with(conversation) == PLAN):
-        changes[ref.key] = change
+        changes[ref.key] = change if presets.origins is None or not presets.origins.foreign(ref) else _asking(change)
     recorded = session.get("metadata_json", {}).get("above")
     for ancestor, held in zip(ancestors, recorded if isinstance(recorded, list) else (), strict=False):
         if change := _change(presets, root, str(held.get("agent") or ""), looks_only=bool(held.get("read_only"))):
@@ -243,6 +243,16 @@ def _change(presets: Presets, root: str | None, name: str, *, looks_only: bool) 
     if looks_only:
         agent = _looking(agent)
     return partial(overlaid, agent=agent, shipped=origin == "shipped")
+
+
+def _asking(change: Change) -> Change:
+    """Return the same for a session that is foreign: its log may name an agent of the user's that asks nobody."""
+
+    def changed(own: Preset) -> Preset:
+        preset = change(own)
+        return preset if preset.read_only else replace(preset, profile=None)
+
+    return changed
 
 
 def _looking(preset: Preset) -> Preset:

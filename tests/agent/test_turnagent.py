@@ -14,11 +14,11 @@ from pyagentd.agent.queue import Submission
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.service.turnagents import APPROVED
-from pyagentd.store import paths
+from pyagentd.store import paths, sessions
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_resume import awake, ended
 from tests.agent.test_resume import say as answered
-from tests.agent.world import Watcher, World, attached, last_of, rows
+from tests.agent.world import FixedClock, Watcher, World, attached, last_of, rows
 from tests.server import answer, tool_use
 
 PLAN_MODE = pytest.mark.spec("002", 'How do I design a "plan mode"?')
@@ -387,3 +387,21 @@ async def test_a_run_that_goes_on_after_a_restart_is_still_in_plan_mode(planning
     (agent,) = [paths.agent_ref(each) for each in (ref.branch_dir / "agents").iterdir()]
     assert "output-error" in (agent.branch_dir / "messages.jsonl").read_text()
     assert not made.exists()
+
+
+async def test_a_log_from_elsewhere_that_names_an_agent_spares_no_question(planning: World) -> None:
+    planning.host.config.sessions_dir.mkdir(exist_ok=True)
+    place, text = planning.project / "evil", (planning.presets / "main.md").read_text()
+    made = sessions.create_session(
+        place.parent, "evil", preset_name="main", preset_text=text, clock=FixedClock(), session_dir=place
+    )
+    async with planning.host.using(made) as branch:
+        assert planning.host.origins.foreign(made)
+        held = turnagent.turn_presets(planning.host.presets, made, (), branch.conversation, "build").of_branch(made)
+        assert held.profile is None and held.shell.confine and not held.shell.network
+        plan = turnagent.turn_presets(planning.host.presets, made, (), branch.conversation, "plan").of_branch(made)
+        assert plan.read_only
+    own = planning.session()
+    async with planning.host.using(own) as branch:
+        held = turnagent.turn_presets(planning.host.presets, own, (), branch.conversation, "build").of_branch(own)
+        assert held.profile is not None
