@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,20 @@ def test_what_waits_when_the_daemon_is_killed_is_answered_by_the_next_one(
     wait_for(lambda: "Second." in on_disk(branch), "the second answer")
     shown = system.json("show", session)["messages"]
     assert [each["message"]["role"] for each in shown] == ["user", "assistant", "user", "assistant"]
+
+
+def test_who_sends_to_a_busy_session_follows_the_answer_to_that_message(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    session, _ = system.new()
+    model_server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.")
+    system.ok("send", session, "One", "--no-wait")
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(system.ok, "send", session, "Two")
+        wait_for(lambda: model_server.requests and system.json("queue", session), "the message to wait")
+        system.ok("abort", session)
+        assert second.result(timeout=60) == "Second.\n"
 
 
 def on_disk(branch: Path) -> str:
