@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from pyagentd.agent.putback import Proposal, creations, put, removals, remove
 from pyagentd.agent.settings import protected_paths
 from pyagentd.agent.snapshots import Snapshots
 from pyagentd.clock import epoch_ms
@@ -38,28 +38,11 @@ from pyagentd.tools.text import is_binary
 if TYPE_CHECKING:  # the host has one of these
     from pyagentd.agent.host import Host
 
-Becomes = Literal["restore", "delete", "create", "conflict", "unkept"]
 Conflicts = Literal["keep", "copy", "overwrite"]
 
 CHANGED_SINCE = "it was changed since by somebody else"
 NOT_KEPT = "its content was not kept: it is too large, may hold secrets, or could not be read"
 PROTECTED = "no tool may write there"
-
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """What restoring would do to one path.
-
-    ``conflict`` is a file that somebody else changed too: it is kept, and both versions are there to choose from.
-    """
-
-    path: str
-    becomes: Becomes
-    target: Entry | None
-    now: Entry | None
-    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -215,9 +198,9 @@ class Restoring(Snapshots):
             ended=now,
         )
         self.records.begin(paths.root_of(ref), change, tuple(files))
-        for each in _removals(wanted):
-            self._step(_remove, each, done)
-        for each in _creations(wanted):
+        for each in removals(wanted):
+            self._step(remove, each, done)
+        for each in creations(wanted):
             self._step(self._create, each, done)
         failed = {row["path"] for row in done.kept}
         done.restored = [path for path in files if path not in failed]
@@ -267,50 +250,6 @@ class Restoring(Snapshots):
         except (OSError, StoreError, ToolError):
             return
         done.copies.append(path)
-
-
-def put(path: str, entry: Entry, content: bytes) -> None:
-    """Make a file or link of ``path`` in one step, in the place of what is there."""
-    with parent(path, create=True) as (directory, name):
-        temporary = f".{secrets.token_hex(8)}.tmp"
-        try:
-            if entry.is_link:
-                os.symlink(content, temporary, dir_fd=directory)
-            else:
-                descriptor = os.open(temporary, _NEW, 0o600, dir_fd=directory)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fchmod(descriptor, stat.S_IMODE(entry.mode))
-                    os.fsync(descriptor)
-            os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=directory)
-            raise
-
-
-def _remove(proposal: Proposal) -> None:
-    with parent(proposal.path) as (directory, name):
-        if proposal.now is not None and proposal.now.is_dir:
-            os.rmdir(name, dir_fd=directory)
-        else:
-            os.unlink(name, dir_fd=directory)
-
-
-def _removals(wanted: Iterable[Proposal]) -> list[Proposal]:
-    """Return what has to go first: what is to be nothing, or of another kind; the innermost first."""
-
-    def goes(each: Proposal) -> bool:
-        if each.now is None:
-            return False
-        return each.target is None or each.now.is_dir != each.target.is_dir
-
-    return sorted(filter(goes, wanted), key=lambda each: each.path, reverse=True)
-
-
-def _creations(wanted: Iterable[Proposal]) -> list[Proposal]:
-    return sorted((each for each in wanted if each.target is not None), key=lambda each: each.path)
 
 
 def _named(path: str, only: Collection[str]) -> bool:

@@ -447,7 +447,8 @@ def perform(root: Path, steps: list[Any]) -> None:
 @given(before=STEPS, turns=st.lists(STEPS, min_size=1, max_size=3))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: Any, turns: Any) -> None:
-    from pyagentd.agent.restoring import Restored, Restoring, _creations, _removals, _remove
+    from pyagentd.agent.putback import creations, removals, remove
+    from pyagentd.agent.restoring import Restored, Restoring
 
     home = tmp_path_factory.mktemp("tree")
     root = home / "work"
@@ -480,9 +481,9 @@ def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: 
     proposals = restoring._proposals(changes, None)
     assert {each.becomes for each in proposals} <= {"restore", "delete", "create"}
     done = Restored()
-    for each in _removals(proposals):
-        restoring._step(_remove, each, done)
-    for each in _creations(proposals):
+    for each in removals(proposals):
+        restoring._step(remove, each, done)
+    for each in creations(proposals):
         restoring._step(restoring._create, each, done)
     assert not done.kept
     assert shown(root) == original
