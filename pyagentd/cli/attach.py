@@ -14,7 +14,7 @@ from pyagentd.cli.follow import Ending, Follower
 from pyagentd.cli.interrupt import Interrupts
 from pyagentd.cli.link import branch_of, complete_session, daemon, watch
 from pyagentd.cli.outcome import ExitCode
-from pyagentd.cli.output import json_option, note
+from pyagentd.cli.output import dim, json_option, note, shown
 from pyagentd.cli.views import JsonView, TextView, View, event_object
 from pyagentd.events import Event
 
@@ -43,13 +43,25 @@ def attach(session: str, after: int | None, until_idle: bool, as_json: bool) -> 
     human = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
     with daemon(human=human) as link:
         branch_dir = branch_of(link, session)
-        view: View = _AttachedView() if as_json else TextView()
+        view: View = _AttachedView() if as_json else _Text()
         begin = 0 if after is None and as_json else after
         following = _Attached(link, branch_dir, view, human=human, until_idle=until_idle, after=begin)
         ending = following.attach()
     if ending.reason == "error" and not as_json:
         note(ending.message)
     return ExitCode.FAILED if ending.reason == "error" and until_idle else ExitCode.DONE
+
+
+class _Text(TextView):
+    """The answers as they come, each below its question: others may have asked it."""
+
+    def show(self, event: Event) -> None:
+        """Print what ``event`` adds."""
+        if event.kind != "prompt":
+            super().show(event)
+            return
+        self.pause()
+        print(dim(shown(f"› {event.args[0]}", sys.stdout), sys.stdout), flush=True)
 
 
 class _AttachedView(JsonView):
