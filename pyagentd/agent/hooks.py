@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.callhooks import MOST_TEXT, RunHooks, refusal
 from pyagentd.agent.hookclients import HookClients
 from pyagentd.agent.hookprocess import Word, ask_program
 from pyagentd.agent.projecthooks import ProjectHooks, project_hooks
 from pyagentd.agent.run import Outcome
 from pyagentd.agent.settings import SendOptions
 from pyagentd.agent.turn import Prompt
-from pyagentd.errors import Blocked, NotASession, ToolError
+from pyagentd.errors import Blocked, NotASession
 from pyagentd.events import Event, Sink
 from pyagentd.hooksettings import HookSettings
 from pyagentd.messages import Message, Text
-from pyagentd.policy.action import Action
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 
@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 
 _LAST_S = 3.0  # for hooks that are told of an end, once the daemon stops
 _POLL_S = 0.25
-_MOST_TEXT = 100_000  # characters of one field that hooks are told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +75,15 @@ class Hooks:
         """
         moment = Moment(branch=branch, root=_root(branch), run_id=run_id, options=options)
         facts = {
-            "text": prompt.text[:_MOST_TEXT],
+            "text": prompt.text[:MOST_TEXT],
             "agent": prompt.metadata.get("agent"),
             "model": _model_id(prompt.metadata.get("model")),
             "interactive": options.interactive,
             "metadata": dict(prompt.metadata),
         }
         metadata, text = dict(prompt.metadata), prompt.text
-        async for source, word in self._words("message.user", moment, lambda: facts):
-            if (why := _blocks(word)) is not None:
+        async for source, word in self.words("message.user", moment, lambda: facts):
+            if (why := refusal(word)) is not None:
                 raise Blocked(f"The hook {source} does not let this message pass: {why}")
             if isinstance(agent := word.changes.get("agent"), str) and agent:
                 metadata["agent"] = facts["agent"] = agent
@@ -104,14 +103,14 @@ class Hooks:
         """Return what the model sees of a message that steers a run; raises ``Blocked``."""
         moment = Moment(branch=branch, root=_root(branch), run_id=run_id, options=options)
         facts: dict[str, Any] = {
-            "text": text[:_MOST_TEXT],
+            "text": text[:MOST_TEXT],
             "agent": None,
             "model": None,
             "interactive": True,
             "metadata": {},
         }
-        async for source, word in self._words("message.user", moment, lambda: facts):
-            if (why := _blocks(word)) is not None:
+        async for source, word in self.words("message.user", moment, lambda: facts):
+            if (why := refusal(word)) is not None:
                 raise Blocked(f"The hook {source} does not let this message pass: {why}")
             if isinstance(changed := word.changes.get("text"), str) and changed.strip():
                 text = facts["text"] = changed
@@ -120,7 +119,7 @@ class Hooks:
     async def model_resolve(self, moment: Moment, model: str, *, preset: str, backend: str) -> str:
         """Return the model that is asked."""
         facts = {"model": model, "preset": preset, "backend": backend}
-        async for _, word in self._words("model.resolve", moment, lambda: facts):
+        async for _, word in self.words("model.resolve", moment, lambda: facts):
             if isinstance(changed := word.changes.get("model"), str) and changed.strip():
                 facts["model"] = changed.strip()
         return facts["model"]
@@ -139,7 +138,7 @@ class Hooks:
             return
         facts = {
             "reason": outcome.reason,
-            "text": outcome.text[:_MOST_TEXT],
+            "text": outcome.text[:MOST_TEXT],
             "code": outcome.code,
             "message": outcome.message,
         }
@@ -158,12 +157,12 @@ class Hooks:
             await asyncio.wait([telling])
 
     async def _tell(self, event: str, moment: Moment, facts: Mapping[str, Any]) -> None:
-        async for _ in self._words(event, moment, lambda: facts):
+        async for _ in self.words(event, moment, lambda: facts):
             pass
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    async def _words(self, event: str, moment: Moment, facts: Any, tool: str = "") -> AsyncIterator[tuple[str, Word]]:
+    async def words(self, event: str, moment: Moment, facts: Any, tool: str = "") -> AsyncIterator[tuple[str, Word]]:
         """Ask every hook for ``event``, one after the other, and yield its name and its word.
 
         ``facts`` returns what the next one is told: what those before it changed counts.
@@ -244,53 +243,6 @@ class Hooks:
         branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
 
 
-@dataclass(frozen=True, slots=True)
-class RunHooks:
-    """Asks about the calls of one run; see ``tools.around.Hooking``."""
-
-    _hooks: Hooks
-    _moment: Moment
-    _denied: list[str] = field(default_factory=list)
-
-    async def before(
-        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
-    ) -> Mapping[str, Any] | None:
-        """Return what hooks want in place of ``args``, or None; raises ``ToolError`` when one forbids the call."""
-        facts: dict[str, Any] = {"tool": tool, "input": dict(args), "action": str(action), "call_id": call_id}
-        changed = False
-        async for source, word in self._hooks._words("tool.before", self._moment, lambda: facts, tool):
-            why = _blocks(word)
-            if why is None and (denied := word.changes.get("deny")):
-                why = str(denied)
-            if why is not None:
-                if self._moment.witness is not None:
-                    self._moment.witness(tool, str(action), "deny", f"hook {source}", why)
-                raise ToolError(f"A hook of the user's forbids this: {why}")
-            if isinstance(wanted := word.changes.get("input"), dict):
-                facts["input"], changed = wanted, True
-        return facts["input"] if changed else None
-
-    async def after(
-        self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
-    ) -> str:
-        """Return what hooks add to a result."""
-        facts = {
-            "tool": tool,
-            "input": dict(args),
-            "call_id": call_id,
-            "ok": ok,
-            "output": text[:_MOST_TEXT],
-            "duration_ms": duration_ms,
-        }
-        added = []
-        async for _, word in self._hooks._words("tool.after", self._moment, lambda: facts, tool):
-            if word.blocks is not None:
-                added.append(word.blocks)
-            if isinstance(more := word.changes.get("append"), str) and more:
-                added.append(more)
-        return "\n".join(f"[hook] {each}" for each in added)
-
-
 def _common(event: str, moment: Moment) -> dict[str, Any]:
     ref = moment.branch.ref
     return {
@@ -303,13 +255,6 @@ def _common(event: str, moment: Moment) -> dict[str, Any]:
         "root": str(moment.root),
         "run": moment.run_id,
     }
-
-
-def _blocks(word: Word) -> str | None:
-    """Return why a hook blocks: by its exit code, or ``{"block": REASON}``."""
-    if word.blocks is None and (said := word.changes.get("block")):
-        return str(said)
-    return word.blocks
 
 
 def _name(hook: HookSettings) -> str:
