@@ -7,7 +7,7 @@ it has its role again.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,8 +38,10 @@ def expected(conversation: Conversation, recorded: Sequence[Recorded]) -> Expect
     """Return the document that shows ``recorded``, which are the pieces of ``conversation``."""
     layout = _Layout(recorded)
     errors: dict[str, list[str]] = defaultdict(list)
+    runs = Counter(run.data.get("message_id", "") for run in conversation.runs.values())
     for message_id, block in error_blocks(conversation):
-        errors[message_id].append(block)
+        if runs[message_id] == 1:  # else nobody knows between which answers it stands
+            errors[message_id].append(block)
     due: list[str] = []
     for message, parts in laid_out(conversation):
         if message.role == "user":

@@ -22,7 +22,7 @@ from pyagentd.store.expected import Expected, error_blocks, expected
 from pyagentd.store.matching import common
 from pyagentd.store.moved import moved
 from pyagentd.store.pieces import Found, Recorded, original_text, recorded_pieces
-from pyagentd.store.render import RUN_CLOSE
+from pyagentd.store.render import RUN_OPEN
 
 Loss = Literal["lost", "shifted", "missing", "resurfaced"]
 
@@ -141,7 +141,7 @@ def unread_errors(body: str, conversation: Conversation, spans: Sequence[Span]) 
             span = Span(start, start + len(block), "ignore")
             if (
                 body.endswith("\n", 0, start)
-                and body.startswith(RUN_CLOSE, span.end)
+                and body.startswith(RUN_OPEN, span.end)
                 and _is_free(span, taken, len(body))
             ):
                 yield span

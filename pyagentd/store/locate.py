@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from pyagentd.events import InsertRole
 from pyagentd.store.difference import matches
-from pyagentd.store.document import Span
-from pyagentd.store.render import RUN_CLOSE, Insert
+from pyagentd.store.document import PROMPT_PREFIX, Span
+from pyagentd.store.render import RUN_CLOSE, RUN_OPEN, Insert
 
 _SURE = 24  # characters from which equal text is hardly chance
 _LIKELY = 8
@@ -117,10 +117,23 @@ class _Place:
         return any(block.role is not None and block.offset < known for block in self._blocks)
 
     def _ends_prompt(self, position: int) -> bool:
-        """Return whether text of the user ends here, so that the position is likely still right."""
+        """Return whether text of the user, or a hidden answer, ends here: the position is likely still right."""
+        if self._body[position : position + 2].strip():
+            return False
+        if self._ends_hidden(position):
+            return True
         before = self._body[position - 1 : position]
-        after = self._body[position : position + 2]
-        return bool(before.strip()) and self._role_end(position - 1, None) >= position and not after.strip()
+        return bool(before.strip()) and self._role_end(position - 1, None) >= position
+
+    def _ends_hidden(self, position: int) -> bool:
+        """Return whether hidden text ends here, with or without the heading below it."""
+        if self._body.endswith(RUN_CLOSE, 0, position) and self._role_end(position - 1, None) >= position:
+            position -= len(RUN_CLOSE)
+        index = bisect_right(self._starts, position - 1) - 1
+        span = self._spans[index] if index >= 0 else None
+        if span is None or (span.end, span.kind) != (position, "ignore"):
+            return False
+        return self._body.startswith((RUN_OPEN, PROMPT_PREFIX), span.start)
 
     def _find_anywhere(self, low: int) -> tuple[int, int] | None:
         """Return the place after the run's last block that surely stands somewhere from ``low`` on, or None."""
