@@ -259,14 +259,21 @@ def _looking(preset: Preset) -> Preset:
     return replace(preset, read_only=True)
 
 
+def now_held(presets: Presets, branch: LiveBranch) -> TurnPresets:
+    """Return the presets that hold for the run in flight, or without one for the next; raises as ``turn_presets``."""
+    if branch.turn is not None and branch.run is not None:
+        return branch.turn
+    conversation, ancestors = branch.conversation, paths.ancestors_of(branch.ref)
+    return turn_presets(presets, branch.ref, ancestors, conversation, named(conversation).agent)
+
+
 def inherited(presets: Presets, parent: LiveBranch) -> dict[str, Any]:
     """Return what an agent that is spawned now records about those above it, as metadata of its session.
 
     Raises:
         PyagentdError: The rules of those above cannot be read.
     """
-    held, ref, conversation = parent.turn, parent.ref, parent.conversation
-    if held is None or parent.run is None:  # a client spawns it, and no model
-        held = turn_presets(presets, ref, paths.ancestors_of(ref), conversation, named(conversation).agent)
+    ref, conversation = parent.ref, parent.conversation
+    held = now_held(presets, parent)
     told = conversation.session.get("metadata_json", {})
     return {"above": held.above(ref, conversation)} | {name: told[name] for name in TAKEN_OVER if name in told}

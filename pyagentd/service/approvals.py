@@ -14,6 +14,7 @@ from pyagentd.agent.branch import LiveBranch
 from pyagentd.agent.grants import Kind as GrantKind
 from pyagentd.agent.question import checked_answers
 from pyagentd.agent.settings import SendOptions, policy_context
+from pyagentd.agent.turnagent import now_held
 from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.policy.guard import Allow, Deny, decide
 from pyagentd.service.group import INLINE_LIMIT, Client, Group
@@ -225,8 +226,10 @@ class Approvals(Group):
     ) -> tuple[Literal["allow", "ask", "deny"], str]:
         spec, argument, others = _CHECKED[kind]
         root, ancestors = paths.root_of(ref), paths.ancestors_of(ref)
+        live = self._host.opened(ref.key)
+        presets = self._host.presets if live is None else now_held(self._host.presets, live)
         rules = policy_context(
-            self._host.presets,
+            presets,
             ref,
             ancestors,
             SendOptions(interactive=True),

@@ -405,3 +405,12 @@ async def test_a_log_from_elsewhere_that_names_an_agent_spares_no_question(plann
     async with planning.host.using(own) as branch:
         held = turnagent.turn_presets(planning.host.presets, own, (), branch.conversation, "build").of_branch(own)
         assert held.profile is not None
+
+
+async def test_asked_what_is_allowed_plan_mode_says_what_it_refuses(planning: World) -> None:
+    planning.server.say("one")
+    ref, service, client = planning.session(), planning.service(), Watcher()
+    wanted = {"branch": ref.key, "kind": "write", "resource": str(planning.project / "a")}
+    assert (await service.scope_check(client, **wanted))["decision"] == "ask"
+    await say(planning, ref, "Plan.", "plan")
+    assert "in plan mode" in (await service.scope_check(client, **wanted))["reason"]
