@@ -9,7 +9,7 @@ each request counts the whole history again (B.13 item 11): it is what the last 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from pyagentd.llm.catalog import ModelFacts
@@ -33,7 +33,7 @@ class Spent:
         unpriced: Models that took part and whose price nobody knows.
     """
 
-    tokens: Usage = Usage()
+    tokens: Usage = field(default_factory=Usage)
     pico: int = 0
     unpriced: frozenset[str] = frozenset()
 
@@ -67,7 +67,7 @@ class Spent:
 
 
 class InContext(NamedTuple):
-    """How many tokens the next request takes, before what is new in it; ``estimated`` when no provider counted them."""
+    """How many tokens the next request takes before what is new in it; ``estimated``: no provider counted them."""
 
     tokens: int
     estimated: bool
