@@ -185,8 +185,27 @@ The text counts as fontified, so that nobody may look at it again."
 
 ;;;; Compacting
 
-(defun pyagentd-compact--place ()
-  "Return where the block of a compaction goes: behind the last answer."
+(defun pyagentd-compact--place (position behind)
+  "Return where the block of a compaction goes: where the text BEHIND ends.
+That was at POSITION in the file; the text here may have changed since.
+If it is not found, behind the last answer."
+  (save-restriction
+    (widen)
+    (save-excursion
+      (let ((beg (- position (length behind))))
+        (cond ((and (>= beg (point-min)) (<= position (point-max))
+                    (equal (buffer-substring-no-properties beg position)
+                           behind))
+               position)
+              ((and (goto-char (point-max))
+                    (> (length behind) 0)
+                    (let ((case-fold-search nil))
+                      (search-backward behind nil t)))
+               (match-end 0))
+              (t (pyagentd-compact--answered)))))))
+
+(defun pyagentd-compact--answered ()
+  "Return where the last answer ends."
   (save-restriction
     (widen)
     (let ((pos (point-max)))
@@ -196,9 +215,11 @@ The text counts as fontified, so that nobody may look at it again."
                    pos 'gptel nil (point-min))))
       pos)))
 
-(pyagentd-chat--define-event compacting `(,_place)
-  "Let what the compaction inserts go behind the last answer."
-  (pyagentd-insert-start (pyagentd-compact--place)))
+(pyagentd-chat--define-event compacting `(,place)
+  "Let what the compaction inserts go behind what was said last."
+  (pyagentd-insert-start
+   (pyagentd-compact--place (plist-get place :position)
+                            (or (plist-get place :behind) ""))))
 
 ;;;###autoload
 (defun pyagentd-compact (&optional keep)

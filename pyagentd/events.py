@@ -13,8 +13,8 @@ insert       text, role — put ``text`` at the run's marker; role is ``None`` (
 prompt       text, place — a message sent by another client: put it into the document and start there; ``place`` is
              None for the end, or {position, sha256}: behind the last run, which is at that position (from 1) in the
              text with that hash
-compacting   {position, sha256}: the conversation is compacted because somebody wants it, and what comes goes to that
-             position (from 1) in the text with that hash: behind the last text that is no user's (seq 0)
+compacting   {position, sha256, behind}: the conversation is compacted because somebody wants it, and what comes goes to
+             that position (from 1) in the text with that hash, where the text ``behind`` ends (seq 0)
 fired        {id, position, sha256}: a message that stands in the document is answered now, and the run's marker is
              behind it: at that position (from 1) in the text with that hash (seq 0)
 queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, why, run}}: the messages that wait, the

@@ -19,7 +19,7 @@ from pyagentd.store.document import read
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_resume import awake, begin, ended, restart, say
 from tests.agent.world import OVERLOADED, Watcher, World, assert_closed, attached, body, rows
-from tests.server import Request, answer, refusal, tool_use
+from tests.server import Request, answer, refusal, silent, tool_use
 
 WINDOW = 4000
 CONFIG = f"""
@@ -320,9 +320,7 @@ async def test_what_is_too_long_for_one_request_is_summarised_in_pieces(small: W
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-async def test_a_run_that_compacted_goes_on_after_a_restart_with_what_it_saw(
-    small: World, how: str
-) -> None:
+async def test_a_run_that_compacted_goes_on_after_a_restart_with_what_it_saw(small: World, how: str) -> None:
     (small.project / "a.txt").write_text("word " * 1200)
     ref = small.session()
     small.server.say(
@@ -391,3 +389,22 @@ async def test_a_queued_message_is_answered_after_the_compaction(small: World) -
         branch.detach(watcher)
     assert "conversation_summary" in sent(small)[-1][0]["content"][0]["text"]
     assert body(ref).index("``` compaction") < body(ref).index("### Two") < body(ref).index("Second")
+
+
+async def test_a_prompt_that_got_no_answer_is_summarised_too_and_stands_above_the_block(small: World) -> None:
+    ref = small.session()
+    await talk(small, ref, ("One", ["First"]))
+    async with small.host.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        small.server.say(silent())
+        await small.host.prompt(branch, text="Two", options=small.options)
+        await watcher.phase(branch, "WAIT")
+        await small.host.abort(branch)
+        await watcher.finished(branch)
+        branch.detach(watcher)
+    await compacted(small, ref, SUMMARY)
+    assert markers(ref)[0]["summary"] == f"{SUMMARY}\n\n## Current Request\nThe user's words:\n\nTwo"
+    assert body(ref).index("### Two") < body(ref).index("``` compaction")
+    aligned = align(read(ref.branch_dir / "session.md"), Conversation(rows(ref)))
+    assert (aligned.edits, aligned.notes) == ((), ())

@@ -63,12 +63,16 @@
     (should-not (overlays-in (point-min) (point-max)))
     (should-error (pyagentd-compact-toggle) :type 'user-error)))
 
-(ert-deftest pyagentd-compact-puts-its-block-behind-the-last-answer ()
+(ert-deftest pyagentd-compact-puts-its-block-behind-what-was-said-last ()
   (compact-test--with
-    (should (= (pyagentd-compact--place)
-               (+ beg (length compact-test--block)))))
+    (let ((end (+ beg (length compact-test--block))))
+      (should (= (pyagentd-compact--place end "Count.\n```") end))
+      (goto-char 5)
+      (insert "oh ")
+      (should (= (pyagentd-compact--place end "Count.\n```") (+ end 3)))
+      (should (= (pyagentd-compact--place end "gone") (+ end 3)))))
   (pyagentd-test-with-session "### Hi"
-    (should (= 1 (pyagentd-compact--place)))))
+    (should (= 1 (pyagentd-compact--place 99 "")))))
 
 (provide 'compact-test)
 ;;; compact-test.el ends here

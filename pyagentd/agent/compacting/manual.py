@@ -1,13 +1,13 @@
 """A compaction that somebody asks for: everything said so far is summarised, and nothing of it stays verbatim.
 
 It is a run of its own kind: the branch is busy while it lasts, it can be aborted, and what is sent meanwhile waits.
-Its block goes behind the last answer; what the user has written below, sent or not, stays below and is seen as it is.
+Its block goes behind the last text that is recorded; what the user has written below stays there and is seen.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.compacting.compactor import Compactor, is_summarised
@@ -21,8 +21,9 @@ from pyagentd.agent.turn import Prompt
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.events import Event
 from pyagentd.store import document
-from pyagentd.store.align import align
+from pyagentd.store.align import Placed, align, placed
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import Document
 
 if TYPE_CHECKING:  # the host supervises the runs that compact
     from pyagentd.agent.branch import LiveBranch
@@ -84,8 +85,9 @@ async def compact(host: Host, branch: LiveBranch, options: SendOptions, instruct
 def _read(branch: LiveBranch, conversation: Conversation) -> Prompt:
     """Return what there is to compact, in the shape of a prompt: its text is the end of what stands above."""
     doc = document.read(branch.file)
-    spans = align(doc, conversation).spans
-    anchor = max((span.end for span in (doc.spans if spans is None else spans)), default=0)
+    healed, pieces = placed(doc, conversation)
+    spans = None if healed.spans == doc.spans else healed.spans
+    anchor = _end_of_record(healed, pieces)
     sha256, aligned = document.body_sha256(doc.body), align(doc, conversation, anchor)
     if not is_summarised(None, aligned.view):
         raise BadRequest("There is nothing to compact", mend="Say something first")
@@ -99,6 +101,12 @@ def _read(branch: LiveBranch, conversation: Conversation) -> Prompt:
     )
 
 
+def _end_of_record(doc: Document, pieces: Sequence[Placed]) -> int:
+    """Return where the last text ends that is no draft: what comes last in the log stands last in the document."""
+    said = (piece.found.end for piece in pieces if piece.message is not None)
+    return max((*(span.end for span in doc.spans), *said), default=0)
+
+
 def _start(branch: LiveBranch, found: Prompt, run_id: str, options: SendOptions) -> None:
     """Record the user's edits and that the run begins, and tell where its block will stand."""
     anchor = found.version.marker or 0
@@ -109,7 +117,7 @@ def _start(branch: LiveBranch, found: Prompt, run_id: str, options: SendOptions)
     branch.keeper.begin(prompt=found.text, inserted_prompt=False, anchor=anchor, version=version)
     if found.roles is not None:
         branch.keeper.heal(found.roles.sha256, found.roles.spans)
-    place = {"position": anchor + 1, "sha256": found.version.sha256}
+    place = {"position": anchor + 1, "sha256": found.version.sha256, "behind": found.text}
     branch.publish(Event("compacting", branch.key, 0, (place,)))
     run = {"id": run_id, "state": "started", "kind": ORIGIN, "message_id": "", "interactive": options.interactive}
     branch.recorder.record("run", {**run, "anchor": anchor, "prompt": "", "behind": found.text})
