@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from pyagentd.messages import Message, Part, Role
 from pyagentd.store import hidden
 from pyagentd.store.align import align
-from pyagentd.store.document import Document, format_file, gptel_messages, parse
+from pyagentd.store.document import Document, Span, format_file, gptel_messages, parse
 from pyagentd.store.hiding import answer_place, folded, hidden_ranges, turned
 from pyagentd.store.journal import Row
+from pyagentd.store.locate import locate
 from pyagentd.store.rebuild import rebuilt
+from pyagentd.store.render import Insert
 from tests.store.talk import Step, Talk, Turn, assert_valid, expected_units, talks
 
 
@@ -248,3 +250,18 @@ def test_a_failure_that_was_asked_again_stays_unsent_whatever_is_brought_back() 
     history.check()
     lost = replace(history.document, spans=(), stale=True)
     assert align(lost, history.conversation).view == history.view()
+
+
+def test_a_run_below_a_hidden_answer_is_not_mistaken_for_a_failure_above() -> None:
+    failed = "``` error\naborted by host restart\n```"
+    above = f"### one\n\n{failed}\n\n### two"
+    gone = "\n\nThe first answer.\n\n### "
+    spans = (Span(9, 9 + len(failed), "ignore"), Span(len(above), len(above + gone), "ignore"))
+    inserts = [
+        Insert("\n\n", None, "", 1),
+        Insert("Another answer", "response", "prt_1", 2),
+        Insert("\n\n", None, "", 3),
+        Insert(failed, "ignore", "", 3),
+    ]
+    place, missing = locate(above + gone, spans, len(above + gone), inserts)
+    assert place == len(above + gone) and list(missing) == inserts
