@@ -47,7 +47,7 @@ ENDS: dict[str, tuple[Callable[[World], list[Any]], str, str]] = {
     "tool": (lambda w: [answer(read_call(w)), "It says alpha"], "done", "It says alpha"),
     "tool error": (lambda w: [answer(read_call(w, "missing")), "It is missing"], "done", "It is missing"),
     "unknown tool": (lambda w: [answer(tool_use("Fly")), "I cannot"], "done", "I cannot"),
-    "arguments no JSON": (lambda w: [answer(tool_use("Read", json_text="{"))], "error", ""),
+    "arguments no JSON": (lambda w: [answer(tool_use("Read", json_text="{")), "I see"], "done", "I see"),
     "refused 401": (lambda w: [refusal(401, "authentication_error", "bad key")], "error", ""),
     "overloaded for ever": (lambda w: [OVERLOADED] * 5, "error", ""),
     "overloaded once": (lambda w: [OVERLOADED, "Hello"], "done", "Hello"),
