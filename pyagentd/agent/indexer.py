@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FIRST_SWEEP_S = 2.0  # after the start, whose work comes first
 FRESH_S = 3.0  # so old may the last sweep be when somebody searches
 FRESH_FACTOR = 20  # ... or so many times as old as it takes to look at all stamps
+REST = 20  # times as long as it took to index a branch it is left alone, unless somebody searches
 PATIENCE_S = 2.0  # a search waits so long for the index
 _ELSEWHERE = "elsewhere"
 
@@ -83,6 +84,7 @@ class Indexer:
         self._wake = threading.Condition()
         self._closing = False
         self._dirty: dict[str, BranchRef] = {}
+        self._resting: dict[str, float] = {}  # until when, by branch
         self._jobs: list[_Job] = []
         self._swept_at = float("-inf")
         self._swept_in = 0.0
@@ -178,8 +180,7 @@ class Indexer:
         first: float | None = time.monotonic() + FIRST_SWEEP_S
         while True:
             with self._wake:
-                timeout = None if first is None else max(0.0, first - time.monotonic())
-                self._wake.wait_for(lambda: self._closing or self._dirty or self._jobs, timeout)
+                self._wake.wait_for(lambda: self._closing or self._jobs or self._ready(), self._timeout(first))
                 jobs, self._jobs = self._jobs, []
                 closing = self._closing
             jobs = [job for job in jobs if job.done.set_running_or_notify_cancel()]
@@ -190,10 +191,18 @@ class Indexer:
                 jobs, first = jobs or [_Job()], None
             self._serve(jobs)
 
+    def _ready(self) -> bool:
+        return any(self._resting.get(key, 0.0) <= time.monotonic() for key in self._dirty)
+
+    def _timeout(self, first: float | None) -> float | None:
+        """Return when there is something to do, at the latest: the first sweep, or a branch that has rested."""
+        due = [self._resting.get(key, 0.0) for key in self._dirty] + ([] if first is None else [first])
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
     def _serve(self, jobs: list[_Job]) -> None:
         problem: Exception | None = None
         try:
-            self._update_dirty()
+            self._update_dirty(at_once=bool(jobs))
             if jobs:
                 self._sweep(jobs)
         except _Stopping:
@@ -239,19 +248,26 @@ class Indexer:
             if self._closing:
                 raise _Stopping
             _report(jobs, len(refs) - len(changed) + done, len(refs))
-            self._update_dirty()
+            self._update_dirty(at_once=True)
             self._update(ref)
             if not is_finished(paths.journal_file(ref.branch_dir)):
                 self.unfinished(ref)
         _report(jobs, len(refs), len(refs))
         self._keep_elsewhere()
 
-    def _update_dirty(self) -> None:
-        while self._dirty and not self._closing:
+    def _update_dirty(self, *, at_once: bool) -> None:
+        """Update what was written; a branch whose turn is quickly followed by the next rests in between."""
+        while not self._closing:
+            began = time.monotonic()
             with self._wake:
-                _, ref = self._dirty.popitem()
+                ready = (key for key in self._dirty if at_once or self._resting.get(key, 0.0) <= began)
+                if (key := next(ready, None)) is None:
+                    return
+                ref = self._dirty.pop(key)
             self._update(ref)
             self._keep_elsewhere()
+            ended = time.monotonic()
+            self._resting[key] = ended + REST * (ended - began)
 
     def _update(self, ref: BranchRef) -> None:
         stamps = stamps_of(ref.key)
