@@ -189,7 +189,7 @@ def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[
 
     Text stops where it stopped; a call gets ``why`` as its error.
     """
-    for part in list(conversation.parts.values()):
+    for part in [conversation.parts[part_id] for part_id in conversation.open_parts]:
         match part.data.get("state"):
             case "streaming":
                 yield "part", {**part.row, "data_json": {**part.data, "text": part.text, "state": "done"}}

@@ -73,10 +73,16 @@ def named(conversation: Conversation, message: Mapping[str, Any] | None = None) 
 
 
 def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
-    """Yield the metadata of the user's messages that the model sees, the last first."""
-    for each in reversed(conversation.messages.values()):
-        if each.role == "user" and not each.is_hidden:
+    """Yield the metadata of those of the user's messages that name something and that the model sees, last first."""
+    left = len(conversation.naming)
+    for each in reversed(conversation.messages.values()) if left else ():
+        if each.id not in conversation.naming:
+            continue
+        left -= 1
+        if not each.is_hidden:
             yield each.row.get("metadata_json", {})
+        if not left:
+            return
 
 
 def shown(conversation: Conversation) -> str:

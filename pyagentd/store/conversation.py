@@ -171,6 +171,8 @@ class Conversation:
         self.agents: dict[str, dict[str, Any]] = {}  # those in the background: whether their result is still owed
         self.last_seq = 0
         self.as_sent = True  # whether the model sees what hooks made of messages; a log from elsewhere may lie
+        self.open_parts: dict[str, None] = {}  # ids of texts that stream, and of calls without a result
+        self.naming: set[str] = set()  # ids of the user's messages that ever named an agent or a model
         self.last_edit = 0  # the number of the last row that says what the user made of the text
         self._fired: set[str] = set()
         self._touched: dict[str, int] = {}  # by message, the one touched last behind: the row that did
@@ -187,6 +189,7 @@ class Conversation:
             case "part":
                 self._apply_part(row.data)
                 self._touch(row.data["message_id"])
+                self._note_open(row.data)
             case "message":
                 self._apply_message(row.data)
                 self._touch(row.data["id"])
@@ -219,6 +222,7 @@ class Conversation:
         copied.messages, copied.parts, copied.runs = dict(self.messages), dict(self.parts), dict(self.runs)
         copied.queued = dict(self.queued)
         copied._touched = dict(self._touched)
+        copied.open_parts, copied.naming = dict(self.open_parts), set(self.naming)
         return copied
 
     def changed(self, rows: Iterable[Mapping[str, Any]]) -> Conversation:
@@ -253,6 +257,9 @@ class Conversation:
         }
 
     def _apply_message(self, data: dict[str, Any]) -> None:
+        metadata = data.get("metadata_json") or {}
+        if data["role"] == "user" and (metadata.get("agent") or metadata.get("model")):
+            self.naming.add(data["id"])
         message = self.messages.get(data["id"])
         if message is not None:
             message.row = data
@@ -264,6 +271,12 @@ class Conversation:
         else:  # it fires: behind the answers it waited for, whatever came in between
             self.queued.pop(message.id, None)
             self.messages[message.id] = message
+
+    def _note_open(self, data: Mapping[str, Any]) -> None:
+        if data["id"] in self.parts and data["data_json"].get("state") in ("streaming", "input-available"):
+            self.open_parts.setdefault(data["id"])
+        else:
+            self.open_parts.pop(data["id"], None)
 
     def _touch(self, message_id: str) -> None:
         self._touched.pop(message_id, None)
