@@ -17,12 +17,12 @@ import threading
 from collections.abc import Callable
 
 from pyagentd import __version__
-from pyagentd.agent.hints import PendingHints
+from pyagentd.agent.approving.trust import Trust
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
 from pyagentd.agent.presets import Presets, configured_profiles
+from pyagentd.agent.running.hints import PendingHints
 from pyagentd.agent.titles import Titles
-from pyagentd.agent.trust import Trust
 from pyagentd.background import in_background
 from pyagentd.clock import SystemClock
 from pyagentd.config import Config

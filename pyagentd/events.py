@@ -13,8 +13,8 @@ insert       text, role — put ``text`` at the run's marker; role is ``None`` (
 prompt       text, place — a message sent by another client: put it into the document and start there; ``place`` is
              None for the end, or {position, sha256}: behind the last run, which is at that position (from 1) in the
              text with that hash
-compacting   {position, sha256, behind}: the conversation is compacted because somebody wants it, and what comes goes to
-             that position (from 1) in the text with that hash, where the text ``behind`` ends (seq 0)
+compacting   {position, sha256, behind}: the conversation is compacted because somebody wants it, and what comes goes
+             to that position (from 1) in the text with that hash, where the text ``behind`` ends (seq 0)
 fired        {id, position, sha256}: a message that stands in the document is answered now, and the run's marker is
              behind it: at that position (from 1) in the text with that hash (seq 0)
 queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, why, run}}: the messages that wait, the
@@ -28,9 +28,9 @@ ask          {id, branch, agent, action, tool, detail, reason, preview, kind, ch
              kind "question" with ``questions`` [{question, header, options: [{label, description}], multi_select}]
 answered     {id, decision, by}: the ask with that id is settled; the first answer wins
 agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
-context      {used, estimated, window, window_known, usable, model, tokens, last, cost_usd, known_usd, own_usd, agents,
-             agents_total, compactions}: after every step, what the next request holds before what is new in it, of
-             how many tokens; ``tokens`` of the session and ``last`` of the last request by bucket; ``cost_usd`` with
+context      {used, estimated, window, window_known, usable, model, tokens, last, cost_usd, known_usd, own_usd,
+             agents, agents_total, compactions}: after every step, what the next request holds before what is new in
+             it, of how many tokens; ``tokens`` of the session and ``last`` of the last request by bucket; ``cost_usd`` with
              the agents below, nil when a price is unknown (seq 0)
 persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
 changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)

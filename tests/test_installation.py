@@ -10,8 +10,8 @@ import pytest
 
 import pyagentd
 from pyagentd import installation
-from pyagentd.agent.prompt import environment
-from pyagentd.agent.settings import protected_paths
+from pyagentd.agent.prompting.prompt import environment
+from pyagentd.agent.running.settings import protected_paths
 from pyagentd.config import load_config
 from pyagentd.policy.patterns import first_match
 from pyagentd.tools.confine import available, git

@@ -13,29 +13,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyagentd.agent import stopping
-from pyagentd.agent.agents import AgentSpawner
-from pyagentd.agent.asking import Questions
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.continuing import continuation
-from pyagentd.agent.grants import Grants
-from pyagentd.agent.hooks import Hooks
-from pyagentd.agent.ledger import Ledger
-from pyagentd.agent.machine import State as RunState
-from pyagentd.agent.metering import meter_of
-from pyagentd.agent.openbranches import OpenBranches
-from pyagentd.agent.queue import Submission, Submitted
-from pyagentd.agent.queueing import Queueing
-from pyagentd.agent.restoring import Restoring
-from pyagentd.agent.resuming import Resumed
-from pyagentd.agent.run import Outcome, Run, RunSettings, told_of
-from pyagentd.agent.schedules import Schedules
-from pyagentd.agent.settings import Presets, SendOptions
-from pyagentd.agent.submitting import Submitting
-from pyagentd.agent.suggesting import Suggesting
-from pyagentd.agent.triggers import Triggers
-from pyagentd.agent.trust import Origins
-from pyagentd.agent.turn import Prompt
+from pyagentd.agent.approving.asking import Questions
+from pyagentd.agent.approving.grants import Grants
+from pyagentd.agent.approving.ledger import Ledger
+from pyagentd.agent.approving.trust import Origins
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.openbranches import OpenBranches
+from pyagentd.agent.context.metering import meter_of
+from pyagentd.agent.delegating.agents import AgentSpawner
+from pyagentd.agent.dialogue.suggesting import Suggesting
+from pyagentd.agent.files.restoring import Restoring
+from pyagentd.agent.hooking.hooks import Hooks
+from pyagentd.agent.running import stopping
+from pyagentd.agent.running.continuing import continuation
+from pyagentd.agent.running.machine import State as RunState
+from pyagentd.agent.running.resuming import Resumed
+from pyagentd.agent.running.run import Outcome, Run, RunSettings, told_of
+from pyagentd.agent.running.settings import Presets, SendOptions
+from pyagentd.agent.triggering.schedules import Schedules
+from pyagentd.agent.triggering.triggers import Triggers
+from pyagentd.agent.turns.queue import Submission, Submitted
+from pyagentd.agent.turns.queueing import Queueing
+from pyagentd.agent.turns.submitting import Submitting
+from pyagentd.agent.turns.turn import Prompt
 from pyagentd.clock import Clock
 from pyagentd.config import Config
 from pyagentd.errors import Busy, PyagentdError, StoreError

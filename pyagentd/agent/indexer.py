@@ -30,9 +30,9 @@ from pyagentd.store.registry import Registry
 from pyagentd.store.unfinished import is_finished
 
 if TYPE_CHECKING:
-    from pyagentd.agent.branch import LiveBranch
-    from pyagentd.agent.run import Outcome
-    from pyagentd.agent.settings import SendOptions
+    from pyagentd.agent.branches.branch import LiveBranch
+    from pyagentd.agent.running.run import Outcome
+    from pyagentd.agent.running.settings import SendOptions
 
 FIRST_SWEEP_S = 2.0  # after the start, whose work comes first
 FRESH_S = 3.0  # so old may the last sweep be when somebody searches

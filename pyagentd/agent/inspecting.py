@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.usage import FactsOf, usage_of
+from pyagentd.agent.context.usage import FactsOf, usage_of
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.index.audit import Entry
 from pyagentd.store.rows import Served, served_by

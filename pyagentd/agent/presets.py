@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from pyagentd.agent.trust import Origins, Trust, preset_hash
+from pyagentd.agent.approving.trust import Origins, Trust, preset_hash
 from pyagentd.config import Config
 from pyagentd.errors import PresetError, PyagentdError, StoreError
 from pyagentd.policy.presets import Preset, parse_preset

@@ -11,10 +11,10 @@ import logging
 from contextlib import aclosing
 from pathlib import Path
 
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
-from pyagentd.agent.run import Outcome
-from pyagentd.agent.settings import SendOptions, backend_for
+from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.settings import SendOptions, backend_for
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished

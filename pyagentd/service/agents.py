@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from pyagentd.agent.tree import Open, agents_below
+from pyagentd.agent.delegating.tree import Open, agents_below
 from pyagentd.errors import Ambiguous, NotFound, PyagentdError
 from pyagentd.policy.presets import Result
 from pyagentd.service.group import INLINE_LIMIT, Client, Group

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pyagentd.agent.asks import Answer, Ask, Decision
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.grants import Kind as GrantKind
-from pyagentd.agent.question import checked_answers
-from pyagentd.agent.settings import SendOptions, policy_context
-from pyagentd.agent.turnagent import now_held
+from pyagentd.agent.approving.asks import Answer, Ask, Decision
+from pyagentd.agent.approving.grants import Kind as GrantKind
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.dialogue.question import checked_answers
+from pyagentd.agent.running.settings import SendOptions, policy_context
+from pyagentd.agent.turns.turnagent import now_held
 from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.policy.guard import Allow, Deny, decide
 from pyagentd.service.group import INLINE_LIMIT, Client, Group

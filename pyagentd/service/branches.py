@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import Busy, StoreError
 from pyagentd.service.group import Client, Group, described
 from pyagentd.store import branching, lineage, metadata, paths

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.compacting.manual import compact
 from pyagentd.agent.compacting.marking import marker_of
 from pyagentd.service.group import Client, Group

@@ -7,12 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent import attaching, chips, todo, turnagent
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.metering import tell_below
-from pyagentd.agent.override import overridden, settings_of
-from pyagentd.agent.persist import Version
-from pyagentd.agent.queue import Submission
+from pyagentd.agent.branches import attaching
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.override import overridden, settings_of
+from pyagentd.agent.branches.persist import Version
+from pyagentd.agent.context.metering import tell_below
+from pyagentd.agent.dialogue import chips, todo
+from pyagentd.agent.turns import turnagent
+from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent import expansion
-from pyagentd.agent.override import settings_of
+from pyagentd.agent.approving import expansion
+from pyagentd.agent.branches.override import settings_of
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
 from pyagentd.policy.patterns import under

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import Any, Protocol
 
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
 from pyagentd.errors import BadRequest, NotFound, StoreError

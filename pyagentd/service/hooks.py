@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from pyagentd.agent.projecthooks import ProjectHooks, project_hooks
+from pyagentd.agent.hooking.projecthooks import ProjectHooks, project_hooks
 from pyagentd.errors import BadRequest
 from pyagentd.hooksettings import HookSettings
 from pyagentd.service.group import Client, Group, directory

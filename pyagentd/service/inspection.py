@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent import inspecting, replaying, turnagent
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.metering import facts_of
+from pyagentd.agent import inspecting
+from pyagentd.agent.branches import replaying
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.context.metering import facts_of
+from pyagentd.agent.turns import turnagent
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset

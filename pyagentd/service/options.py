@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.running.settings import SendOptions
 from pyagentd.errors import BadRequest
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client

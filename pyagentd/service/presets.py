@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent import skilltool, toolbox
 from pyagentd.agent.presets import ProjectPresets, Template
+from pyagentd.agent.prompting import skilltool
+from pyagentd.agent.running import toolbox
 from pyagentd.config import Config
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
 from pyagentd.policy.presets import Preset

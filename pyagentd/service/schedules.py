@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent import occurrences
-from pyagentd.agent.occurrences import When
-from pyagentd.agent.schedules import LIFETIME
-from pyagentd.agent.triggers import OUTSIDE, Delivered, Trigger, local_user
+from pyagentd.agent.triggering import occurrences
+from pyagentd.agent.triggering.occurrences import When
+from pyagentd.agent.triggering.schedules import LIFETIME
+from pyagentd.agent.triggering.triggers import OUTSIDE, Delivered, Trigger, local_user
 from pyagentd.errors import BadRequest, NotASession
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client, Group

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, cast, get_args
 
-from pyagentd.agent.restoring import Conflicts
+from pyagentd.agent.files.restoring import Conflicts
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.service.group import Client, Group
 from pyagentd.store import paths

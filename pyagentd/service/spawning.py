@@ -10,9 +10,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.results import outcome_of
-from pyagentd.agent.spawn import MAX_DEPTH, Assignment, result_of
-from pyagentd.agent.surroundings import workspace_root
+from pyagentd.agent.delegating.results import outcome_of
+from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, result_of
+from pyagentd.agent.prompting.surroundings import workspace_root
 from pyagentd.errors import BadRequest, NotFound, PresetError, PyagentdError
 from pyagentd.log import of_session
 from pyagentd.policy.patterns import validate_pattern

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent import turnagent
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
-from pyagentd.agent.queue import Submission
-from pyagentd.agent.surroundings import skills_of
+from pyagentd.agent.prompting.surroundings import skills_of
+from pyagentd.agent.turns import turnagent
+from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest
 from pyagentd.service.group import Client, Group, directory
 from pyagentd.service.options import send_options

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.meter import Meter
-from pyagentd.agent.metering import Below, facts_of, look_below
-from pyagentd.agent.usage import message_usage, spent_on, steps_of, total, used
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.context.meter import Meter
+from pyagentd.agent.context.metering import Below, facts_of, look_below
+from pyagentd.agent.context.usage import message_usage, spent_on, steps_of, total, used
 from pyagentd.service.group import Client, Group
 from pyagentd.store.compaction import COMPACTION
 from pyagentd.store.conversation import Message

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.asks import Answer
-from pyagentd.agent.spawn import MAX_DEPTH
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.delegating.spawn import MAX_DEPTH
 from pyagentd.clock import stamp
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.paths import BranchRef

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.service import Service
 from pyagentd.store import branching

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyagentd.agent.asks import Answer, Ask, AskBoard
+from pyagentd.agent.approving.asks import Answer, Ask, AskBoard
 from pyagentd.errors import NotFound, StoreError
 from pyagentd.events import Event
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import pytest
 
-from pyagentd.agent import attaching, reading
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches import attaching, reading
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.daemon import SWITCH_INTERVAL_S
 from pyagentd.errors import StoreError
 from pyagentd.store import align, document, metadata

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import pytest
 
-from pyagentd.agent import attaching
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.persist import Version
+from pyagentd.agent.branches import attaching
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.persist import Version
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.store import document, paths
 from pyagentd.store.document import body_sha256
@@ -42,7 +42,9 @@ async def test_a_new_session_is_attached_without_anything_to_insert(world: World
         second = await attach(branch, viewer, body_sha256(""))
         assert first is not None and second is not None
         assert first["editor"] and not second["editor"]
-        assert first["inserts"] == [] and first["marker"] is None and first["status"] == {"state": "idle", "queued": 0}
+        assert (
+            first["inserts"] == [] and first["marker"] is None and first["status"] == {"state": "idle", "queued": 0}
+        )
         branch.detach(editor)
         third = await attach(branch, viewer, body_sha256(""))
         assert third is not None and third["editor"]

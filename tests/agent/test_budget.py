@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pyagentd.agent import budget
-from pyagentd.agent.asks import Answer
-from pyagentd.agent.budget import Limits, Stopwatch
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.running import budget
+from pyagentd.agent.running.budget import Limits, Stopwatch
 from pyagentd.errors import BudgetSpent
 from pyagentd.messages import Usage
 from tests.agent.test_agents import agents_of, converse, results, spawn

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.queue import Submission
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.turns.queue import Submission
 from pyagentd.store import document, paths
 from pyagentd.store.paths import BranchRef
 from tests.agent.prefix import assert_prefix, blocks

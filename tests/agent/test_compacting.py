@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.compacting.manual import compact
-from pyagentd.agent.history import History
-from pyagentd.agent.queue import Submission
+from pyagentd.agent.revising.history import History
+from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.llm.summary import SYSTEM
 from pyagentd.store.align import align

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyagentd import installation
-from pyagentd.agent.confining import shell_scope
+from pyagentd.agent.approving.confining import shell_scope
 from pyagentd.agent.presets import Presets
 from pyagentd.config import load_config
 from pyagentd.policy.presets import Commands, Paths, Preset

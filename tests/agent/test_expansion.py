@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.askedscope import widening_for
-from pyagentd.agent.expansion import NAME
+from pyagentd.agent.approving.askedscope import widening_for
+from pyagentd.agent.approving.expansion import NAME
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.service import Service
 from pyagentd.store import metadata, presetfile

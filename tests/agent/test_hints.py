@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.hints import PendingHints
+from pyagentd.agent.running.hints import PendingHints
 from pyagentd.clock import SystemClock
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.state import State

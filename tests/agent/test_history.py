@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.forking import fork_of, forks_of
-from pyagentd.agent.history import History
-from pyagentd.agent.looking import history
-from pyagentd.agent.persist import Version
-from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.persist import Version
+from pyagentd.agent.revising.forking import fork_of, forks_of
+from pyagentd.agent.revising.history import History
+from pyagentd.agent.revising.looking import history
+from pyagentd.agent.running.settings import SendOptions
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.store import branching, document, hidden, paths
 from pyagentd.store.document import body_sha256, format_file, gptel_messages

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.forking import fork_of
-from pyagentd.agent.history import History
-from pyagentd.agent.looking import prompts
+from pyagentd.agent.revising.forking import fork_of
+from pyagentd.agent.revising.history import History
+from pyagentd.agent.revising.looking import prompts
 from pyagentd.store.align import align
 from pyagentd.store.document import read
 from pyagentd.store.paths import BranchRef

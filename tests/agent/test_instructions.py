@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.instructions import LONGEST, find_instructions, levels
-from pyagentd.agent.prompt import system_prompt
-from pyagentd.agent.skills import content, find_skills, index, shipped_skills
-from pyagentd.agent.surroundings import renew
+from pyagentd.agent.prompting.instructions import LONGEST, find_instructions, levels
+from pyagentd.agent.prompting.prompt import system_prompt
+from pyagentd.agent.prompting.skills import content, find_skills, index, shipped_skills
+from pyagentd.agent.prompting.surroundings import renew
 from pyagentd.store import paths
 from pyagentd.store.journal import Journal
 from pyagentd.store.orglog import last_prompt

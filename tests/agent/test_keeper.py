@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.agent import keeper as keeper_module
-from pyagentd.agent.keeper import Keeper
-from pyagentd.agent.persist import Version, Written
+from pyagentd.agent.branches import keeper as keeper_module
+from pyagentd.agent.branches.keeper import Keeper
+from pyagentd.agent.branches.persist import Version, Written
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import InsertRole
 from pyagentd.store import document

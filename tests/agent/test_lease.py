@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import lease as lease_module
-from pyagentd.agent.keeper import Keeper
-from pyagentd.agent.lease import Lease
-from pyagentd.agent.persist import Version
+from pyagentd.agent.branches import lease as lease_module
+from pyagentd.agent.branches.keeper import Keeper
+from pyagentd.agent.branches.lease import Lease
+from pyagentd.agent.branches.persist import Version
 from pyagentd.events import Event, Sink
 from pyagentd.store.condition import stamp_of
 from pyagentd.store.document import body_sha256

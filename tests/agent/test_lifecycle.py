@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from send2trash import plat_other
 
-from pyagentd.agent.asks import Answer
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.service import Service

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import offer, toolbox
-from pyagentd.agent.skilltool import NAME as SKILL
+from pyagentd.agent.prompting.skilltool import NAME as SKILL
+from pyagentd.agent.running import offer, toolbox
 from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.offering import offered
 from pyagentd.policy.profiles import BUILTIN

@@ -7,8 +7,8 @@ from itertools import islice
 
 import pytest
 
-from pyagentd.agent import occurrences
-from pyagentd.agent.occurrences import When, following
+from pyagentd.agent.triggering import occurrences
+from pyagentd.agent.triggering.occurrences import When, following
 from pyagentd.errors import BadRequest
 
 BERLIN = "Europe/Berlin"

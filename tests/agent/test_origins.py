@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.agent.confining import shell_scope
-from pyagentd.agent.settings import policy_context
-from pyagentd.agent.trust import Origins
+from pyagentd.agent.approving.confining import shell_scope
+from pyagentd.agent.approving.trust import Origins
+from pyagentd.agent.running.settings import policy_context
 from pyagentd.errors import BadRequest
 from pyagentd.store import paths, sessions
 from pyagentd.store.paths import BranchRef

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import override
+from pyagentd.agent.branches import override
 from pyagentd.errors import Busy
 from pyagentd.policy.presets import Preset
 from pyagentd.service import Service

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pyagentd.agent.approving.trust import Trust, preset_hash
 from pyagentd.agent.presets import Presets, configured_profiles
-from pyagentd.agent.trust import Trust, preset_hash
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.profiles import make_profile

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.asks import Answer
-from pyagentd.agent.question import UNAVAILABLE, checked_answers
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.dialogue.question import UNAVAILABLE, checked_answers
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.service import Service
 from tests.agent.prefix import assert_prefix

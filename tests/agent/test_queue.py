@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.asks import Answer
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.queue import Submission, Submitted
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.errors import BadRequest, Conflict, NotFound
 from pyagentd.messages import Text, ToolResult
 from pyagentd.store import document

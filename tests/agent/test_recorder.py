@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.recorder import Recorder
+from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.errors import StoreError
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import Journal, Row

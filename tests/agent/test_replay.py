@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import attaching
-from pyagentd.agent.asks import Answer
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.branches import attaching
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.events import Event
 from pyagentd.store import document
 from pyagentd.store.paths import BranchRef

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.asks import Answer
-from pyagentd.agent.opening import RESTARTED
-from pyagentd.agent.queue import Submission
-from pyagentd.agent.results import outcome_of
-from pyagentd.agent.settings import SendOptions
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.branches.opening import RESTARTED
+from pyagentd.agent.delegating.results import outcome_of
+from pyagentd.agent.running.settings import SendOptions
+from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import NotFound
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import NotFound
 from pyagentd.store.snapshots import scan, tree
 from pyagentd.store.snapshots.objects import DIRECTORY, Objects
@@ -447,8 +447,8 @@ def perform(root: Path, steps: list[Any]) -> None:
 @given(before=STEPS, turns=st.lists(STEPS, min_size=1, max_size=3))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: Any, turns: Any) -> None:
-    from pyagentd.agent.putback import creations, removals, remove
-    from pyagentd.agent.restoring import Restored, Restoring
+    from pyagentd.agent.files.putback import creations, removals, remove
+    from pyagentd.agent.files.restoring import Restored, Restoring
 
     home = tmp_path_factory.mktemp("tree")
     root = home / "work"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.run import Outcome
-from pyagentd.agent.spawn import MAX_DEPTH, Assignment, persistent_agent
+from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, persistent_agent
+from pyagentd.agent.running.run import Outcome
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.answer import Answer as Recorded
-from pyagentd.agent.asks import Answer
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.running.answer import Answer as Recorded
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.spawn import MAX_DEPTH
+from pyagentd.agent.delegating.spawn import MAX_DEPTH
 from pyagentd.errors import BadRequest, NotASession, NotFound, PresetError, PyagentdError
 from pyagentd.store import paths, presetfile
 from pyagentd.store.paths import BranchRef

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.task import described
+from pyagentd.agent.delegating.task import described
 from pyagentd.service import Service
 from pyagentd.store import paths
 from tests.agent.test_approvals import prompt_of, results, talking

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import equipping
-from pyagentd.agent.answer import Answer
-from pyagentd.agent.asks import Answer as Answered
-from pyagentd.agent.audience import Audience
-from pyagentd.agent.branch import LiveBranch
-from pyagentd.agent.machine import State
-from pyagentd.agent.recorder import Recorder
-from pyagentd.agent.run import Outcome
+from pyagentd.agent.approving.asks import Answer as Answered
+from pyagentd.agent.branches.audience import Audience
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.recorder import Recorder
+from pyagentd.agent.running import equipping
+from pyagentd.agent.running.answer import Answer
+from pyagentd.agent.running.machine import State
+from pyagentd.agent.running.run import Outcome
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.llm.retry import RetryPolicy

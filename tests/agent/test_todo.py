@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import todo
+from pyagentd.agent.dialogue import todo
 from pyagentd.service import Service
 from tests.agent.test_approvals import Talk, results, talking
 from tests.agent.world import Watcher, World

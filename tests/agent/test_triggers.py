@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.occurrences import When, after, cron, every
-from pyagentd.agent.triggers import Trigger
+from pyagentd.agent.triggering.occurrences import When, after, cron, every
+from pyagentd.agent.triggering.triggers import Trigger
 from pyagentd.errors import BadRequest, NotFound, RateLimited, StoreError
 from pyagentd.store.index import audit
 from pyagentd.store.paths import BranchRef

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent import turnagent
-from pyagentd.agent.asks import Answer
-from pyagentd.agent.queue import Submission
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.turns import turnagent
+from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.service.turnagents import APPROVED

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pyagentd.agent.attaching import attach
-from pyagentd.agent.branch import LiveBranch
+from pyagentd.agent.branches.attaching import attach
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
-from pyagentd.agent.settings import Presets, SendOptions
+from pyagentd.agent.running.settings import Presets, SendOptions
 from pyagentd.config import load_config
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pyagentd.agent.asks import Answer, AskBoard
+from pyagentd.agent.approving.asks import Answer, AskBoard
 from pyagentd.errors import NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.store import paths

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.settings import protected_paths
+from pyagentd.agent.running.settings import protected_paths
 from pyagentd.config import load_config
 from pyagentd.errors import ToolError
 from pyagentd.policy.guard import Action, Allow, Context, Decision, Deny, ResolvedPath, decide

@@ -123,7 +123,7 @@ class World:
         """Run one life of the daemon; return how it ended, "stop" or "kill", and when."""
         loop = VirtualLoop(self.random, start_s)
         self.clock.loop = loop
-        with patch("pyagentd.agent.settings.make_backend", self._backend):
+        with patch("pyagentd.agent.running.settings.make_backend", self._backend):
             try:
                 how = loop.run_until_complete(self._life(life))
                 if how == "kill":

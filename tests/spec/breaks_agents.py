@@ -10,18 +10,18 @@ _JF = "elisp/pyagentd-jf.el"
 _OVERLAY = "elisp/pyagentd-overlay.el"
 _PLACE = "elisp/pyagentd-place.el"
 _SESSION = "elisp/pyagentd-session.el"
-_AGENTS = "pyagentd/agent/agents.py"
+_AGENTS = "pyagentd/agent/delegating/agents.py"
 _HOST = "pyagentd/agent/host.py"
-_EQUIPPING = "pyagentd/agent/equipping.py"
+_EQUIPPING = "pyagentd/agent/running/equipping.py"
 _PRESETS = "pyagentd/agent/presets.py"
-_RUN = "pyagentd/agent/run.py"
-_ANSWER = "pyagentd/agent/answer.py"
-_SPAWN = "pyagentd/agent/spawn.py"
+_RUN = "pyagentd/agent/running/run.py"
+_ANSWER = "pyagentd/agent/running/answer.py"
+_SPAWN = "pyagentd/agent/delegating/spawn.py"
 _PIECES = "pyagentd/service/pieces.py"
 _SESSIONS = "pyagentd/store/sessions.py"
 _METADATA = "pyagentd/store/metadata.py"
 _RENDER = "pyagentd/store/render.py"
-_KEEPER = "pyagentd/agent/keeper.py"
+_KEEPER = "pyagentd/agent/branches/keeper.py"
 _PATHS = "pyagentd/store/paths.py"
 
 _of = partial(Break, spec="000")
@@ -334,7 +334,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Agent tools validated against agent scope",
-        "pyagentd/agent/settings.py",
+        "pyagentd/agent/running/settings.py",
         "preset, above = presets.of_branch(ref),",
         "preset, above = presets.of_branch(ancestors[-1] if ancestors else ref),",
     ),

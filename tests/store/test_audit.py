@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.agent.ledger import Ledger
+from pyagentd.agent.approving.ledger import Ledger
 from pyagentd.store.index import audit
 from pyagentd.store.index.audit import Entry
 from pyagentd.store.index.state import State

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pyagentd.agent import surroundings
 from pyagentd.agent.compacting.marking import last_marker, record_marker
 from pyagentd.agent.compacting.pruning import pruned
 from pyagentd.agent.compacting.summariser import Summariser
 from pyagentd.agent.compacting.tail import Cut, Tail, tokens_of
-from pyagentd.agent.run import RunSettings
+from pyagentd.agent.prompting import surroundings
+from pyagentd.agent.running.run import RunSettings
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Retrying
@@ -26,7 +26,7 @@ from pyagentd.messages import Message, Text, Usage
 from pyagentd.store.compaction import compaction_data, estimated, summarised, wrapped
 
 if TYPE_CHECKING:  # the host starts the runs that compact
-    from pyagentd.agent.branch import LiveBranch
+    from pyagentd.agent.branches.branch import LiveBranch
     from pyagentd.agent.host import Host
 
 log = logging.getLogger(__name__)

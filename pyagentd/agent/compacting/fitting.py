@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pyagentd.agent.compacting.compactor import Compactor, is_summarised
 from pyagentd.agent.compacting.pruning import prunable, saving
 from pyagentd.agent.compacting.tail import Tail, chosen, cuts, tokens_of
-from pyagentd.agent.run import RunSettings
-from pyagentd.agent.usage import context_used
+from pyagentd.agent.context.usage import context_used
+from pyagentd.agent.running.run import RunSettings
 from pyagentd.errors import ContextOverflow, ProviderError
 from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message, ToolResult, Usage
@@ -24,7 +24,7 @@ from pyagentd.store.compaction import estimated, round_tokens
 from pyagentd.tools.spec import schema_of
 
 if TYPE_CHECKING:  # the host starts the runs that are kept fitting
-    from pyagentd.agent.branch import LiveBranch
+    from pyagentd.agent.branches.branch import LiveBranch
     from pyagentd.agent.host import Host
 
 log = logging.getLogger(__name__)

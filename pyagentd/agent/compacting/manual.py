@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyagentd.agent.branches.persist import Roles, Version
 from pyagentd.agent.compacting.compactor import Compactor, is_summarised
 from pyagentd.agent.compacting.marking import ORIGIN
-from pyagentd.agent.equipping import Equipping
-from pyagentd.agent.machine import Signal
-from pyagentd.agent.persist import Roles, Version
-from pyagentd.agent.run import Run, Step, new_run_id
-from pyagentd.agent.settings import SendOptions
-from pyagentd.agent.turn import Prompt
+from pyagentd.agent.running.equipping import Equipping
+from pyagentd.agent.running.machine import Signal
+from pyagentd.agent.running.run import Run, Step, new_run_id
+from pyagentd.agent.running.settings import SendOptions
+from pyagentd.agent.turns.turn import Prompt
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.events import Event
 from pyagentd.store import document
@@ -26,7 +26,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
 
 if TYPE_CHECKING:  # the host supervises the runs that compact
-    from pyagentd.agent.branch import LiveBranch
+    from pyagentd.agent.branches.branch import LiveBranch
     from pyagentd.agent.host import Host
 
 _BEHIND = 200  # characters by which the place is found again

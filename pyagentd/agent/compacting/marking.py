@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyagentd.agent.recorder import Recorder
+from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.store.compaction import COMPACTION
 from pyagentd.store.conversation import Conversation, Part
 from pyagentd.store.rows import message_row, part_row

@@ -1,0 +1,241 @@
+"""Who may do what in one run: the pure decision of ``policy`` joined with the questions to a human.
+
+A model's word is never an authority: what an action touches is computed by the tool from its checked arguments, the
+preset's rules come from disk, and grants come from humans. Every decision is noted for the audit, and what a human
+allowed is decided once more before it happens: a rule may have changed while the question was open, and no answer
+overrules a prohibition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from pyagentd.agent.approving.askedcall import AskedCall
+from pyagentd.agent.approving.asks import Answer
+from pyagentd.errors import BadRequest, PresetError, StoreError, ToolError
+from pyagentd.messages import ToolCall
+from pyagentd.policy.guard import Action, Allow, Ask, Context, Decision, Deny, ResolvedPath, decide
+from pyagentd.policy.widening import Widening
+from pyagentd.store.index.audit import Decided
+from pyagentd.tools.invoke import Authorise, Edited
+from pyagentd.tools.spec import ToolContext, ToolSpec
+
+AskHuman = Callable[[Mapping[str, Any]], Awaitable[Answer]]
+
+
+class Witness(Protocol):
+    """Who notes decisions; see ``ledger.RunWitness``."""
+
+    def __call__(
+        self, tool: str, action: str, decision: Decided, rule: str, reason: str = "", by: str | None = None
+    ) -> None:
+        """Note one decision; ``by`` is the client through which a human made it."""
+        ...
+
+
+class Authority:
+    """Decides for one run.
+
+    Args:
+        context: Reads the rules anew for every decision, so a change of ``preset.md`` counts at once.
+        ask_human: Records and shows a question (fields of an ``ask`` row without id) and waits for its answer.
+        stop: Called when the human answers a question by stopping the run; cancels its task.
+        witness: Told every decision.
+        leaving: Whether the daemon stops: then a question whose run ends stays open.
+    """
+
+    def __init__(
+        self,
+        *,
+        context: Callable[[], Context],
+        ask_human: AskHuman,
+        stop: Callable[[], object],
+        witness: Witness = lambda *_, **__: None,
+        leaving: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._context = context
+        self._ask_human = ask_human
+        self._stop = stop
+        self._witness = witness
+        self._leaving = leaving
+        self._waiting: dict[str, AskedCall] = {}  # by id of the call
+        self._leases: list[Widening] = []  # what a human allowed once, and was not used yet
+        self._used: list[Widening] = []
+        self._root = ""  # the workspace root of the run's calls
+
+    def for_call(self, spec: ToolSpec, call: ToolCall, tool_context: ToolContext) -> Authorise:
+        """Return the check that ``invoke`` makes before it runs ``call``."""
+        self._root = str(tool_context.root)
+
+        async def authorise(action: Action) -> Edited | None:
+            decision, lease = self._decided(action, spec.confirm)
+            if lease is not None:
+                self._leases.remove(lease)
+                self._used.append(lease)
+            match decision:
+                case Allow(by):
+                    self._witness(spec.name, str(action), "allow", by)
+                    return None
+                case Deny(reason, rule):
+                    self._witness(spec.name, str(action), "deny", rule, reason)
+                    raise ToolError(reason)
+                case Ask():
+                    asked = AskedCall(call=call, spec=spec, action=action, tool_context=tool_context)
+                    return await self._ask(asked, decision, lease)
+
+        return authorise
+
+    def readable(self, path: ResolvedPath) -> bool:
+        """Return whether a file that a search found may be read without a question."""
+        action = Action(tool="Read", detail=path.lexical, kind="read", paths=(path,), root=self._root)
+        context = self._rules(action)
+        if isinstance(context, Deny):
+            return False
+        if isinstance(decide(action, context, False), Allow):
+            return True
+        widened = (lease.widen(context, action) for lease in (*self._used, *self._leases))
+        return any(each is not None and isinstance(decide(action, each, False), Allow) for each in widened)
+
+    # -- questions about scope -----------------------------------------------------------------------------------
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a human can be asked."""
+        return self._context().interactive
+
+    def would_be(self, action: Action, lease: Widening) -> Decision:
+        """Return the decision about ``action`` if ``lease`` held."""
+        context = self._rules(action)
+        return (
+            context if isinstance(context, Deny) else decide(action, lease.widen(context, action) or context, False)
+        )
+
+    async def ask_for_scope(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
+        """Put a question of kind "scope" to the human and return the answer, noted; an abort does not return."""
+        answer = await self._answer(tool, action, {"tool": tool, "action": action, "kind": "scope", **fields})
+        decided: Decided = "ask_denied" if answer.decision == "deny" else "ask_approved"
+        self._witness(tool, action, decided, _rule(answer), answer.reason, answer.by or None)
+        return answer
+
+    async def ask_question(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
+        """Put a question of the model's to the human and return the answer; an abort does not return.
+
+        It allows nothing, so the audit has no word of it; question and answer are in the log.
+        """
+        return await self._answer(tool, action, {"tool": tool, "action": action, "kind": "question", **fields})
+
+    def lend(self, lease: Widening) -> None:
+        """Let ``lease`` hold for one action of this run."""
+        self._leases.append(lease)
+
+    # -- calls that wait -----------------------------------------------------------------------------------------
+
+    def check_edit(self, call_id: str, text: str) -> None:
+        """Check arguments that a human gives in place of the model's for a call that waits.
+
+        Raises:
+            BadRequest: Nothing waits, they are no JSON, do not fit the tool, or may not happen whoever allows it.
+        """
+        waiting = self._waiting.get(call_id)
+        if waiting is None:
+            raise BadRequest("The call does not wait any more")
+        try:
+            _, action = waiting.edited(text)
+        except ToolError as error:
+            raise BadRequest(f"These arguments cannot be used: {error}") from error
+        decision, _ = self._decided(action, waiting.spec.confirm)
+        if isinstance(decision, Deny):
+            raise BadRequest(f"No answer can allow this: {decision.reason}")
+
+    def is_allowed_now(self, call_id: str) -> bool:
+        """Return whether a call that waits for a human needs none any more."""
+        waiting = self._waiting.get(call_id)
+        if waiting is None:
+            return False
+        decision, _ = self._decided(waiting.action, waiting.spec.confirm)
+        return isinstance(decision, Allow)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _decided(self, action: Action, confirm: bool) -> tuple[Decision, Widening | None]:
+        """Return the decision, and the lease that makes the scope wide enough where one was needed."""
+        context = self._rules(action)
+        if isinstance(context, Deny):
+            return context, None
+        decision = decide(action, context, confirm)
+        if isinstance(decision, Deny) and decision.rule in ("scope", "command"):
+            for lease in self._leases:
+                widened = lease.widen(context, action)
+                if widened is not None and not isinstance(second := decide(action, widened, confirm), Deny):
+                    return second, lease
+        return decision, None
+
+    def _rules(self, action: Action) -> Context | Deny:
+        """Return what holds now; while nobody can read it, nothing is allowed."""
+        try:
+            return self._context()
+        except (PresetError, StoreError) as error:
+            reason = f"{action.tool} may not do this: the rules of this session cannot be read. {error}"
+            return Deny(reason, "scope")
+
+    async def _ask(self, asked: AskedCall, ask: Ask, lease: Widening | None) -> Edited | None:
+        tool, action = asked.spec.name, asked.action
+        self._waiting[asked.call.id] = asked
+        try:
+            answer = await self._answer(tool, str(action), await asked.fields(ask))
+        finally:
+            del self._waiting[asked.call.id]
+        if answer.decision == "deny":
+            self._witness(tool, str(action), "ask_denied", _rule(answer), answer.reason, answer.by or None)
+            why = f": {answer.reason}" if answer.reason else ""
+            raise ToolError(f"The user denied {tool}{why}.")
+        if answer.input is None:
+            self._decide_again(asked, action, answer, lease)
+            return None
+        args, action = asked.edited(answer.input)
+        self._decide_again(asked, action, answer, lease)
+        shown = json.dumps(args, ensure_ascii=False)
+        return Edited(
+            args=args, action=action, note=f"[The user changed the arguments before allowing this: {shown}]"
+        )
+
+    async def _answer(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
+        """Return the human's answer; one that stops the run is noted and does not return."""
+        try:
+            answer = await self._ask_human(fields)
+        except asyncio.CancelledError:
+            if not self._leaving():
+                self._witness(tool, action, "ask_denied", "abort", "the run was stopped")
+            raise
+        if answer.decision == "abort":
+            self._witness(tool, action, "ask_denied", _rule(answer), answer.reason, answer.by or None)
+            self._stop()
+            await asyncio.get_running_loop().create_future()  # the cancellation arrives here
+        return answer
+
+    def _decide_again(self, asked: AskedCall, action: Action, answer: Answer, lease: Widening | None) -> None:
+        """Note what a human allowed, unless by now it may not happen.
+
+        Raises:
+            ToolError: It may not.
+        """
+        context, tool = self._rules(action), asked.spec.name
+        if isinstance(context, Deny):
+            decision: Decision = context
+        else:
+            widened = lease.widen(context, action) if lease is not None else None
+            decision = decide(action, widened or context, asked.spec.confirm)
+        if isinstance(decision, Deny):
+            self._witness(tool, str(action), "deny", decision.rule, decision.reason)
+            raise ToolError(f"The user allowed this, but: {decision.reason}")
+        # Somebody may have answered another question by a grant that covers this one too.
+        granted = isinstance(decision, Allow) and answer.decision == "allow" and answer.input is None
+        rule = decision.by if isinstance(decision, Allow) and granted else _rule(answer)
+        self._witness(tool, str(action), "ask_approved", rule, answer.reason, answer.by or None)
+
+
+def _rule(answer: Answer) -> str:
+    return f"human: {answer.decision}{', edited' if answer.input is not None else ''}"

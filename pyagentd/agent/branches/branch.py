@@ -1,0 +1,364 @@
+"""A branch that somebody works with: its log, its document, its run, and who watches.
+
+Opened from disk on demand (``opening``) and dropped when nobody needs it. How a turn begins is in ``turn``, who
+writes the document in ``keeper``, who may edit it in ``lease``; what attaching clients are told is in ``attaching``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyagentd.agent.branches.audience import Audience
+from pyagentd.agent.branches.keeper import Keeper
+from pyagentd.agent.branches.lease import Lease
+from pyagentd.agent.branches.opening import LastRun, Opened, open_branch, open_ends
+from pyagentd.agent.branches.override import Override, find_override
+from pyagentd.agent.branches.persist import Roles, Version, Written
+from pyagentd.agent.branches.reading import Reader
+from pyagentd.agent.branches.recorder import Recorder
+from pyagentd.agent.branches.sessionrow import SessionRow
+from pyagentd.agent.context.meter import Meter
+from pyagentd.agent.dialogue import todo
+from pyagentd.agent.running.run import Outcome, Run
+from pyagentd.agent.turns import firing, turn
+from pyagentd.agent.turns.beginning import Beginning
+from pyagentd.agent.turns.turn import Prompt
+from pyagentd.agent.turns.turnagent import TurnPresets, shown
+from pyagentd.agent.turns.waitlist import Waitlist
+from pyagentd.clock import Clock
+from pyagentd.errors import Busy, StoreError
+from pyagentd.events import Event, Sink
+from pyagentd.policy.presets import Preset
+from pyagentd.pulse import Pulse
+from pyagentd.store import paths
+from pyagentd.store.condition import stamp_of
+from pyagentd.store.continued import Continued
+from pyagentd.store.conversation import Message
+from pyagentd.store.journal import Row
+from pyagentd.store.local_variables import Settings
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.render import Insert
+
+log = logging.getLogger(__name__)
+
+_MOST_ROLES = 4000  # in one event; a client gets more of them when it attaches
+
+
+class LiveBranch(Audience, SessionRow):
+    """One open branch; use ``LiveBranch.open``.
+
+    Attributes:
+        run: The run in flight, until all of its end is recorded and told.
+        task: What supervises it.
+        starting: Held while a run is being started, so that of two only one is.
+        users: How many operations need the branch to stay open.
+        queue: The messages that wait for their turn.
+        paused: Whether they wait for somebody to go on after an error.
+        announce: Tells of the turn that is being recorded, before its run's first words.
+        last_run: The run that goes on, as it was found when the branch was opened.
+        continued: Aligns its document turn after turn.
+        meter: What its context holds and cost, once it is open.
+        turn: What holds for the run in flight, or held for the last one.
+        notes: What was found when it was opened, one line each, for people.
+    """
+
+    def __init__(self, ref: BranchRef, opened: Opened, *, pulse: Pulse, clock: Clock) -> None:
+        Audience.__init__(self, ref.key)
+        self.run: Run | None = None
+        self.task: asyncio.Task[Outcome] | None = None
+        self.starting = asyncio.Lock()
+        self.turn: TurnPresets | None = None
+        self.meter: Meter | None = None
+        self.users = 0
+        self.file = paths.session_file(ref.branch_dir)
+        self.notes = (*opened.notes, *opened.lasting)
+        self.keeper = Keeper(self.file, persisted=self._persisted)
+        self.keeper.refusal = opened.refusal
+        self.lease = Lease(
+            self.keeper,
+            tell=lambda sink, facts: self.tell(sink, "lease", **facts),
+            tell_others=lambda sink, facts: self.tell_others(sink, "lease", **facts),
+        )
+        recorder = Recorder(
+            journal=opened.journal,
+            conversation=opened.conversation,
+            renderer=opened.renderer,
+            pulse=pulse,
+            clock=clock,
+            show=self._show,
+        )
+        SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
+        self.reader = Reader(ref, recorder)
+        self.continued = Continued()
+        self.state.extra = lambda: {"agent": name} if (name := shown(self.conversation)) else {}
+        self.queue = Waitlist(recorder, ref.session_id)
+        # After an error the queue waits until somebody goes on; a restart of the daemon is none.
+        last_run = opened.conversation.last_run
+        self.paused = last_run is not None and last_run.data.get("reason") == "error"
+        self.announce: Callable[[], None] | None = None
+        self.last_run: LastRun | None = None
+        if (last := opened.last_run) is not None:
+            self.keeper.recall(
+                prompt=last.above or last.prompt,
+                inserted_prompt=last.inserted_prompt,
+                anchor=last.anchor,
+                inserts=last.inserts,
+            )
+
+    @classmethod
+    async def open(cls, ref: BranchRef, *, pulse: Pulse, clock: Clock, goes_on: bool = False) -> LiveBranch:
+        """Open a branch, and put what was recorded but never reached its document there if the disk allows.
+
+        ``goes_on`` leaves its last run without an end: it is resumed.
+
+        Raises:
+            StoreError: Its log cannot be read.
+        """
+        opened = await asyncio.to_thread(open_branch, ref, goes_on=goes_on)
+        branch = cls(ref, opened, pulse=pulse, clock=clock)
+        branch.last_run = opened.last_run if goes_on else None
+        try:
+            await branch.keeper.flush()
+            branch.note_complete()
+        except StoreError as error:  # whoever attaches is told, and each of them has it tried again
+            log.warning("%s", error)
+        except BaseException:
+            branch.abandon()
+            raise
+        return branch
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody would notice if the branch were closed."""
+        return self.run is None and not self.sinks and not self.users
+
+    async def look_once(self) -> None:
+        """Compare document and log unless that was done since the branch was opened; what the log lacks it gets.
+
+        Raises:
+            StoreError: The document cannot be read.
+        """
+        if self.reader.last is None:
+            for note in (await self.reader.look(compare=True)).notes:
+                self.tell_others(None, "notice", text=note)
+
+    # -- settings ----------------------------------------------------------------------------------------------
+
+    def override(self, preset: Preset, block: Settings | None = None) -> Override:
+        """Return what the document's Local Variables set in place of the preset (DD-38); nothing in agents.
+
+        Args:
+            preset: The branch's.
+            block: What they say; None for what was read last.
+        """
+        if block is None:
+            block = self.reader.last.settings if self.reader.last else Settings()
+        if self.ref.is_agent or (self.written is None and self.conversation.runs):
+            return {}
+        return find_override(block, self.written, preset)
+
+    def write_settings(self, *, given: Settings, effective: Settings, seen: Settings) -> None:
+        """Have the document's Local Variables say what holds, wherever they still say what was ``seen`` there.
+
+        Args:
+            given: The preset's own settings, which are recorded as ours.
+            effective: The same with the user's override.
+            seen: What the document said when the override was found.
+        """
+        self.given = given
+        self.keeper.settings, self.keeper.seen = effective, seen
+
+    # -- turns -------------------------------------------------------------------------------------------------
+
+    async def prompt_from_document(self, *, sha256: str, end: int) -> Prompt:
+        """Read the prompt that ends at offset ``end`` of the saved document; see ``turn.from_document``."""
+        conversation = self.conversation.snapshot()
+        aligning = self.continued.align
+        return await asyncio.to_thread(
+            turn.from_document, self.file, conversation, sha256=sha256, end=end, aligning=aligning
+        )
+
+    async def prompt_from_client(self, text: str) -> Prompt:
+        """Take the prompt that a client sent as text; see ``turn.from_client``."""
+        conversation = self.conversation.snapshot()
+        aligning, is_agent = self.continued.align, self.ref.is_agent
+        return await asyncio.to_thread(
+            turn.from_client, self.file, conversation, text, is_agent=is_agent, aligning=aligning
+        )
+
+    async def text_to_queue(self, *, sha256: str, end: int) -> str:
+        """Return the new text that ends at offset ``end`` of the saved document; see ``firing.text_to_queue``."""
+        given, waiting = self.conversation.snapshot(), self.queue.waiting
+        return await asyncio.to_thread(firing.text_to_queue, self.file, given, waiting, sha256=sha256, end=end)
+
+    async def prompt_of_queued(self, message: Message) -> Prompt:
+        """Return the prompt that a queued message is now; see ``firing.prompt_of_queued``."""
+
+        def marker(sha256: str) -> int | None:
+            return version.marker if (version := self.keeper.version(sha256)) is not None else None
+
+        given = self.conversation.snapshot()
+        return await asyncio.to_thread(
+            firing.prompt_of_queued, self.file, given, message, marker, is_agent=self.ref.is_agent
+        )
+
+    def start_run(
+        self,
+        prompt: Prompt,
+        *,
+        run_id: str,
+        interactive: bool,
+        allow: Sequence[str] = (),
+        tool_results: bool = True,
+    ) -> int:
+        """Record the user's edits and message and the start of its run; see ``Beginning.record``."""
+        run: dict[str, Any] = {"id": run_id, "state": "started", "interactive": interactive}
+        if allow:
+            run["allow"] = list(allow)
+        if not tool_results:
+            run["tool_results"] = False
+        return Beginning(self, prompt).record(run)
+
+    async def secure(self) -> None:
+        """Return when what was recorded survives a power failure, and the document holds it if the daemon writes it.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        await self.recorder.commit()
+        await self.keeper.flush()
+
+    def stop(self) -> None:
+        """Have the run end as soon as it can; its task says when it has."""
+        if self.run is not None:
+            self.run.abort()
+
+    def finish_run(self, run_id: str, outcome: Outcome) -> None:
+        """Record the end of a run.
+
+        Raises:
+            StoreError: The disk refused; the run stays open in the log.
+        """
+        error = {"code": outcome.code, "message": outcome.message} if outcome.reason == "error" else None
+        run = self.conversation.runs[run_id].data
+        self.recorder.flush()
+        for kind, data in list(open_ends(self.conversation, outcome.message or outcome.reason)):
+            self.recorder.record(kind, data)  # what the disk refused when the run wanted to record it
+        said = {"message": outcome.message} if outcome.message and error is None else {}
+        self.recorder.record("run", {**run, "state": "finished", "reason": outcome.reason, "error": error, **said})
+
+    def tell_end(self, run_id: str) -> int:
+        """Return the number of a row after the end of a run, which tells it: a client that saw it has seen all."""
+        run = self.conversation.runs.get(run_id)
+        if run is not None and run.is_finished and not run.is_kept:
+            with contextlib.suppress(StoreError):
+                self.recorder.record("run", {**run.data, "state": "told"})
+        return self.recorder.last_seq
+
+    @property
+    def has_open_run(self) -> bool:
+        """Whether the log has a run without its end."""
+        run = self.conversation.last_run
+        return run is not None and not run.is_finished
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last run has its end in the log and all its text in the document."""
+        run = self.conversation.last_run
+        return run is None or run.is_kept
+
+    def require_idle(self) -> None:
+        """Raise ``Busy`` if a run is in flight."""
+        if self.run is not None:
+            raise Busy(f"{self.ref.session_id} is answering", mend="Wait for the answer, or abort it first")
+
+    def require_writable(self) -> None:
+        """Raise ``StoreError`` if nothing can be written."""
+        if self.refusal:
+            raise StoreError(self.refusal, mend="It can only be read; see to the disk, then send again")
+
+    # -- clients -----------------------------------------------------------------------------------------------
+
+    def detach(self, sink: Sink) -> None:
+        """Let ``sink`` go; a run goes on."""
+        self.leave(sink)
+        self.lease.release(sink)
+
+    def saved(self, sink: Sink, version: Version) -> None:
+        """Note that a client wrote the file, which should be the editor, and tell the others."""
+        if sink not in self.sinks:
+            return
+        if self.keeper.editor is sink:
+            self.keeper.saved(version)
+            self.reader.trust(version.sha256)
+            self.note_complete()
+            self.note_given()
+        self._tell_changed(sink, version.sha256)
+
+    def note_complete(self) -> None:
+        """Record once that the last run's text has reached the document, so that nothing puts it there again."""
+        run = self.conversation.last_run
+        if run and run.is_finished and not run.is_kept and self.keeper.complete:
+            self.recorder.record("run", {**run.data, "state": "kept"})
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Write what is left and close the log.
+
+        Raises:
+            StoreError: The disk refused; the log is closed nevertheless.
+        """
+        try:
+            await self.keeper.flush()
+        finally:
+            self.close_now()
+
+    def close_now(self) -> None:
+        """Close the log; what the document lacks it gets when the branch is opened again."""
+        self.keeper.close()
+        self.recorder.close()
+
+    def abandon(self) -> None:
+        """Close the log without writing anything; whoever watches must attach anew."""
+        self.keeper.close()
+        self.recorder.journal.close()
+        self.publish(Event("resync", self.key, self.recorder.last_seq))
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def heal(self, roles: Roles) -> None:
+        """Have recovered roles written, by the editor if there is one."""
+        self.keeper.heal(roles.sha256, roles.spans)
+        if self.keeper.editor is not None and len(roles.spans) <= _MOST_ROLES:
+            self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told())
+
+    def _show(self, row: Row, inserts: list[Insert]) -> None:
+        if self.meter is not None:
+            self.meter.take(row)
+        if row.type == "run" and self.announce is not None:
+            announce, self.announce = self.announce, None
+            announce()
+        for insert in inserts:
+            self.keeper.add(insert)
+            self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))
+        if row.type == "part" and (items := todo.of_part(row.data)) is not None:
+            self.publish(Event("todo", self.key, 0, ({"items": items},)))
+
+    def _persisted(self, written: Written) -> None:
+        writer, sha256 = written.writer, written.version.sha256
+        self.reader.wrote(stamp=writer.stamp, sha256=sha256, settings=writer.document.settings)
+        mtime = writer.stamp.mtime if writer.stamp else 0.0
+        self.tell_others(None, "persisted", sha256=sha256, mtime=mtime)
+        self.note_complete()
+        if self.keeper.settings is not None:
+            self.note_given()
+
+    def _tell_changed(self, sink: Sink | None, sha256: str) -> None:
+        with contextlib.suppress(StoreError):
+            if (stamp := stamp_of(self.file)) is not None:
+                self.tell_others(sink, "changed", sha256=sha256, mtime=stamp.mtime)

@@ -1,0 +1,243 @@
+"""The branches that are open: opened for whoever needs them, closed when nobody does.
+
+There is one ``LiveBranch`` for a branch, however many work with it. One that the disk refused to open for writing is
+opened anew for the next who comes once the disk does not refuse any more, and so is one whose log was replaced, as by
+``git checkout``. What is being deleted is not opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+from pyagentd.agent.approving.asks import AskBoard
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.opening import refusal_of
+from pyagentd.agent.branches.status import Session, SessionStatus
+from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.settings import SendOptions
+from pyagentd.agent.running.waking import Trees
+from pyagentd.clock import Clock
+from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
+from pyagentd.events import Event, Sink
+from pyagentd.pulse import Pulse
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.suspended import Suspended
+from pyagentd.store.unfinished import unfinished_agents
+
+_T = TypeVar("_T")
+
+
+class Listener(Protocol):
+    """Who wants to know what happened; neither method blocks or raises."""
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Note that a run ended and all of it is recorded; ``branch`` is open now, maybe not for long."""
+        ...
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Note that files of a branch may have changed: after a run, and when the branch is closed."""
+        ...
+
+
+class OpenBranches:
+    """Opens and closes branches.
+
+    Attributes:
+        listeners: Told of what happened.
+        asks: Questions to humans that are open.
+        trees: What earlier daemons left waiting.
+    """
+
+    def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
+        self.clock = clock
+        self.pulse = pulse
+        self.asks = AskBoard(self.publish)
+        self.trees = Trees(self, self.asks.has)
+        self.listeners: list[Listener] = []
+        self._branches: dict[str, LiveBranch] = {}
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._errands: set[asyncio.Task[Any]] = set()
+        self._removing: set[Path] = set()
+        self._unfinished: dict[str, BranchRef] = {}  # agents, by key
+        self._resuming: dict[str, asyncio.Task[None]] = {}  # by key
+        self._failed: dict[str, SessionStatus] = {}  # of closed branches in an error, by key
+
+    def opened(self, key: str) -> LiveBranch | None:
+        """Return the branch with this key if it is open."""
+        return self._branches.get(key)
+
+    @contextlib.asynccontextmanager
+    async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
+        """Have a branch open, and healed if need be; it is closed afterwards unless somebody else needs it.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        branch = await self._open(ref)
+        try:
+            yield branch
+        finally:
+            branch.users -= 1
+            if branch.idle:
+                await asyncio.shield(self.own(self._close_if_idle(branch)))
+
+    async def _open(self, ref: BranchRef) -> LiveBranch:
+        """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
+        if any(ref.branch_dir.is_relative_to(directory) for directory in self._removing):
+            raise NotFound(f"{ref.name} is being deleted")
+        if ref.key not in self._branches:
+            await self.trees.wake(ref)
+        lock = self._opening.setdefault(ref.key, asyncio.Lock())
+        async with lock:
+            branch = self._branches.get(ref.key)
+            if branch is None:
+                waiting = self.trees.waiting(ref.key)
+                branch = await LiveBranch.open(ref, pulse=self.pulse, clock=self.clock, goes_on=waiting is not None)
+                if (failed := self._failed.pop(ref.key, None)) is not None and waiting is None:
+                    branch.paused = True
+                    branch.state.recall(failed)
+                self._branches[ref.key] = branch
+                if waiting is not None:
+                    self.trees.took(ref.key)
+                    self._resuming[ref.key] = self.own(self._resume(branch, waiting))
+                self.branch_opened(branch)
+                self.own(self._find_unfinished(branch))
+            elif branch.run is None and (
+                branch.recorder.journal.replaced or (branch.refusal and not refusal_of(ref))
+            ):
+                branch = await self._opened_anew(branch)
+            branch.users += 1
+        resuming = self._resuming.get(ref.key)
+        if resuming is not None and resuming is not asyncio.current_task():  # what it needs it may open itself
+            try:
+                await asyncio.shield(resuming)
+            except BaseException:
+                branch.users -= 1
+                raise
+        return branch
+
+    async def _resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+        branch.users += 1
+        try:
+            await self.resume(branch, waiting)
+        finally:
+            branch.users -= 1
+            del self._resuming[branch.key]
+
+    async def resume(self, branch: LiveBranch, waiting: Suspended) -> None:
+        """Go on with the run that an earlier daemon left waiting in a branch; raises nothing."""
+
+    async def hold(self, ref: BranchRef) -> None:
+        """Open a branch, and close it if nothing goes on in it."""
+        with contextlib.suppress(PyagentdError):  # whoever opens it is told
+            async with self.using(ref):
+                pass
+
+    def branch_opened(self, branch: LiveBranch) -> None:
+        """Note that a branch was opened that was not open."""
+
+    async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
+        """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
+        fresh = await LiveBranch.open(branch.ref, pulse=self.pulse, clock=self.clock)
+        if fresh.refusal or branch.users:
+            fresh.close_now()
+            return branch
+        self._branches[branch.key] = fresh
+        branch.abandon()
+        return fresh
+
+    @contextlib.asynccontextmanager
+    async def removing(self, directory: Path) -> AsyncIterator[None]:
+        """Let nobody open what is in ``directory`` while the block removes it; then tell who watched any of it.
+
+        Raises:
+            Busy: A run is in flight there, or it is being removed already.
+        """
+        if directory in self._removing:
+            raise Busy(f"{directory} is being deleted")
+        self._removing.add(directory)
+        try:
+            for branch in self.inside(directory):
+                if branch.run is not None or branch.starting.locked():
+                    raise Busy(f"{branch.ref.name} is answering", mend="Wait for the answer, or abort it first")
+                with contextlib.suppress(StoreError):  # the log has it
+                    await branch.keeper.flush()
+            yield
+            for branch in self.inside(directory):
+                del self._branches[branch.key]
+                branch.publish(Event("deleted", branch.key, 0))
+                with contextlib.suppress(StoreError):
+                    branch.close_now()
+        finally:
+            self._removing.discard(directory)
+
+    def inside(self, directory: Path) -> list[LiveBranch]:
+        """Return the branches and agents in ``directory`` that are open."""
+        place = str(directory)  # keys are resolved directories; comparing paths would cost a crowd much
+        return [branch for key, branch in self._branches.items() if key == place or key.startswith(f"{place}/")]
+
+    def forget(self, sink: Sink) -> None:
+        """Let a client go from every branch it watched."""
+        for branch in self.all_opened:
+            branch.detach(sink)
+            if branch.idle:
+                self.own(self._close_if_idle(branch))
+
+    def publish(self, event: Event) -> None:
+        """Tell whoever watches the event's branch."""
+        if (branch := self._branches.get(event.branch)) is not None:
+            branch.publish(event)
+
+    @property
+    def all_opened(self) -> list[LiveBranch]:
+        """The branches that are open."""
+        return list(self._branches.values())
+
+    @property
+    def runs(self) -> list[LiveBranch]:
+        """The branches with a run in flight."""
+        return [branch for branch in self._branches.values() if branch.run is not None]
+
+    async def _close_if_idle(self, branch: LiveBranch) -> None:
+        """Forget a branch that nobody needs any more; its files hold everything."""
+        with contextlib.suppress(StoreError):  # the log has the text; the document gets it when it is opened again
+            await branch.keeper.flush()
+        if branch.idle and self._branches.get(branch.key) is branch:
+            del self._branches[branch.key]
+            if branch.state.state is Session.ERROR:
+                self._failed[branch.key] = branch.state
+            with contextlib.suppress(StoreError):
+                branch.close_now()
+            for listener in self.listeners:
+                listener.branch_written(branch.ref)
+
+    async def _find_unfinished(self, branch: LiveBranch) -> None:
+        """End what the agents of a branch were doing when their daemon was killed or their disk refused.
+
+        Opening an agent does it; those of an agent are found from the branch above it.
+        """
+        if not branch.ref.is_agent and not branch.refusal:
+            found = await asyncio.to_thread(unfinished_agents, branch.ref.branch_dir)
+            self._unfinished.update((ref.key, ref) for ref in found)
+            await self._finish_agents()
+
+    async def _finish_agents(self) -> None:
+        """Have every agent that was left in the middle finished; what cannot be now waits for the next run."""
+        unfinished, self._unfinished = self._unfinished, {}
+        for ref in unfinished.values():
+            with contextlib.suppress(PyagentdError):  # whoever opens it is told
+                async with self.using(ref) as agent:
+                    if agent.run is None and not agent.settled:
+                        self._unfinished[ref.key] = ref
+
+    def own(self, errand: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Run ``errand`` in a task that is kept until it is done; the daemon does not stop before."""
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+        return task

@@ -1,0 +1,248 @@
+"""Opening a branch from disk: its log folded, what an earlier daemon left unfinished ended, and what was found said.
+
+Blocks, and runs in a thread. Whatever cannot be written is no reason not to read: a branch on a medium that refuses
+is opened for viewing, with the reason (DESIGN §6: after a restart everything reads idle).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.branches.persist import Writing, after_prompt
+from pyagentd.errors import StoreError
+from pyagentd.store import atomic, document, metadata, paths
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.journal import Journal
+from pyagentd.store.orglog import OrgLog
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.rebuild import rebuilt
+from pyagentd.store.render import RUN_CLOSE, Insert, Renderer
+from pyagentd.store.writer import DocumentWriter
+
+RESTARTED = "aborted by host restart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """A run whose text may not have reached the document whole."""
+
+    prompt: str
+    inserted_prompt: bool
+    anchor: int
+    inserts: list[Insert]
+    above: str = ""  # what the text began below, where that was not the prompt: see ``turn.Prompt``
+
+    def prompt_end(self, body: str) -> int:
+        """Return where the prompt ends in a document that may have been edited since."""
+        inserted = self.inserts[0].text if self.inserted_prompt else ""
+        return after_prompt(body, self.above or self.prompt, inserted=inserted, anchor=self.anchor)
+
+    def writing(self, path: Path) -> Writing:
+        """Return what is to be written to the document at ``path``, of which nothing is known."""
+        return Writing(
+            path=path,
+            writer=None,
+            waiting=(),
+            inserts=self.inserts,
+            versions=(),
+            prompt=self.above or self.prompt,
+            inserted_prompt=self.inserted_prompt,
+            anchor=self.anchor,
+            settings=None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What was found on disk."""
+
+    journal: Journal
+    conversation: Conversation
+    renderer: Renderer  # has the rows of the last run if that goes on
+    last_run: LastRun | None  # None: the document holds everything
+    refusal: str  # why nothing can be written; "" when it can
+    notes: tuple[str, ...]  # one line each, for people
+    lasting: tuple[str, ...]  # the same of what stays as it is: to be said once
+
+
+def open_branch(ref: BranchRef, *, goes_on: bool = False) -> Opened:
+    """Open a branch.
+
+    Args:
+        ref: The branch.
+        goes_on: Leave its last run without an end, because it is resumed.
+
+    Raises:
+        StoreError: Its log cannot be read.
+    """
+    journal = Journal.open(paths.journal_file(ref.branch_dir))
+    try:
+        conversation = Conversation(journal.current())
+        notes, lasting = tuple(_notes(journal, conversation)), tuple(_lasting(ref, journal, conversation))
+        refusal = journal.refusal or refusal_of(ref)
+        if not refusal:
+            _sweep(ref)
+            refusal = "" if goes_on else _end_interrupted(ref, journal, conversation)
+        if not refusal and conversation.messages and not paths.session_file(ref.branch_dir).exists():
+            _rebuild(ref, journal, conversation)
+            notes = (*notes, f"{paths.SESSION_FILE} was missing; it was made anew from {paths.JOURNAL_FILE}")
+        renderer = Renderer()
+        return Opened(
+            journal=journal,
+            conversation=conversation,
+            last_run=_last_run(journal, conversation, renderer),
+            renderer=renderer if goes_on else Renderer(),
+            refusal=refusal,
+            notes=notes,
+            lasting=lasting,
+        )
+    except BaseException:
+        journal.close()
+        raise
+
+
+def refusal_of(ref: BranchRef) -> str:
+    """Return why nothing can be written to a branch, "" when it seems that it can; a quick look.
+
+    Raises:
+        StoreError: Its log cannot be read.
+    """
+    log = paths.journal_file(ref.branch_dir)
+    try:
+        atomic.close_fd(atomic.open_append(log, create=False))
+    except FileNotFoundError:
+        pass  # it is made in the directory
+    except StoreError as error:
+        return error.message
+    if not os.access(ref.branch_dir, os.W_OK | os.X_OK):
+        # A document is replaced, not overwritten, which takes a directory that lets us.
+        return f"{ref.branch_dir}: {_why_not(ref.branch_dir)}"
+    return ""
+
+
+def _why_not(directory: Path) -> str:
+    read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
+    return "the file system is read-only" if read_only else "permission denied"
+
+
+def _sweep(ref: BranchRef) -> None:
+    """Remove what a killed process was writing."""
+    atomic.sweep(ref.branch_dir)
+    if not ref.is_agent:
+        atomic.sweep(ref.session_dir)
+
+
+def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversation) -> str:
+    """Record the end of what an earlier daemon left running; return why that could not be recorded, or ""."""
+    rows = list(open_ends(conversation, RESTARTED))
+    run = conversation.last_run
+    if run is not None and not run.is_finished:
+        if _has_end(ref, journal, conversation):
+            # The run ended: it is the log that was cut off. Nothing is to be put into the document again.
+            rows += [("run", {**run.data, "state": state, "reason": "restart"}) for state in ("finished", "kept")]
+        else:
+            error = {"code": "restart", "message": RESTARTED}
+            rows.append(("run", {**run.data, "state": "finished", "reason": "restart", "error": error}))
+    tools = OrgLog(ref.branch_dir)
+    try:
+        for row in journal.append_many(rows):
+            conversation.apply(row)
+            if row.type == "part" and row.data["type"].startswith("tool-"):
+                tools.tool(row.data["data_json"], row.data["updated_at"])
+    except StoreError as error:
+        return error.message
+    tools.flush()  # what the daemon's end kept from being logged
+    return ""
+
+
+def _rebuild(ref: BranchRef, journal: Journal, conversation: Conversation) -> None:
+    """Write the document that the log would have led to."""
+    writer = DocumentWriter(paths.session_file(ref.branch_dir), rebuilt(conversation, is_agent=ref.is_agent))
+    writer.persist()
+    if (run := conversation.last_run) is not None:
+        conversation.apply(journal.append("run", {**run.data, "state": "kept"}))
+
+
+def _has_end(ref: BranchRef, journal: Journal, conversation: Conversation) -> bool:
+    """Return whether the document shows the end of the last run, which the log lacks."""
+    last = _last_run(journal, conversation, Renderer())
+    calls = [part for part in conversation.parts.values() if part.data.get("state") == "input-available"]
+    if last is None or calls:
+        return False
+    try:
+        doc = document.read(paths.session_file(ref.branch_dir))
+        lacking = last.writing(paths.session_file(ref.branch_dir)).survey()
+    except StoreError:
+        return False
+    # The log may lack the end of the answer, too.
+    inside = next((span for span in doc.spans if span.start <= lacking.marker < span.end), None)
+    end = inside.end if inside else lacking.marker
+    return not lacking.inserts and end > last.anchor and doc.body.startswith(RUN_CLOSE, end)
+
+
+def open_ends(conversation: Conversation, why: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows, type and data, that end every part and every question that is still open.
+
+    Text stops where it stopped; a call gets ``why`` as its error.
+    """
+    for part in [conversation.parts[part_id] for part_id in conversation.open_parts]:
+        match part.data.get("state"):
+            case "streaming":
+                yield "part", {**part.row, "data_json": {**part.data, "text": part.text, "state": "done"}}
+            case "input-available":
+                data = {**part.data, "state": "output-error", "errorText": why}
+                yield "part", {**part.row, "data_json": data, "tool_state": data["state"]}
+    for ask in conversation.asks.values():
+        if ask["decision"] is None:
+            yield "ask", {**ask, "decision": "abort", "decided_reason": why}
+
+
+def _last_run(journal: Journal, conversation: Conversation, renderer: Renderer) -> LastRun | None:
+    """Return the last run as far as it came, and feed it to ``renderer``."""
+    run = conversation.last_run
+    if run is None or run.is_kept:
+        return None
+    inserts = [insert for row in journal.rows(after=run.first_seq - 1) for insert in renderer.feed(row)]
+    if inserted := run.data.get("prompt"):
+        inserts.insert(0, Insert(inserted, None, "", run.first_seq - 1))
+    message = conversation.messages.get(run.data["message_id"])
+    return LastRun(
+        prompt=message.text if message else str(run.data.get("behind") or ""),
+        inserted_prompt=bool(inserted),
+        anchor=run.data.get("anchor") or 0,
+        inserts=inserts,
+        above=run.data.get("above") or "",
+    )
+
+
+def _notes(journal: Journal, conversation: Conversation) -> Iterator[str]:
+    if journal.torn:
+        yield f"{paths.JOURNAL_FILE}: its last line was not written to its end and is dropped"
+    root = conversation.session.get("workspace_root")
+    if root and not Path(root).is_dir():
+        yield f"The workspace {root} does not exist on this machine; tools cannot run there"
+
+
+def _lasting(ref: BranchRef, journal: Journal, conversation: Conversation) -> Iterator[str]:
+    said = conversation.session.get("metadata_json", {}).get("noted", ())
+    for note in (_damage(journal), _renaming(ref)):
+        if note and note not in said:
+            yield note
+
+
+def _damage(journal: Journal) -> str:
+    if not journal.damaged:
+        return ""
+    lines = "1 damaged line is" if journal.damaged == 1 else f"{journal.damaged} damaged lines are"
+    return f"{paths.JOURNAL_FILE}: {lines} skipped; what can be read is used, nothing is removed"
+
+
+def _renaming(ref: BranchRef) -> str:
+    recorded = (metadata.read_session_metadata(ref.branch_dir) or {}).get("session_id")
+    if not recorded or recorded == ref.session_id:
+        return ""
+    return f"This session was called {recorded}; its directory was renamed, so it is {ref.session_id} now"

@@ -1,0 +1,1 @@
+"""How full the model's window is, and what a conversation cost."""

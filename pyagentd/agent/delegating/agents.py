@@ -1,0 +1,248 @@
+"""Sub-agents of runs: created under the parent's branch, run to their end, watched from the parent (SPEC 000).
+
+The parent's clients get an ``agent`` event whenever a child's run moves, and one with state ``finished`` on every
+terminal path; Emacs draws its overlay from these. What becomes of the result of an agent that nobody waits for is in
+``background``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.delegating.background import Background
+from pyagentd.agent.delegating.kin import child_of_call
+from pyagentd.agent.delegating.results import outcome_of
+from pyagentd.agent.delegating.spawn import Assignment, result_of
+from pyagentd.agent.delegating.task import NAME as TASK
+from pyagentd.agent.delegating.task import as_output
+from pyagentd.agent.presets import ProjectPresets
+from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.settings import SendOptions, backend_for
+from pyagentd.agent.turns.turnagent import inherited
+from pyagentd.errors import ToolError
+from pyagentd.events import Event
+from pyagentd.messages import ToolCall
+from pyagentd.policy.presets import Preset
+from pyagentd.store import sessions
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.spec import Output
+
+if TYPE_CHECKING:  # the host owns the spawner; the spawner starts runs through the host
+    from pyagentd.agent.host import Host
+
+
+@dataclass(slots=True)
+class Child:
+    """One agent whose parent is told how it moves."""
+
+    parent: str  # branch key
+    facts: dict[str, Any]
+    calls: list[str] = field(default_factory=list)
+
+    def event(self) -> Event:
+        """Return what the parent's clients are told."""
+        return Event("agent", self.parent, 0, ({**self.facts, "calls": list(self.calls)},))
+
+
+class AgentSpawner:
+    """Keeps the running agents of all branches.
+
+    Attributes:
+        background: Those that nobody waits for.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._children: dict[str, Child] = {}  # by the agent's branch key
+        self.background = Background(host)
+
+    def spawner(self, parent: LiveBranch, options: SendOptions, run_id: str) -> ParentSpawner:
+        """Return what the PersistentAgent tool of the run ``run_id`` needs."""
+        return ParentSpawner(self, self._host, parent, options, run_id)
+
+    def running(self, parent: str) -> list[dict[str, Any]]:
+        """Return the agents a branch waits for, so that a client that attaches can draw them."""
+        return [child.event().args[0] for child in self._children.values() if child.parent == parent]
+
+    def progress(self, branch: LiveBranch, status: Mapping[str, Any]) -> None:
+        """Tell the parent's clients how the run of an agent moved."""
+        child = self._children.get(branch.key)
+        if child is None:
+            return
+        match status.get("phase"):
+            case "WAIT":
+                child.facts["state"] = "wait"
+            case "TOOL":
+                tools = status.get("tools") or []
+                child.facts["state"] = "tool"
+                child.facts["count"] += len(tools)
+                child.calls = list(tools)
+            case _:
+                return
+        self._host.publish(child.event())
+
+    def begin(self, parent: LiveBranch, branch: LiveBranch) -> None:
+        """Start showing an agent, whose session row is recorded, to its parent's clients."""
+        session = branch.conversation.session
+        facts = {
+            "id": branch.ref.session_id,
+            "branch_dir": str(branch.ref.branch_dir),
+            "preset": str(session.get("agent") or ""),
+            "description": str(session.get("description") or ""),
+            "background": bool(session.get("background")),
+            "state": "wait",
+            "count": 0,
+        }
+        self._children[branch.key] = Child(parent.key, facts)
+        self._host.publish(self._children[branch.key].event())
+
+    def end(self, branch: LiveBranch) -> None:
+        """Stop showing an agent; on every path, exactly once."""
+        child = self._children.pop(branch.key, None)
+        if child is not None:
+            child.facts["state"] = "finished"
+            self._host.publish(child.event())
+
+
+@dataclass(frozen=True, slots=True)
+class ParentSpawner:
+    """Spawns agents for one run of ``parent``."""
+
+    _agents: AgentSpawner
+    _host: Host
+    parent: LiveBranch
+    options: SendOptions
+    run_id: str
+
+    def templates(self) -> Mapping[str, Preset]:
+        """Return the presets an agent may have."""
+        return self._templates().for_agents()
+
+    def _templates(self) -> ProjectPresets:
+        return self._host.presets.for_project(self.parent.conversation.session.get("workspace_root"))
+
+    def reads(self) -> tuple[str, ...]:
+        """Return what the parent may read."""
+        return self._host.presets.of_branch(self.parent.ref).paths.read
+
+    async def run_agent(self, wanted: Assignment) -> Outcome:
+        """Create an agent under the parent's branch and run it to its end (see ``spawn.Spawner``)."""
+        return await self._result(*await self.launch(wanted))
+
+    async def start_agent(self, wanted: Assignment) -> str:
+        """Create an agent that nobody waits for, start it, and return its session's id."""
+        ref, _ = await self.launch(wanted)
+        return ref.session_id
+
+    async def rejoin(self, call: ToolCall) -> Output | None:
+        """Return the result of a call that was made before the daemon's end; None if it spawned no agent."""
+        outcome = await self._rejoined(call.id)
+        if outcome is None:
+            return None
+        return as_output(result_of(outcome)) if call.name == TASK else result_of(outcome)
+
+    async def _rejoined(self, call_id: str) -> Outcome | None:
+        """Return what the agent that a call spawned came to, once it has."""
+        ref = await asyncio.to_thread(child_of_call, self.parent.ref, call_id)
+        if ref is None:
+            return None
+        stack = contextlib.AsyncExitStack()
+        branch = await stack.enter_async_context(self._host.using(ref))
+        run = branch.conversation.last_run
+        if branch.task is None:
+            async with stack:
+                outcome = outcome_of(branch.conversation, run, self._host.presets.of_branch(ref).result)
+            # Whom a human stopped, its parent was told of at once: this one the daemon's end stopped.
+            return None if outcome is not None and outcome.reason == "aborted" else outcome
+        self._show(stack, branch)
+        return await self._result(ref, self._host.own(self._finish(stack, branch, branch.task)))
+
+    async def launch(self, wanted: Assignment) -> tuple[BranchRef, asyncio.Task[Outcome]]:
+        """Create an agent and start its run; return it and the task that has its outcome.
+
+        Raises:
+            PyagentdError: It could not be made or started; no run was begun.
+        """
+        ref = await self._create(wanted)
+        stack = contextlib.AsyncExitStack()
+        try:
+            await stack.enter_async_context(self._host.using(self.parent.ref))
+            branch = await stack.enter_async_context(self._host.using(ref))
+            self._record(branch, wanted)
+            self._show(stack, branch)
+            if wanted.background:
+                self._agents.background.begin(self.parent, ref, wanted, self.run_id, self.options)
+            await self._host.prompt(branch, text=wanted.prompt, options=self.options)
+        except BaseException:
+            if wanted.background:
+                self._agents.background.cancel(self.parent, ref)
+            await stack.aclose()
+            raise
+        assert branch.task is not None, "nothing was awaited since the run began"
+        return ref, self._host.own(self._finish(stack, branch, branch.task))
+
+    def _show(self, stack: contextlib.AsyncExitStack, branch: LiveBranch) -> None:
+        self._agents.begin(self.parent, branch)
+        stack.callback(self._agents.end, branch)
+
+    async def _finish(
+        self, stack: contextlib.AsyncExitStack, branch: LiveBranch, run: asyncio.Task[Outcome]
+    ) -> Outcome:
+        async with stack:
+            return await self._agents.background.settled(branch, await run)
+
+    async def _result(self, ref: BranchRef, task: asyncio.Task[Outcome]) -> Outcome:
+        """Wait for an agent; when the parent is stopped, stop it and wait until it has closed its files."""
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if (branch := self._host.opened(ref.key)) is not None:
+                await self._host.abort(branch)
+            await asyncio.wait([task])
+            raise
+
+    async def _create(self, wanted: Assignment) -> BranchRef:
+        """Make the agent's directory, once all is known to be good."""
+        if wanted.read is not None and not wanted.read and not self.options.interactive:
+            raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
+        template, text = self._templates().template(wanted.preset)
+        backend_for(template, self._host.config, self.options)  # raises before anything is made
+        own = self.reads()
+        return await asyncio.to_thread(
+            sessions.create_agent,
+            self.parent.ref,
+            preset_name=wanted.preset,
+            preset_text=text,
+            description=wanted.description,
+            read=own if wanted.read is None else (wanted.read or ["/**"]),
+            deny=wanted.deny,
+            clock=self._host.clock,
+        )
+
+    def _record(self, branch: LiveBranch, wanted: Assignment) -> None:
+        """Record who spawned the agent and what for; from this a restart finds who waits for it."""
+        conversation = self.parent.conversation
+        run = conversation.runs.get(self.run_id)
+        metadata = conversation.session["metadata_json"]
+        branch.record_session(
+            workspace_root=conversation.session["workspace_root"],
+            parent=self.parent.ref,
+            agent=wanted.preset,
+            spawned={
+                "parent_run_id": self.run_id,
+                "parent_call_id": wanted.call_id,
+                "parent_message_id": run.data["message_id"] if run else None,
+                "background": wanted.background,
+                "description": wanted.description,
+            },
+            metadata={
+                **inherited(self._host.presets, self.parent),
+                **({"environment": metadata["environment"]} if "environment" in metadata else {}),
+                **({"task": dict(wanted.metadata)} if wanted.metadata else {}),
+            },
+        )

@@ -1,0 +1,234 @@
+"""The PersistentAgent tool: a sub-agent that is a session of its own (SPEC 000); ``task`` is another schema of it.
+
+Everything is validated before the first side effect; the agent's ``preset.md`` is the only source of its
+configuration; its answer is the tool's result. The tool needs the loop, so it lives here and not in ``tools``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pyagentd.agent.running.run import Outcome
+from pyagentd.errors import BudgetSpent, PyagentdError, ToolError, UserError
+from pyagentd.policy.patterns import validate_pattern
+from pyagentd.policy.presets import Commands, Preset
+from pyagentd.policy.shell import ANY
+from pyagentd.store.presetfile import DEFAULT_WRITE
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+log = logging.getLogger(__name__)
+
+MAX_DEPTH = 5
+_DAY_S = 24 * 60 * 60.0
+
+_WILD = re.compile(r"[*?\[{]")
+
+DESCRIPTION = """\
+Delegate a self-contained task to a sub-agent. It works in its own session with its own preset, tools and scope, \
+sees nothing of this conversation, and its answer comes back as this tool's result. Give it everything it needs to \
+know in `prompt`. Several calls in one answer run in parallel. Presets:
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a call of the tool wants."""
+
+    preset: str
+    description: str
+    prompt: str
+    read: tuple[str, ...] | None = None  # what the agent may read; None: what its parent may (DD-6)
+    deny: tuple[str, ...] = ()
+    background: bool = False  # the parent does not wait for it
+    call_id: str = ""  # of the call, which the child's session row names
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # the caller's own, for the child's session row
+
+
+class Spawner(Protocol):
+    """What the tool needs from the host."""
+
+    def templates(self) -> Mapping[str, Preset]:
+        """Return the presets an agent may have (mode ``subagent`` or ``all``), by name."""
+        ...
+
+    def reads(self) -> Sequence[str]:
+        """Return the patterns of what the parent may read."""
+        ...
+
+    async def run_agent(self, wanted: Assignment) -> Outcome:
+        """Create the agent under the parent's branch, run it to its end and return the outcome."""
+        ...
+
+    async def start_agent(self, wanted: Assignment) -> str:
+        """Create the agent and start it; return its session's id. Its outcome reaches the parent as a message."""
+        ...
+
+
+def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
+    """Return the tool for a run of a branch that is ``depth`` agents below its root."""
+    return agent_tool(
+        spawner, depth=depth, name="PersistentAgent", schema=_schema, wanted=_assignment, told=lambda output: output
+    )
+
+
+def agent_tool(
+    spawner: Spawner,
+    *,
+    depth: int,
+    name: str,
+    schema: Callable[[Sequence[str]], Mapping[str, Any]],
+    wanted: Callable[[Args, str], Assignment],
+    told: Callable[[Output], Output],
+) -> ToolSpec:
+    """Return a tool that spawns agents; PersistentAgent and ``task`` are this with a schema each.
+
+    Args:
+        spawner: What makes and runs them.
+        depth: How many agents the run's branch is below its root.
+        name: The tool's.
+        schema: Returns its arguments' schema, given the names of the presets.
+        wanted: Returns what a call wants, given its arguments and id.
+        told: Returns a result as the tool gives it.
+    """
+    presets = spawner.templates()
+    listing = "\n".join(f"- {each}: {preset.description}" for each, preset in sorted(presets.items()))
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        assignment = wanted(args, ctx.call_id)
+        try:
+            if assignment.background:
+                return _started(await spawner.start_agent(assignment))
+            return told(result_of(await spawner.run_agent(assignment)))
+        except PyagentdError as error:  # it could not be made or started
+            log.error("agent %s: %s", assignment.preset, error)
+            raise ToolError(f"Error: {error}") from error
+
+    def describe(args: Args, ctx: ToolContext) -> Target:
+        if depth >= MAX_DEPTH:
+            raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
+        assignment = wanted(args, "")
+        for pattern in [*(assignment.read or ()), *assignment.deny]:
+            try:
+                validate_pattern(pattern)
+            except UserError as error:
+                raise ToolError(str(error)) from None
+        # A permission that is remembered for this text must not let an agent read more than was shown (DD-6).
+        widened = _beyond(assignment.read, spawner.reads())
+        return Target(detail=" reading ".join(filter(None, (assignment.preset, widened))))
+
+    def preview(args: Args, ctx: ToolContext) -> str:
+        assignment = wanted(args, "")
+        return _preview(assignment, presets.get(assignment.preset))
+
+    return ToolSpec(
+        name=name,
+        description=DESCRIPTION + listing,
+        input_schema=schema(sorted(presets)),
+        kind="meta",
+        confirm=True,
+        parallel_safe=True,
+        timeout_s=_DAY_S,
+        run=run,
+        describe=describe,
+        preview=preview,
+    )
+
+
+def _assignment(args: Args, call_id: str) -> Assignment:
+    read = args.get("allowed_paths")
+    return Assignment(
+        preset=args["preset"],
+        description=args["description"],
+        prompt=args["prompt"],
+        read=None if read is None else tuple(read),
+        deny=tuple(args.get("denied_paths") or ()),
+        background=bool(args.get("background")),
+        call_id=call_id,
+    )
+
+
+def _started(session_id: str) -> Output:
+    told = {"session_id": session_id, "state": "running", "result": "comes as a message when the agent has finished"}
+    return Output(text=json.dumps(told))
+
+
+def _beyond(wanted: Sequence[str] | None, own: Sequence[str]) -> str:
+    """Return which patterns of ``wanted`` are not surely within ``own``, for people; "" when all are."""
+    if wanted is None:
+        return ""
+    if not wanted:
+        return "everything"
+    return ", ".join(pattern for pattern in wanted if not _within(pattern, own))
+
+
+def _within(pattern: str, own: Sequence[str]) -> bool:
+    trees = (place.removesuffix("**") for place in own if place.endswith("/**") and not _WILD.search(place[:-3]))
+    return pattern in own or (".." not in pattern.split("/") and any(map(pattern.startswith, trees)))
+
+
+def result_of(outcome: Outcome) -> Output:
+    """Return an agent's outcome as the tool's result."""
+    match outcome.reason:
+        case "done":
+            return Output(text=outcome.text or "(the agent finished without saying anything)")
+        case "aborted":
+            return Output(text="Error: User aborted agent", ok=False)
+        case "error" if outcome.code == BudgetSpent.code:
+            return Output(text=f"Error: {outcome.message}\n{outcome.text}".rstrip(), ok=False)
+        case "error":
+            kind = "Network failure" if outcome.code.startswith("provider") else "Agent failed"
+            return Output(text=f"Error: {kind}\n{outcome.message}", ok=False)
+
+
+def _preview(wanted: Assignment, preset: Preset | None) -> str:
+    """Return what a human should know before the agent starts, its rights first."""
+    lines = ["Runs in the background: its result comes as a message"] if wanted.background else []
+    match wanted.read:
+        case None:
+            lines.append("May read: what this session may read")
+        case ():
+            lines.append("May read: EVERYTHING (the model asked for no restriction)")
+        case patterns:
+            lines.append(f"May read: {', '.join(patterns)}")
+    if preset is not None:
+        lines += [f"May write: {_writes(preset)}", f"May run: {_runs(preset.shell)}"]
+        lines.append(f"Tools: {', '.join(preset.tools) or 'none'}")
+    return "\n".join([*lines, "", wanted.prompt])
+
+
+def _writes(preset: Preset) -> str:
+    # One that does not say gets the default; one that says "nothing" cannot be told from it here.
+    return ", ".join(preset.paths.write) or f"{', '.join(DEFAULT_WRITE)} at most"
+
+
+def _runs(shell: Commands) -> str:
+    """Return which commands an agent may run, and what they can reach beyond its scope."""
+    if not shell.allow:
+        return "nothing"
+    what = "ANY COMMAND" if ANY in shell.allow else ", ".join(shell.allow)
+    return what + (", with the NETWORK" if shell.network else "") + ("" if shell.confine else ", NOT CONFINED")
+
+
+def _schema(names: Sequence[str]) -> dict[str, Any]:
+    patterns = {"type": "array", "items": {"type": "string"}}
+    return {
+        "type": "object",
+        "properties": {
+            "preset": {"type": "string", "enum": list(names), "description": "Which kind of agent"},
+            "description": {"type": "string", "description": "The task in three to five words"},
+            "prompt": {"type": "string", "description": "The whole task, for a reader who knows nothing else"},
+            "allowed_paths": patterns | {"description": "Absolute glob patterns it may read; default: yours"},
+            "denied_paths": patterns | {"description": "Absolute glob patterns it may never touch"},
+            "background": {
+                "type": "boolean",
+                "description": "Do not wait: you get its session_id now and its result later, as a message",
+            },
+        },
+        "required": ["preset", "description", "prompt"],
+        "additionalProperties": False,
+    }

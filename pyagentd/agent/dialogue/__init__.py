@@ -1,0 +1,1 @@
+"""What a run puts before a person: questions, options to pick from, its list of steps."""

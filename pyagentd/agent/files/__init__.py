@@ -1,0 +1,1 @@
+"""What agents did to files: kept around their calls, shown, and put back."""

@@ -1,0 +1,1 @@
+"""Taking turns back, bringing them back, asking again, and forks."""

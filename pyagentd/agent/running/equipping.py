@@ -1,0 +1,243 @@
+"""What one run needs: from preset, Local Variables, configuration and its client's wishes to ``RunSettings``.
+
+Everything that can be wrong (preset, backend, key, pattern) is found here, before anything of the run is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.agent.approving.authority import Authority
+from pyagentd.agent.approving.confining import shell_scope
+from pyagentd.agent.approving.expansion import Place, scope_expansion
+from pyagentd.agent.approving.ledger import RunWitness
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.override import overridden, settings_of
+from pyagentd.agent.compacting.fitting import fitting
+from pyagentd.agent.hooking.hooks import Moment
+from pyagentd.agent.hooking.projecthooks import guarded
+from pyagentd.agent.prompting import skilltool
+from pyagentd.agent.prompting.prompt import system_prompt
+from pyagentd.agent.prompting.skills import index
+from pyagentd.agent.prompting.surroundings import Surroundings, skills_of, surroundings
+from pyagentd.agent.running.budget import limits_of
+from pyagentd.agent.running.offer import Offer, found_before
+from pyagentd.agent.running.resuming import DeferredBackend
+from pyagentd.agent.running.run import RunSettings
+from pyagentd.agent.running.settings import (
+    DEFAULT_MAX_TOKENS,
+    SendOptions,
+    backend_for,
+    permitted_tools,
+    policy_context,
+    provider_of,
+    variable_of,
+)
+from pyagentd.agent.running.toolbox import Around, tools_around
+from pyagentd.agent.triggering.wakeups import Sleeper, wakeup_tools
+from pyagentd.agent.turns.turnagent import TurnPresets, named, turn_presets
+from pyagentd.events import Event
+from pyagentd.llm.backend import Backend
+from pyagentd.llm.tracing import TracingBackend
+from pyagentd.policy.patterns import under
+from pyagentd.policy.presets import Preset
+from pyagentd.store import paths
+from pyagentd.store.index.projection import Projection
+from pyagentd.store.local_variables import Settings
+from pyagentd.store.trace import TraceWriter
+from pyagentd.tools.builtin import builtin_tools
+from pyagentd.tools.spec import ToolContext, ToolSpec
+
+if TYPE_CHECKING:  # the host equips the runs it starts
+    from pyagentd.agent.host import Host
+
+
+class Equipping:
+    """One run that is about to begin or to go on.
+
+    Args:
+        host: Who starts it.
+        branch: Where it runs.
+        run_id: Its id.
+        options: What its client wants.
+        message: Metadata of the message it answers (``agent``, ``model``, ``trigger``, …).
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        branch: LiveBranch,
+        run_id: str,
+        options: SendOptions,
+        *,
+        message: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._host = host
+        self._branch = branch
+        self._run_id = run_id
+        self._options = options
+        self._message = message or {}
+        self._presets: TurnPresets
+        self._ancestors = paths.ancestors_of(branch.ref)
+        self._top = self._ancestors[-1] if self._ancestors else branch.ref
+
+    async def settings(self, seen: Settings, *, model: str | None = None) -> RunSettings:
+        """Return what holds for the run.
+
+        Args:
+            seen: The Local Variables of the document.
+            model: Of a run that is resumed: who answered so far; the server is found when it is needed.
+
+        Raises:
+            PyagentdError: Something of it is no good.
+        """
+        host, branch = self._host, self._branch
+        turn, place = named(branch.conversation, self._message), await surroundings(host, branch)
+        root = place.root
+        self._presets = turn_presets(host.presets, branch.ref, self._ancestors, branch.conversation, turn.agent)
+        skill = await self._skill(place)
+        branch.turn = self._presets
+        preset = turn.answered_by(self._preset(seen))
+        resumed = model is not None
+        backend, model = self._backend(preset, model)
+        if not resumed:
+            moment = self._moment(root)
+            model = await host.hooks.model_resolve(moment, model, preset=preset.name, backend=preset.backend)
+        await host.grants.load(self._top, root)
+        authority = self._authority(root)
+        tools = self._tools(preset, authority, skill)
+        settings = RunSettings(
+            backend=TracingBackend(backend, TraceWriter(branch.ref.branch_dir, self._run_id), host.clock),
+            model=model,
+            provider=provider_of(preset, host.config, self._options),
+            system=system_prompt(
+                preset.body,
+                place.environment,
+                instructions=place.instructions,
+                skills=index(place.skills) if skill in tools.values() else "",
+                model=model,
+                called_by_agent=branch.ref.is_agent and preset.caller == "agent",
+            ),
+            tools=tools,
+            offer=Offer(tools, found_before(branch.conversation)),
+            context=self._tool_context(root, authority),
+            authority=authority,
+            max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
+            temperature=preset.temperature,
+            result=preset.result,
+            limits=limits_of(preset),
+            tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
+            agent=turn.agent,
+        )
+        return fitting(host, branch, self._run_id, settings)
+
+    def _preset(self, seen: Settings) -> Preset:
+        """Return the preset of the run; what the document sets holds for every agent, but whose tools are its own."""
+        own = self._host.presets.of_branch(self._branch.ref)
+        override = self._branch.override(own, seen)
+        self._branch.write_settings(
+            given=settings_of(own), effective=settings_of(overridden(own, override)), seen=seen
+        )
+        if self._presets.name:
+            override = {name: value for name, value in override.items() if name != "tools"}
+        return overridden(self._presets.of_branch(self._branch.ref), override)
+
+    async def _skill(self, place: Surroundings) -> ToolSpec | None:
+        """Return the tool that reads the session's skills, and have what lies beside them be readable."""
+        ref = self._branch.ref
+        if not place.skills or skilltool.NAME not in self._presets.of_branch(ref).tools:
+            return None
+        found = (await asyncio.to_thread(skills_of, self._host.config, place.root)).found
+        known = {name: skill for name, skill in found.items() if name in place.skills}
+        beside = tuple(under(str(skill.file.parent)) for skill in known.values())
+        self._presets = self._presets.reading(ref, beside)
+        return skilltool.skill_tool(self._branch, place.skills, lambda: known)
+
+    def _backend(self, preset: Preset, model: str | None) -> tuple[Backend, str]:
+        if model is None:
+            return backend_for(preset, self._host.config, self._options)
+        return DeferredBackend(lambda: backend_for(preset, self._host.config, self._options)), model
+
+    def _commands(self) -> bool:
+        """Return whether the run may run commands."""
+        return "Bash" in self._presets.of_branch(self._branch.ref).tools
+
+    def _moment(self, root: Path) -> Moment:
+        return Moment(
+            branch=self._branch, root=root, run_id=self._run_id, options=self._options, witness=self._witness()
+        )
+
+    def _authority(self, root: Path) -> Authority:
+        """Return who decides what the run may do in the workspace ``root``."""
+        host, branch = self._host, self._branch
+        return Authority(
+            context=policy_context(
+                self._presets,
+                branch.ref,
+                self._ancestors,
+                self._options,
+                host.config,
+                remembered=lambda: host.grants.patterns(self._top, root),
+            ),
+            ask_human=lambda fields: host.questions.ask(branch, self._run_id, self._ancestors, fields),
+            stop=branch.stop,
+            witness=self._witness(),
+            leaving=lambda: host.closing,
+        )
+
+    def _witness(self) -> RunWitness:
+        """Return who notes the run's decisions for the audit."""
+        host, ref = self._host, self._branch.ref
+        return RunWitness(
+            ledger=host.ledger,
+            clock=host.clock,
+            session=self._top.session_id,
+            branch_dir=Projection(host.state, host.config.sessions_dir).key(ref.branch_dir),
+            agent=ref.session_id if ref.is_agent else None,
+            run_id=self._run_id,
+        )
+
+    def _tool_context(self, root: Path, authority: Authority) -> ToolContext:
+        host, branch = self._host, self._branch
+        return ToolContext(
+            root=root,
+            branch_dir=branch.ref.branch_dir,
+            spool_dir=paths.files_dir(branch.ref.branch_dir),
+            readable=authority.readable,
+            env=self._options.env,
+            scope=guarded(shell_scope(self._presets, branch.ref, self._ancestors, host.config), root),
+            notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
+            keeping=host.snapshots.of_run(branch, self._run_id, root, commands=self._commands()),
+            hooks=host.hooks.of_run(self._moment(root)),
+        )
+
+    def _tools(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:
+        """Return the tools that the model is offered, by name."""
+        host, ref, ancestors = self._host, self._branch.ref, self._ancestors
+        spawner = host.agents.spawner(self._branch, self._options, self._run_id)
+        around = Around(
+            spawner=spawner,
+            depth=len(ancestors),
+            authority=authority,
+            web=host.config.web,
+            variable=lambda name: variable_of(name, self._options),
+            conversation=self._branch.conversation,
+        )
+        known: dict[str, ToolSpec] = builtin_tools() | tools_around(preset.tools, around)
+        place = Place(
+            ref=ref,
+            preset=lambda: host.presets.of_branch(ref),
+            tools=builtin_tools(),
+            clock=host.clock,
+            keeping=lambda: host.origins.keeping(ref),
+        )
+        known["request_scope_expansion"] = scope_expansion(place, authority)
+        sleeper = Sleeper(ref=ref, calendar=host.schedules, env=self._options.env, now=host.clock.now)
+        known |= wakeup_tools(sleeper)
+        if skill is not None:
+            known[skill.name] = skill
+        permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)
+        return {name: known[name] for name in permitted if name in known}

@@ -1,0 +1,410 @@
+"""One execution of the loop for a branch: ask the model, run the tools it wants, until it is done.
+
+Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
+ends with exactly one outcome on every path (DESIGN §6): success, empty answer, provider error, abort, exception.
+What the model sees next is kept here only while the run lasts; it is rebuilt from document and log for the next.
+
+Step boundary: before every request to the model, the first one included, the run takes what the user steered with
+(``Run``'s ``steering``), then awaits ``settings.fit`` with what it would send and the usage of its last request;
+what that returns is sent instead and is the view from then on (None: nothing changes). Both see a view whose last
+message is the user's, unless the provider only took a breath (``pause_turn``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from pyagentd.agent.approving.authority import Authority
+from pyagentd.agent.branches.recorder import Recorder
+from pyagentd.agent.running.answer import Answer
+from pyagentd.agent.running.budget import Limits, Stopwatch
+from pyagentd.agent.running.calling import Calling, describe
+from pyagentd.agent.running.machine import Signal as S
+from pyagentd.agent.running.machine import State, advance
+from pyagentd.agent.running.offer import Offer
+from pyagentd.agent.running.resuming import Resumed
+from pyagentd.errors import ContextOverflow, PyagentdError
+from pyagentd.ids import new_id
+from pyagentd.llm.backend import (
+    Backend,
+    ModelRequest,
+    PartDelta,
+    PartFinished,
+    PartStarted,
+    Retrying,
+    SentAgain,
+    StepFinished,
+    ToolSchema,
+)
+from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
+from pyagentd.store.orglog import OrgLog
+from pyagentd.tools.spec import ToolContext, ToolSpec, schema_of
+
+log = logging.getLogger(__name__)
+
+Reason = Literal["done", "error", "aborted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended."""
+
+    reason: Reason
+    text: str  # what the model said in this run
+    code: str = ""  # of the error, see errors.py
+    message: str = ""  # for a human: what went wrong, and the mend
+
+
+class Fit(Protocol):
+    """Makes a view fit the model's window.
+
+    It may record (a compaction) and may raise a ``PyagentdError``, which ends the run.
+    """
+
+    def __call__(
+        self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
+    ) -> Awaitable[tuple[Message, ...] | None]:
+        """Return another view, or None: it stays.
+
+        Args:
+            view: What is to be sent.
+            last: Usage of the run's last request, None before its first one.
+            overflow: Whether the model's server just refused it as too long.
+        """
+        ...
+
+
+Steering = Callable[[], Awaitable[Sequence[str]]]
+"""Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
+
+
+async def no_steering() -> Sequence[str]:
+    """Steer with nothing."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Everything a run takes from preset, configuration and client, fixed while it lasts."""
+
+    backend: Backend
+    model: str
+    provider: str = ""  # the backend's name
+    system: str
+    tools: Mapping[str, ToolSpec]
+    offer: Offer | None = None  # which of them the model is told about; None: see ``Offer``
+    context: ToolContext
+    authority: Authority
+    max_tokens: int
+    temperature: float | None = None
+    thinking_budget: int | None = None
+    limits: Limits = field(default_factory=Limits)
+    tool_results: bool = True  # whether the document shows calls and their results
+    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
+    fit: Fit | None = None  # called at every step boundary
+    agent: str = ""  # who answers, where that is not the agent that the session was opened with
+
+
+Step = Callable[[], Awaitable["Step | None"]]
+
+
+class Run:
+    """One run; ``execute`` it once.
+
+    Args:
+        run_id: Its id.
+        session_id: Whose messages it makes.
+        recorder: Where its facts go.
+        view: What the model sees, the prompt last.
+        settings: What holds while it lasts.
+        prepare: Called first; makes the prompt safe on disk.
+        observe: Told every move.
+        steering: What the user steers it with, see ``Steering``.
+        resumed: Where it goes on, when an earlier daemon began it; then ``view`` ends with its answer so far.
+
+    Attributes:
+        suspended: Whether it was left without an end, for the next daemon.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        session_id: str,
+        recorder: Recorder,
+        view: tuple[Message, ...],
+        settings: RunSettings,
+        prepare: Callable[[], Awaitable[None]],
+        observe: Callable[[Run, Mapping[str, Any]], None],
+        steering: Steering = no_steering,
+        resumed: Resumed | None = None,
+    ) -> None:
+        self.id = run_id
+        self.state = State.INIT
+        self._view = list(view)
+        self._recorder = recorder
+        self._settings = settings
+        self._prepare = prepare
+        self._observe = observe
+        self._steering = steering
+        self._log = OrgLog(settings.context.branch_dir)
+        self._answer = Answer(
+            recorder,
+            session_id=session_id,
+            model={"provider_id": settings.provider or None, "model_id": settings.model},
+            called=self._log.tool,
+            metadata={**({"agent": settings.agent} if settings.agent else {}), **digested(settings.system)},
+        )
+        self._offer = settings.offer or Offer(settings.tools)
+        self._calling = Calling(
+            tools=self._offer.tools,
+            context=settings.context,
+            authority=settings.authority,
+            record=self._answer.result,
+        )
+        self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
+        self._note = ""
+        self._turns = 0
+        self._resumed = resumed
+        if resumed is not None:
+            self._answer.resume(resumed.standing)
+            self._turns = 1 + sum(message.role == "assistant" for message in resumed.standing.done)
+        self._retry_now: Callable[[], None] = _nothing
+        self.suspended = False
+        self._aborted = False
+        self._failure: PyagentdError | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def authority(self) -> Authority:
+        """Who decides what it may do."""
+        return self._settings.authority
+
+    async def execute(self) -> Outcome:
+        """Run to the end and return the outcome; ended early by ``abort``.
+
+        Raises:
+            asyncio.CancelledError: It was suspended.
+        """
+        try:
+            # A task of its own: abort stops the steps and never what is recorded about their end.
+            self._task = asyncio.create_task(self._steps())
+            with self.stopwatch.running():
+                await self._task
+            text = self._answer.last_text if self._settings.result == "last" else self._answer.text
+            return self._end(S.FINISH, Outcome(reason="done", text=text, message=self._note))
+        except asyncio.CancelledError:
+            if self.suspended:
+                raise
+            if self._failure is not None:
+                return self._fail(S.FAIL, self._error(self._failure.code, str(self._failure)))
+            return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text))
+        except PyagentdError as error:
+            return self._fail(S.FAIL, self._error(error.code, str(error)))
+        except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
+            log.exception("run %s failed", self.id)
+            return self._fail(S.FAIL, self._error(*told_of(error)))
+
+    def abort(self) -> None:
+        """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``."""
+        if self._task is not None and not self._aborted:  # once: a second time would stop the stopping
+            self._task.cancel()
+        self._aborted = True
+
+    def suspend(self) -> None:
+        """Stop the run and leave it in the log as it is: the next daemon goes on with it."""
+        if not self._aborted:
+            self.suspended = True
+            self.abort()
+
+    def fail(self, error: PyagentdError) -> None:
+        """Stop the run wherever it is; it ends with ``error``, unless it was aborted before."""
+        if not self._aborted:
+            self._failure = error
+            self.abort()
+
+    def retry_now(self) -> None:
+        """End the wait before a request is sent again, if there is one."""
+        self._retry_now()
+
+    async def _steps(self) -> None:
+        step: Step | None = self._begin if self._resumed is None else self._go_on
+        while step is not None:
+            if self._aborted:
+                raise asyncio.CancelledError
+            step = await step()
+
+    async def _begin(self) -> Step:
+        await self._prepare()
+        self._log.system_prompt(self._settings.system, self._recorder.now_ms())
+        return self._call_model
+
+    async def _call_model(self) -> Step | None:
+        self._settings.limits.check(self._turns, self._answer.usage)
+        await self._cross_boundary()
+        self._turns += 1
+        self._move(S.REQUEST)
+        self._answer.begin_step()
+        try:
+            stop = await self._send()
+        except ContextOverflow:
+            if self.state is not State.WAIT or not await self._fitted(overflow=True):
+                raise
+            self._tell("busy")
+            stop = await self._send()
+        return self._after_answer(stop.stop_reason)
+
+    async def _send(self) -> StepFinished:
+        stop: StepFinished | None = None
+        async with aclosing(self._settings.backend.stream(self._request())) as batches:
+            async for batch in batches:
+                with self._recorder.together():
+                    for item in batch:
+                        if isinstance(item, StepFinished):
+                            stop = item
+                            self._finish_step(item)
+                        else:
+                            self._take(item)
+        assert stop is not None, "a backend's stream ends with StepFinished or raises"
+        return stop
+
+    async def _cross_boundary(self) -> None:
+        """Take what the user steered with, and make what is sent fit the model."""
+        last = self._view[-1]
+        if last.role == "user" and (texts := await self._steering()):
+            self._answer.begin_message()
+            self._view[-1] = replace(last, parts=(*last.parts, *(Text(text=text) for text in texts)))
+        await self._fitted()
+
+    async def _fitted(self, *, overflow: bool = False) -> bool:
+        """Have the view made to fit the model; return whether it was changed."""
+        if self._settings.fit is None:
+            return False
+        view = await self._settings.fit(tuple(self._view), self._answer.last_usage, overflow=overflow)
+        if view is not None:
+            self._view = list(view)
+        return view is not None
+
+    def _finish_step(self, stop: StepFinished) -> None:
+        if self.state is State.WAIT:
+            self._move(S.ANSWER)  # an empty answer is an answer
+        self._answer.finish_step(stop.stop_reason, stop.usage)
+
+    def _take(self, item: Retrying | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
+        if isinstance(item, Retrying):
+            self._retry_now = item.now
+            facts = {"attempt": item.attempt, "max_attempts": item.max_attempts, "delay_s": item.delay_s}
+            self._tell("retrying", **facts, message=item.message)
+            return
+        if isinstance(item, SentAgain):
+            self._tell("busy")
+            return
+        if self.state is State.WAIT:
+            self._move(S.ANSWER)
+        self._answer.take(item)
+
+    def _after_answer(self, stop_reason: str) -> Step | None:
+        message = self._answer.step_message()
+        if message.parts:
+            self._view.append(message)
+        if stop_reason == "refusal":
+            self._note = "The model refused to answer"
+        elif self._answer.calls:
+            return self._run_tools
+        elif stop_reason == "pause_turn" and message.parts:  # without any it would be asked the same for ever
+            self._move(S.PAUSE)
+            return self._call_model
+        elif stop_reason == "max_tokens":
+            self._note = f"The answer reached the limit of {self._settings.max_tokens} tokens"
+        return None
+
+    async def _run_tools(self) -> Step:
+        calls = self._answer.calls
+        self._move(S.CALLS, tools=[describe(call) for call in calls])
+        return await self._complete(calls, {}, {})
+
+    async def _go_on(self) -> Step:
+        """Take up the calls of the last request where the end of an earlier daemon left them."""
+        resumed = self._resumed
+        assert resumed is not None
+        await self._prepare()
+        calls, results = self._answer.calls, resumed.standing.results
+        self._view.append(self._answer.step_message())
+        self._move(S.RESUME, tools=[describe(call) for call in calls])
+        begun = (call for call in self._calling.first_open(calls, results) if call.id not in resumed.asked)
+        return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
+
+    async def _complete(
+        self, calls: tuple[ToolCall, ...], results: Mapping[str, ToolResult], stand_ins: Mapping[str, ToolSpec]
+    ) -> Step:
+        """Make the calls that have no result yet, and give the model all results."""
+        made = await self._calling.complete(calls, results, stand_ins)
+        await self._recorder.commit(also=self._log.flush)
+        self._view.append(Message(role="user", parts=made))
+        self._move(S.RESULTS)
+        return self._call_model
+
+    def _request(self) -> ModelRequest:
+        settings = self._settings
+        return ModelRequest(
+            model=settings.model,
+            system=settings.system,
+            messages=tuple(self._view),
+            tools=tuple(ToolSchema(**schema_of(spec)) for spec in self._offer.offered()),
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            thinking_budget=settings.thinking_budget,
+        )
+
+    def _move(self, signal: S, **details: Any) -> None:
+        self.state = advance(self.state, signal)
+        self._tell("busy", **details)
+
+    def _tell(self, status: str, **details: Any) -> None:
+        self._observe(self, {"state": status, "phase": self.state.value, **details})
+
+    def _error(self, code: str, message: str) -> Outcome:
+        return Outcome(reason="error", text=self._answer.text, code=code, message=message)
+
+    def _end(self, signal: S, outcome: Outcome) -> Outcome:
+        try:
+            self._answer.close("aborted" if signal is S.ABORT else f"not run: {outcome.message}")
+        finally:
+            self._log.flush()
+        self.state = advance(self.state, signal)
+        return outcome
+
+    def _fail(self, signal: S, outcome: Outcome) -> Outcome:
+        try:
+            return self._end(signal, outcome)
+        except Exception:  # the disk, most likely: the outcome is told, and healed from the log at the next start
+            log.exception("run %s could not be closed on disk", self.id)
+            self.state = advance(self.state, signal)
+            return outcome
+
+
+def digested(system: str) -> dict[str, str]:
+    """Return what an assistant message says of the system prompt it followed (neighbours B.2)."""
+    return {"system_prompt_digest": hashlib.sha256(system.encode("utf-8", "replace")).hexdigest()}
+
+
+def _nothing() -> None:
+    """Do nothing: no request waits to be sent again."""
+
+
+def told_of(error: Exception) -> tuple[str, str]:
+    """Return the code and the words for an error that ended a run."""
+    if isinstance(error, PyagentdError):
+        return error.code, str(error)
+    return "internal", f"{type(error).__name__}: {error}"
+
+
+def new_run_id() -> str:
+    """Return a fresh id for a run."""
+    return new_id("run")

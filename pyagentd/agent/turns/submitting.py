@@ -1,0 +1,97 @@
+"""The one door of all turns: a message comes in and starts a run, or waits behind the one in flight (neighbours B.4).
+
+From idle to busy is one step under ``branch.starting``: of two messages at once one runs and the other is queued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.running.equipping import Equipping
+from pyagentd.agent.running.run import new_run_id
+from pyagentd.agent.running.settings import SendOptions
+from pyagentd.agent.turns.queue import Submission, Submitted
+from pyagentd.agent.turns.turn import Prompt
+from pyagentd.errors import Busy, PyagentdError
+from pyagentd.store.conversation import Message as QueuedMessage
+
+if TYPE_CHECKING:  # the host begins the runs
+    from pyagentd.agent.host import Host
+
+
+class Submitting:
+    """Takes messages in for a host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
+        """Start a run for a message, or queue it behind the run in flight: the one door of all turns.
+
+        Raises:
+            Busy: The daemon stops.
+            Conflict: The message's id is taken by something else.
+            PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
+        """
+        given.check()
+        async with branch.starting:
+            if (known := self._host.queue.receipt(branch, given)) is not None:
+                return known
+            branch.require_writable()
+            if self._host.closing:
+                raise Busy("The daemon is stopping", mend="Send it again in a moment")
+            self._host.queue.came(branch, given)
+            if self._host.queue.must_wait(branch, given):
+                return await self._host.queue.add(branch, given)
+            try:
+                run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
+            except PyagentdError:
+                if given.is_persons:  # who can mend it
+                    raise
+                return await self._host.queue.add(branch, given)
+            message_id = str(branch.conversation.runs[run_id].data["message_id"])
+            return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
+
+    async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
+        if given.text is None:
+            prompt = await branch.prompt_from_document(sha256=given.sha256, end=given.end)
+        else:
+            prompt = await branch.prompt_from_client(given.text)
+        metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
+        return replace(prompt, metadata=metadata, id=given.id or "")
+
+    async def fire(self, branch: LiveBranch, message: QueuedMessage, options: SendOptions) -> None:
+        """Start the run of a queued message; the caller holds ``branch.starting``.
+
+        Raises:
+            PyagentdError: It cannot start now; the message stays where it is.
+        """
+
+        async def read() -> Prompt:
+            prompt = await branch.prompt_of_queued(message)
+            return replace(prompt, metadata=message.metadata)
+
+        await self._start(branch, read, options)
+
+    async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
+        """Start a run for the prompt that ``read`` returns; the caller holds ``branch.starting``.
+
+        Raises:
+            Busy: The branch's editor has not saved, or the daemon stops.
+            PyagentdError: The prompt, the preset or the backend is no good; nothing of a run was recorded.
+        """
+        branch.require_idle()
+        branch.require_writable()
+        await branch.keeper.settle()
+        await branch.look_once()
+        run_id = new_run_id()
+        prompt = await self._host.hooks.message_user(branch, await read(), options, run_id)
+        prompt = self._host.snapshots.marked(branch.ref, prompt)
+        equipping = Equipping(self._host, branch, run_id, options, message=prompt.metadata)
+        settings = await equipping.settings(prompt.settings)
+        # No await from here on: what is started is supervised.
+        self._host.begin(branch, prompt, run_id, settings, options)
+        return run_id
