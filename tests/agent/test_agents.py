@@ -322,6 +322,25 @@ async def test_what_cannot_start_leaves_no_directory(helper: World, fault: str) 
 
 
 @pytest.mark.spec("000", "Session resumable via find-file")
+@pytest.mark.spec(
+    "002", "Can the main agent re-prompt a finished subagent? Can parent and subagent have a multi-turn conversation?"
+)
+async def test_a_parent_cannot_reenter_an_agent_every_call_makes_one(helper: World) -> None:
+    ref = helper.session()
+    helper.server.say(answer(spawn()), "First.", "Done")
+    await converse(helper, ref)
+    (first,) = agents_of(ref)
+    # Whatever the model invents to address the agent it had, is no argument of the tool.
+    for wish in ("session_id", "agent", "resume"):
+        helper.server.say(answer(spawn(**{wish: first.session_id})), "Done")
+        await converse(helper, ref, "Ask it again.")
+        assert agents_of(ref) == [first] and wish in results(helper.server.last)[0]
+    helper.server.say(answer(spawn()), "Second.", "Done")
+    await converse(helper, ref, "Ask anew.")
+    assert len(agents_of(ref)) == 2
+    assert "Second." not in body(first) and len(last_of(rows(first), "run")) == 1
+
+
 async def test_a_finished_agent_can_be_prompted_again(helper: World) -> None:
     helper.server.say(answer(spawn()), "found", "Done", "more")
     ref = helper.session()

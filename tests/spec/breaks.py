@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.spec.breaking import Break
 from tests.spec.breaks_agents import BREAKS_OF_AGENTS
+from tests.spec.breaks_conversation import BREAKS_OF_CONVERSATIONS
 
 _SESSIONS = "pyagentd/store/sessions.py"
 _METADATA = "pyagentd/store/metadata.py"
@@ -210,3 +211,4 @@ BREAKS = [
 ]
 
 BREAKS += BREAKS_OF_AGENTS
+BREAKS += BREAKS_OF_CONVERSATIONS
