@@ -22,7 +22,8 @@ BREAKS_OF_CONVERSATIONS = [
         "metadata={})",
     ),
     _of(
-        "When the agent asks me to pick from options (and I may add free-text follow-up), how does the pick come back?",
+        "When the agent asks me to pick from options (and I may add free-text follow-up), how does the pick come "
+        "back?",
         "pyagentd/agent/dialogue/question.py",
         'json.dumps({"answers": answer.answers or []}, ensure_ascii=False)',
         'json.dumps({"answers": [each[:1] for each in answer.answers or []]}, ensure_ascii=False)',
