@@ -39,6 +39,8 @@
 
 (require 'pyagentd-core)
 
+(defvar font-lock-beg)
+(defvar font-lock-end)
 (defvar jit-lock-start)
 (defvar jit-lock-end)
 (defvar jit-lock-antiblink-grace)
@@ -158,10 +160,23 @@ Return where it has stopped."
 
 ;;;; Where it is used
 
+(defun pyagentd-syntax--extending (function)
+  "Return FUNCTION, one of `font-lock-extend-region-functions', for a part.
+Font-lock calls such a function again as long as it says that it has
+extended the region.  At the end of a part one may say so for ever,
+since it looks at the text behind."
+  (lambda ()
+    (let ((beg font-lock-beg) (end font-lock-end))
+      (funcall function)
+      (not (and (= beg font-lock-beg) (= end font-lock-end))))))
+
 (defun pyagentd-syntax--fontify (fontify beg end &optional loudly)
   "Call FONTIFY for each part between BEG and END.
 LOUDLY is passed on.  The value is for `jit-lock-functions'."
-  (let ((pos beg) (font-lock-dont-widen t) first last)
+  (let ((pos beg) (font-lock-dont-widen t) first last
+        (font-lock-extend-region-functions
+         (mapcar #'pyagentd-syntax--extending
+                 font-lock-extend-region-functions)))
     (while (< pos end)
       (pyagentd-syntax--in-part pos
         (let ((stop (min end (point-max))))

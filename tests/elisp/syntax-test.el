@@ -118,6 +118,20 @@
     (should-not (text-property-any (point-min) (- (point-max) 50000)
                                    'pyagentd-syntax t))))
 
+(ert-deftest pyagentd-syntax-ends-where-text-of-many-lines-follows ()
+  "A heading behind a part, which font-lock knows as one of many lines."
+  (syntax-test--with (concat "### One\n\n"
+                             (propertize "Answer." 'gptel 'response)
+                             "\n\n### \nA draft\n")
+    (goto-char (point-min))
+    (search-forward "### \n")
+    (with-silent-modifications
+      (put-text-property (match-beginning 0) (match-end 0)
+                         'font-lock-multiline t))
+    (with-timeout (20 (ert-fail "Fontifying does not end"))
+      (syntax-test--fontify (point-min) (point-max)))
+    (should (text-property-any (point-min) (point-max) 'pyagentd-syntax t))))
+
 (ert-deftest pyagentd-syntax-follows-a-change ()
   (syntax-test--with (concat "### One\n\n"
                              (propertize "Look:\n\n# Heading\n\n```\nEnd." 'gptel 'response))
