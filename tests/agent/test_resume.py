@@ -95,7 +95,12 @@ def calls_of(ref: BranchRef) -> dict[str, dict[str, Any]]:
 
 
 def documents(ref: BranchRef) -> list[str]:
-    return [body(each) for each in whole_tree(ref)]
+    """Return the root's document and those below it, agents in the order of their texts.
+
+    In that of their names they would stand by the second in which they were spawned.
+    """
+    below = sorted(documents(agent) for agent in agents_of(ref))
+    return [body(ref), *(document for agent in below for document in agent)]
 
 
 @pytest.mark.parametrize("how", WAYS)
