@@ -72,7 +72,7 @@ class Skills:
 
 def shipped_skills() -> Path:
     """Return the directory of the skills that come with the package, installed or in a checkout."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     installed = package / "skills"
     return installed if installed.is_dir() else package.parent / "skills"
 
