@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyagentd.agent.hooking.projecthooks import ProjectHooks, project_hooks
+from pyagentd.config.hooks import HookSettings
 from pyagentd.errors import BadRequest
-from pyagentd.hooksettings import HookSettings
 from pyagentd.service.group import Client, Group, directory
 
 _SHOWN = 100_000  # characters of all scripts in one answer

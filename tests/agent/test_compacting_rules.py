@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyagentd.agent.compacting.pruning import KEEP_RECENT, prunable, pruned, saving
 from pyagentd.agent.compacting.summariser import Summariser
 from pyagentd.agent.compacting.tail import chosen, cuts, tokens_of
-from pyagentd.configcompaction import CompactionSettings
+from pyagentd.config.compaction import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage

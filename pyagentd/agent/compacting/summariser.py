@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from pyagentd.configcompaction import CompactionSettings
+from pyagentd.config.compaction import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
 from pyagentd.llm.summary import accepted, shortened, summary_request, transcript

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pyagentd.agent.hooking.hookprocess import Word
+from pyagentd.config.hooks import EVENTS
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event, Sink
-from pyagentd.hooksettings import EVENTS
 from pyagentd.ids import new_id
 
 TIMEOUT_S = 3.0

@@ -21,9 +21,9 @@ from pyagentd.agent.hooking.projecthooks import ProjectHooks, project_hooks
 from pyagentd.agent.running.run import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.turn import Prompt
+from pyagentd.config.hooks import HookSettings
 from pyagentd.errors import Blocked, NotASession
 from pyagentd.events import Event, Sink
-from pyagentd.hooksettings import HookSettings
 from pyagentd.messages import Message, Text
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef

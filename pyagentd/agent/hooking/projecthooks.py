@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pyagentd.config.hooks import HookSettings, read_hooks
 from pyagentd.errors import ConfigError
-from pyagentd.hooksettings import HookSettings, read_hooks
 from pyagentd.tools.confine.scope import ShellScope
 
 FILE = ".pyagentd/hooks.toml"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pyagentd.configfile import ConfigFile
+from pyagentd.config.file import ConfigFile
+from pyagentd.config.setting import Setting
 from pyagentd.errors import ConfigError
 
 
@@ -26,7 +27,7 @@ class TriggerSettings:
 TRIGGER_KEYS = frozenset(each.name for each in fields(TriggerSettings))
 
 
-def trigger_table(file: ConfigFile) -> tuple[TriggerSettings, Mapping[str, tuple[str, str]]]:
+def trigger_table(file: ConfigFile) -> tuple[TriggerSettings, dict[str, Setting]]:
     """Return what is configured, and every value with where it is from, by its dotted name.
 
     Raises:
@@ -39,7 +40,9 @@ def trigger_table(file: ConfigFile) -> tuple[TriggerSettings, Mapping[str, tuple
             raise ConfigError(f"{place}: triggers.{key} is {value!r}, which is no number from 0 up")
     made = TriggerSettings(**table)
     shown = {
-        f"triggers.{key}": (str(getattr(made, key)), file.place(f"triggers.{key}") if key in table else "default")
+        f"triggers.{key}": Setting(
+            str(getattr(made, key)), file.place(f"triggers.{key}") if key in table else "default"
+        )
         for key in sorted(TRIGGER_KEYS)
     }
     return made, shown

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from pyagentd.configfile import ConfigFile
+from pyagentd.config.file import ConfigFile
+from pyagentd.config.setting import Setting
 from pyagentd.errors import ConfigError
 
 
@@ -44,7 +45,7 @@ class CompactionSettings:
 COMPACTION_KEYS = frozenset(each.name for each in fields(CompactionSettings))
 
 
-def compaction_table(file: ConfigFile) -> tuple[CompactionSettings, Mapping[str, tuple[str, str]]]:
+def compaction_table(file: ConfigFile) -> tuple[CompactionSettings, dict[str, Setting]]:
     """Return what is configured, and every value with where it is from, by its dotted name.
 
     Raises:
@@ -61,7 +62,7 @@ def compaction_table(file: ConfigFile) -> tuple[CompactionSettings, Mapping[str,
         dotted = f"compaction.{each.name}"
         value = getattr(made, each.name)
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        shown[dotted] = (text, file.place(dotted) if each.name in table else "default")
+        shown[dotted] = Setting(text, file.place(dotted) if each.name in table else "default")
     return made, shown
 
 

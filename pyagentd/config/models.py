@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyagentd.configfile import ConfigFile
+from pyagentd.config.file import ConfigFile
+from pyagentd.config.setting import Setting
 from pyagentd.errors import ConfigError
 
 _TOKENS = ("context_window", "max_output")
@@ -35,12 +35,14 @@ class ModelSettings:
         return any(getattr(self, key) is not None for key in _PRICES)
 
 
-def model_tables(file: ConfigFile) -> Iterator[tuple[str, ModelSettings, dict[str, tuple[str, str]]]]:
-    """Yield each model's name, what is stated of it, and every value with its place, by its dotted name.
+def model_tables(file: ConfigFile) -> tuple[dict[str, ModelSettings], dict[str, Setting]]:
+    """Return what is stated of each model, and every value with where it is from, by its dotted name.
 
     Raises:
         ConfigError: A key or a value is not possible; names file and line.
     """
+    models: dict[str, ModelSettings] = {}
+    shown: dict[str, Setting] = {}
     for name, table in file.data.get("model", {}).items():
         prefix = f"model.{name}"
         if not isinstance(table, dict):
@@ -51,8 +53,10 @@ def model_tables(file: ConfigFile) -> Iterator[tuple[str, ModelSettings, dict[st
             raise ConfigError(
                 f"{file.place(prefix)}: {prefix} has a price for one of input and output only", mend="Give both"
             )
-        shown = {f"{prefix}.{key}": (str(value), file.place(f"{prefix}.{key}")) for key, value in table.items()}
-        yield name, ModelSettings(**table), shown
+        for key, value in table.items():
+            shown[f"{prefix}.{key}"] = Setting(str(value), file.place(f"{prefix}.{key}"))
+        models[name] = ModelSettings(**table)
+    return models, shown
 
 
 def _check(file: ConfigFile, prefix: str, key: str, value: object) -> None:

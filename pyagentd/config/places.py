@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyagentd.configfile import ConfigFile
+from pyagentd.config.file import ConfigFile
 
 KEYS = frozenset({"paths"})  # of [skills]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyagentd.configfile import ConfigFile
+from pyagentd.config.file import ConfigFile
 from pyagentd.errors import ConfigError
 
 WEB_KEYS = frozenset({"search", "search_url", "key_env", "allow_private"})

@@ -1,0 +1,75 @@
+"""What the user configured, and where each value came from.
+
+Three sources, later ones win: the defaults below, ``config.toml`` in the user's configuration directory, environment
+variables. A value carries its source so that ``pyagentd config show`` can answer "why". Nothing here holds a secret:
+a backend names the *variable* its key is in. A file looks like this::
+
+    [log]
+    level = "info"                          # debug, info, warning, error
+
+    [presets]
+    dir = "~/agents/presets"
+
+    [titles]
+    enabled = true                          # ask the model for a title after a session's first turn
+    model = "claude-haiku-4-5"              # of the run's backend; without it, the run's model
+
+    [shell]
+    confinement = "auto"                    # of commands: auto, bubblewrap, landlock, off
+
+    [skills]
+    paths = ["~/agents/skills"]             # directories of skills, beside those of project and user
+
+    [web]                                   # see docs/tools.md
+    search = "brave"                        # who searches for agents: searxng, brave, tavily
+    key_env = "BRAVE_API_KEY"
+    allow_private = false                   # may they fetch from private addresses
+
+    [compaction]                            # see docs/context.md
+    model = "claude-haiku-4-5"              # who summarises; without it, the run's model
+    tail_turns = 2                          # of the user's, which stay as they are
+
+    [backend.local]
+    kind = "anthropic"                      # anthropic or offline
+    base_url = "http://127.0.0.1:11434"
+    key_env = "LOCAL_KEY"
+    model = "qwen3"
+
+    [model."qwen3"]                         # what is shown and when to compact; overrides the shipped table
+    context_window = 128_000                # tokens, as is max_output
+    input = 0.2                             # US dollars per million tokens; output, cache_read, cache_write too
+    output = 0.6
+
+    [profile.docs]                          # which actions an agent may take; presets name it: profile: docs
+    allow = ["tool:view:.*", "tool:(create_file|str_replace):docs/.*"]
+    ask = ["tool:bash:.*"]                  # what neither matches is denied
+
+    [triggers]
+    per_day = 200                           # turns that nobody began; per_minute (10) of one source to one session
+
+    [[hooks.tool.before]]                   # programs that are asked; see docs/hooks.md
+    command = ["~/bin/check-call"]
+    timeout = 10
+"""
+
+from pyagentd.config.backends import BackendSettings
+from pyagentd.config.loading import CONFINEMENTS, LOG_LEVELS, Config, Confinement, load_config
+from pyagentd.config.locations import config_file, runtime_dir, sessions_dir
+from pyagentd.config.profiles import BUILTIN_PROFILES, ProfileSettings
+from pyagentd.config.setting import Environment, Setting
+
+__all__ = [
+    "BUILTIN_PROFILES",
+    "CONFINEMENTS",
+    "LOG_LEVELS",
+    "BackendSettings",
+    "Config",
+    "Confinement",
+    "Environment",
+    "ProfileSettings",
+    "Setting",
+    "config_file",
+    "load_config",
+    "runtime_dir",
+    "sessions_dir",
+]

@@ -1,0 +1,172 @@
+"""The effective configuration: what file and environment say together, read once when a process starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from pyagentd.config.backends import BackendSettings, backend_tables, takes_address_from_environment
+from pyagentd.config.compaction import COMPACTION_KEYS, CompactionSettings, compaction_table
+from pyagentd.config.file import ConfigFile
+from pyagentd.config.hooks import HookSettings, read_hooks
+from pyagentd.config.locations import absolute, config_file, runtime_setting, sessions_setting
+from pyagentd.config.models import ModelSettings, model_tables
+from pyagentd.config.places import KEYS as SKILLS_KEYS
+from pyagentd.config.places import OwnPlaces, own_places
+from pyagentd.config.profiles import ProfileSettings, profile_tables
+from pyagentd.config.setting import Environment, Setting, picked
+from pyagentd.config.triggers import TRIGGER_KEYS, TriggerSettings, trigger_table
+from pyagentd.config.web import WEB_KEYS, WebSettings, web_table
+from pyagentd.errors import ConfigError
+
+Confinement = Literal["auto", "bubblewrap", "landlock", "off"]
+
+CONFINEMENTS: tuple[Confinement, ...] = ("auto", "bubblewrap", "landlock", "off")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+_TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
+    "log": frozenset({"level"}),
+    "presets": frozenset({"dir"}),
+    "titles": frozenset({"enabled", "model"}),
+    "shell": frozenset({"confinement"}),
+    "compaction": COMPACTION_KEYS,
+    "web": WEB_KEYS,
+    "skills": SKILLS_KEYS,
+    "triggers": TRIGGER_KEYS,
+    "backend": None,
+    "model": None,
+    "profile": None,
+    "hooks": None,
+}
+
+_SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
+_ALIASES: Mapping[str, str] = {"claude": "anthropic"}  # gptel's name, which presets written for it use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The effective configuration of this process."""
+
+    file: Path  # may not exist
+    sessions_dir: Path
+    runtime_dir: Path
+    presets_dir: Path
+    log_level: str
+    titles: bool  # whether a model is asked for the title of a session
+    titles_model: str | None  # which one, of the run's backend; None: the run's
+    confinement: Confinement  # of commands, on this machine
+    compaction: CompactionSettings
+    backend_override: str | None  # backend of every preset, whatever it names
+    backends: Mapping[str, BackendSettings]
+    profiles: Mapping[str, ProfileSettings]
+    hooks: tuple[HookSettings, ...]  # programs that are asked, in their order
+    models: Mapping[str, ModelSettings]
+    web: WebSettings
+    own: OwnPlaces  # the user's instructions and skills
+    triggers: TriggerSettings
+    settings: Mapping[str, Setting] = field(repr=False)  # dotted name -> value and source, for display
+
+    def backend(self, name: str, env: Environment | None = None) -> BackendSettings:
+        """Return the settings of backend ``name`` as a client with environment ``env`` means them.
+
+        Args:
+            name: As in the configuration; another case will do, and ``Claude`` is ``anthropic``.
+            env: The client's variables; when it sent any, those of this process do not count.
+
+        Raises:
+            ConfigError: No backend has that name; the message lists those that exist.
+        """
+        folded = {known.casefold(): settings for known, settings in self.backends.items()}
+        key = name.casefold()
+        known = self.backends.get(name) or folded.get(key) or folded.get(_ALIASES.get(key, key))
+        if known is None:
+            raise ConfigError(
+                f"No backend is called {name!r}; known: {', '.join(sorted(self.backends))}",
+                mend=f"Add [backend.{name}] to {self.file}, which the daemon reads when it starts (pyagentd stop)",
+            )
+        if not env:
+            return known
+        if self._is_from_environment(f"backend.{known.name}.base_url"):
+            known = replace(known, base_url=None)
+        url = env.get("ANTHROPIC_BASE_URL")
+        return replace(known, base_url=url) if url and takes_address_from_environment(known) else known
+
+    def _is_from_environment(self, setting: str) -> bool:
+        return setting in self.settings and self.settings[setting].source.startswith("environment ")
+
+
+def load_config(env: Environment | None = None) -> Config:
+    """Read file and environment into one ``Config``.
+
+    Raises:
+        ConfigError: The file cannot be read or a value is not possible; names file and line, or the variable.
+    """
+    env = os.environ if env is None else env
+    file = ConfigFile.read(config_file(env), _TABLES)
+    own = _own_settings(file, env)
+    compaction, shown_compaction = compaction_table(file)
+    triggers, shown_triggers = trigger_table(file)
+    backends, shown_backends = backend_tables(file, env)
+    profiles, shown_profiles = profile_tables(file)
+    models, shown_models = model_tables(file)
+    return Config(
+        file=file.path,
+        sessions_dir=Path(own["sessions_dir"].value),
+        runtime_dir=Path(own["runtime_dir"].value),
+        presets_dir=Path(own["presets.dir"].value),
+        log_level=own["log.level"].value,
+        titles=_SWITCH[own["titles.enabled"].value],
+        titles_model=own["titles.model"].value or None,
+        confinement=_confinement(own["shell.confinement"]),
+        compaction=compaction,
+        backend_override=own["backend"].value or None,
+        backends=backends,
+        profiles=profiles,
+        hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
+        own=own_places(file, env),
+        triggers=triggers,
+        models=models,
+        web=web_table(file),
+        settings=own | shown_compaction | shown_triggers | shown_backends | shown_profiles | shown_models,
+    )
+
+
+def _own_settings(file: ConfigFile, env: Environment) -> dict[str, Setting]:
+    """Return the values that are no table's of a subject, by their dotted names."""
+    presets = picked(file, env, "presets.dir", "PYAGENTD_PRESETS_DIR", str(file.path.parent / "presets"))
+    level = picked(file, env, "log.level", "PYAGENTD_LOG_LEVEL", "info")
+    if level.value not in LOG_LEVELS:
+        raise ConfigError(f"{level.source}: log level is {level.value!r}, not one of {', '.join(LOG_LEVELS)}")
+    override = env.get("PYAGENTD_BACKEND")
+    return {
+        "sessions_dir": sessions_setting(env),
+        "runtime_dir": runtime_setting(env),
+        "presets.dir": replace(presets, value=str(absolute(presets.value, file.path.parent))),
+        "log.level": level,
+        "titles.enabled": _titles(file, env),
+        "titles.model": picked(file, env, "titles.model", "PYAGENTD_TITLES_MODEL", ""),
+        "shell.confinement": picked(file, env, "shell.confinement", "PYAGENTD_CONFINEMENT", "auto"),
+        "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
+    }
+
+
+def _confinement(setting: Setting) -> Confinement:
+    confinement = next((known for known in CONFINEMENTS if known == setting.value), None)
+    if confinement is None:
+        known = ", ".join(CONFINEMENTS)
+        raise ConfigError(f"{setting.source}: confinement is {setting.value!r}, not one of {known}")
+    return confinement
+
+
+def _titles(file: ConfigFile, env: Environment) -> Setting:
+    """Return whether titles are made, "on" or "off"."""
+    if value := env.get("PYAGENTD_TITLES"):
+        if value.lower() not in _SWITCH:
+            raise ConfigError(f"environment PYAGENTD_TITLES: {value!r} is not on or off")
+        return Setting("on" if _SWITCH[value.lower()] else "off", "environment PYAGENTD_TITLES")
+    if (flag := file.flag("titles.enabled")) is not None:
+        return Setting("on" if flag else "off", file.place("titles.enabled"))
+    return Setting("on", "default")

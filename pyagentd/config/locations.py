@@ -1,0 +1,49 @@
+"""Where this user's sessions, socket and configuration are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_config_path
+
+from pyagentd.config.setting import Environment, Setting
+
+
+def sessions_dir(env: Environment | None = None) -> Path:
+    """Return the sessions root: ``PYAGENTD_SESSIONS_DIR`` or ``~/.gptel/sessions`` (SPEC 001)."""
+    return Path(sessions_setting(os.environ if env is None else env).value)
+
+
+def runtime_dir(env: Environment | None = None) -> Path:
+    """Return the directory of socket, runtime file, lock and log; Emacs computes the same."""
+    return Path(runtime_setting(os.environ if env is None else env).value)
+
+
+def config_file(env: Environment | None = None) -> Path:
+    """Return where the user's configuration is read from, whether or not it exists."""
+    named = (os.environ if env is None else env).get("PYAGENTD_CONFIG")
+    return absolute(named) if named else user_config_path("pyagentd", appauthor=False) / "config.toml"
+
+
+def sessions_setting(env: Environment) -> Setting:
+    """Return the sessions root, with where it is from."""
+    if value := env.get("PYAGENTD_SESSIONS_DIR"):
+        return Setting(str(absolute(value)), "environment PYAGENTD_SESSIONS_DIR")
+    return Setting(str(absolute("~/.gptel/sessions")), "default")
+
+
+def runtime_setting(env: Environment) -> Setting:
+    """Return the runtime directory, with where it is from."""
+    if value := env.get("PYAGENTD_RUNTIME_DIR"):
+        return Setting(str(absolute(value)), "environment PYAGENTD_RUNTIME_DIR")
+    if value := env.get("XDG_RUNTIME_DIR"):
+        return Setting(str(absolute(value) / "pyagentd"), "environment XDG_RUNTIME_DIR")
+    state = env.get("XDG_STATE_HOME")
+    source = "environment XDG_STATE_HOME" if state else "default"
+    return Setting(str(absolute(state or "~/.local/state") / "pyagentd" / "run"), source)
+
+
+def absolute(path: str, base: Path | None = None) -> Path:
+    """Return ``path`` with ``~`` expanded, from ``base`` (the working directory) on."""
+    return (base or Path.cwd()).joinpath(Path(path).expanduser())
