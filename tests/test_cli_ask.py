@@ -1,7 +1,9 @@
 """A question on the terminal, and what counts as an answer."""
 
+import fcntl
 import os
 import pty
+import resource
 import sys
 from collections.abc import Iterator
 
@@ -79,6 +81,18 @@ def test_nothing_typed_is_no_reply_and_does_not_block(keyboard: int) -> None:
 def test_a_typed_line_is_the_reply(keyboard: int) -> None:
     os.write(keyboard, b"d not now\n")
     assert AskPrompt().poll(5) == Reply("deny", "not now")
+
+
+def test_a_process_may_have_many_files_open(keyboard: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if few < 1100:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1100, most), most))
+    high = fcntl.fcntl(sys.stdin.fileno(), fcntl.F_DUPFD_CLOEXEC, 1024)  # more than select() can name
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+    with os.fdopen(high, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        os.write(keyboard, b"a\n")
+        assert AskPrompt().poll(5) == Reply("allow")
 
 
 def test_an_unclear_line_is_asked_again(keyboard: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -145,8 +145,7 @@ class AskPrompt:
 
     def poll(self, timeout_s: float) -> Reply | None:
         """Return the reply once a whole line was typed; end of input denies."""
-        readable, _, _ = select.select([sys.stdin], [], [], timeout_s)
-        if not readable:
+        if not _typed_within(timeout_s):
             return None
         data = os.read(sys.stdin.fileno(), 4096)
         if not data:
@@ -181,6 +180,13 @@ def _shown(form: QuestionForm) -> str:
 
 def _line_of(offered: Sequence[Decision], told: Mapping[str, str]) -> str:
     return f"{', '.join(told[each] for each in offered)}: "
+
+
+def _typed_within(timeout_s: float) -> bool:
+    """Wait until there is something to read, or the other side hung up."""
+    waiting = select.poll()  # select() itself knows no descriptor above 1023
+    waiting.register(sys.stdin, select.POLLIN)
+    return bool(waiting.poll(timeout_s * 1000))
 
 
 def _discard_typed() -> None:

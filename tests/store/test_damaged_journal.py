@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,9 @@ def test_no_mixture_of_lines_stops_a_log(
     journal = Journal.open(path)
     assert len(journal.rows()) == len(whole)
     row = journal.append("note", {"id": "+"})
-    assert [one.seq for one in Journal.open(path).rows()][-1] == row.seq
+    journal.close()
+    with closing(Journal.open(path)) as other:
+        assert [one.seq for one in other.rows()][-1] == row.seq
     assert len(read_rows(path)) == len(whole) + 1
 
 
@@ -159,7 +162,8 @@ def test_no_flipped_byte_costs_more_than_its_line(tmp_path_factory: pytest.TempP
     where = pick.randrange(len(content))
     content[where] = pick.randrange(256)
     path.write_bytes(content)
-    ids = {row.data.get("id") for row in Journal.open(path).rows()}
+    with closing(Journal.open(path)) as journal:
+        ids = {row.data.get("id") for row in journal.rows()}
     # Of a newline in the middle both lines are lost, unless they can be told apart.
     assert len({f"m{number}" for number in range(1, 30)} - ids) <= 1
 

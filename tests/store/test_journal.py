@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ def test_whatever_was_cut_off_every_complete_line_stays(
     journal = Journal.open(path)
     for text in texts:
         journal.append("note", {"id": text})
+    journal.close()
     content = path.read_bytes()
     kept = content[: data.draw(st.integers(0, len(content)))]
     path.write_bytes(kept)
@@ -71,6 +73,7 @@ def test_whatever_was_cut_off_every_complete_line_stays(
     journal.append("note", {"id": "next"})
     assert [json.loads(line)["seq"] for line in path.read_bytes().splitlines()] == list(range(1, complete + 2))
     assert [row.data["id"] for row in read_rows(path)] == [*texts[:complete], "next"]
+    journal.close()
 
 
 def test_a_damaged_line_in_the_middle_is_skipped_and_said(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -103,7 +106,9 @@ def test_replay_begins_right_after_any_row(
     after = data.draw(st.integers(0, len(sizes) + 1))
     expected = list(range(after + 1, len(sizes) + 1))
     assert [row.seq for row in journal.rows(after=after)] == expected
-    assert [row.seq for row in Journal.open(path).rows(after=after)] == expected
+    with closing(Journal.open(path)) as other:
+        assert [row.seq for row in other.rows(after=after)] == expected
+    journal.close()
 
 
 def test_half_a_surrogate_pair_is_recorded_exactly(path: Path) -> None:
