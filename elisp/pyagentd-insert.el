@@ -172,6 +172,9 @@ Only these follow the stream; point elsewhere stays where it is."
            and when (= pos (with-current-buffer buffer (point)))
            collect buffer))
 
+;; A window that shows another buffer meanwhile, and comes back.
+(add-to-list 'pyagentd-session-settings '(window-point-insertion-type . t))
+
 (defun pyagentd-insert--follow (follower)
   "Put point of FOLLOWER, a buffer or window, at the end."
   (if (windowp follower)

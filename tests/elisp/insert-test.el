@@ -78,6 +78,18 @@
       (should (= (window-point following) (point-max)))
       (delete-other-windows))))
 
+(ert-deftest pyagentd-insert-a-window-that-comes-back-is-at-the-end ()
+  (insert-test--with-answer "### Hi"
+    (let ((buffer (current-buffer)))
+      (delete-other-windows)
+      (switch-to-buffer buffer)
+      (goto-char (point-max))
+      (switch-to-buffer (get-buffer-create " *elsewhere*"))
+      (with-current-buffer buffer
+        (pyagentd-test-stream "one" "two"))
+      (switch-to-buffer buffer)
+      (should (eobp)))))
+
 (ert-deftest pyagentd-insert-goes-on-while-narrowed ()
   (insert-test--with-answer "### Hi there"
     (pyagentd-insert-start (point-max))
