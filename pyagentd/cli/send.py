@@ -89,7 +89,7 @@ def send(
     TEXT "-" is read from stdin. On a terminal you are asked what needs approval; elsewhere it is denied unless
     --allow covers it. Ctrl-C leaves the run going, a second one aborts it.
     """
-    from pyagentd.cli.follow import Follower
+    from pyagentd.cli.follow import Ending, Follower
     from pyagentd.cli.views import JsonView, TextView
 
     human = sys.stdin.isatty() and sys.stdout.isatty() and not headless and not as_json
@@ -116,6 +116,10 @@ def send(
                 view.show(Event("notice", branch, 0, ({"text": line},)))
         if sent["queued"] and not as_json:
             note("it waits for the run in flight" if not steer else "the run in flight reads it at its next step")
+        if sent["ended"]:
+            if sent["ended"] != "canceled":
+                note(f"it was sent before, and answered: pyagentd show {session}")
+            return conclude(Ending(sent["ended"]), session, as_json)
         queued = sent["message"] if sent["queued"] else None
         ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(timeout)
     return conclude(ending, session, as_json)

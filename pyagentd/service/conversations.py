@@ -18,7 +18,7 @@ from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
-from pyagentd.service.options import send_options, turn_metadata
+from pyagentd.service.options import send_options, told_submitted, turn_metadata
 from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.local_variables import Settings
@@ -161,7 +161,7 @@ class Conversations(Group):
     async def _submit(self, branch: str, given: Submission) -> dict[str, Any]:
         async with self._host.using(self._ref(branch)) as live:
             made = await self._host.submit(live, given)
-        return {"run": made.run_id, "message": made.message_id, "queued": made.queued, "seq": made.seq}
+        return told_submitted(made)
 
     async def abort(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Stop the branch's run."""

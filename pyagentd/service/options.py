@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyagentd.agent.running.settings import SendOptions
+from pyagentd.agent.turns.queue import Submitted
 from pyagentd.errors import BadRequest
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client
@@ -40,3 +41,14 @@ def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:
     except SexpError as error:
         raise BadRequest(f"env is no plist of variables: {error}") from None
     return {name: str(value) for name, value in variables.items() if value is not None}
+
+
+def told_submitted(made: Submitted) -> dict[str, Any]:
+    """Return what became of a message, as its client is told; ``ended`` is nil unless it came before and is over."""
+    return {
+        "run": made.run_id,
+        "message": made.message_id,
+        "queued": made.queued,
+        "seq": made.seq,
+        "ended": made.ended or None,
+    }

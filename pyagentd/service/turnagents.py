@@ -14,7 +14,7 @@ from pyagentd.agent.turns import turnagent
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest
 from pyagentd.service.group import Client, Group, directory
-from pyagentd.service.options import send_options
+from pyagentd.service.options import send_options, told_submitted
 
 APPROVED = "Approved, continue."
 """What the user's message says that approves a plan; the guide's words."""
@@ -69,7 +69,7 @@ class TurnAgents(Group):
             _require_plan(self._host, live)
             given = Submission(text=APPROVED, options=options, id=id, metadata={"agent": agent})
             made = await self._host.submit(live, given)
-        return {"run": made.run_id, "message": made.message_id, "queued": made.queued, "seq": made.seq}
+        return told_submitted(made)
 
     async def skills(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
         """Return the skills for sessions in the project ``root``.

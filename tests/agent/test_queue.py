@@ -10,6 +10,7 @@ import pytest
 
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.persist import Version
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.errors import BadRequest, Conflict, NotFound
 from pyagentd.messages import Text, ToolResult
@@ -129,12 +130,14 @@ async def test_a_message_with_an_id_of_its_clients_is_one_message_however_often_
         with pytest.raises(BadRequest, match="no id"):
             await world.host.submit(branch, message("Two", world, id="../two"))
         await world.host.queue.cancel(branch, "msg_three")
-        assert not (await world.host.submit(branch, three)).queued and len(branch.queue.told()) == 1
+        taken_back = await world.host.submit(branch, three)
+        assert not taken_back.queued and taken_back.ended == "canceled" and len(branch.queue.told()) == 1
         await watcher.until(lambda: world.host.asks.all())
         allow(world)
         await watcher.until(lambda: ends(watcher) == ["done"] * 2)
         again = await world.host.submit(branch, two)
         assert again.run_id and not again.queued and not branch.queue.told()
+        assert first.ended == "" and again.ended == "done"
     assert body(ref).count("Two") == 1
 
 
@@ -236,6 +239,38 @@ async def type_and_queue(world: World, branch: LiveBranch, said: str) -> None:
     sha256 = body_sha256(document.read(file).body)
     sent = await world.host.submit(branch, message(None, world, sha256=sha256, end=len(typed)))
     assert sent.queued and branch.queue.get(sent.message_id).text == said
+
+
+async def test_what_is_queued_before_the_first_word_of_an_answer_is_only_what_was_typed_since(world: World) -> None:
+    busy = refusal(529, "overloaded_error", "Overloaded", headers={"retry-after": "100"})
+    world.server.say(busy, "First.", "Second.")
+    ref, watcher = world.session(), Watcher()
+    file = ref.branch_dir / "session.md"
+
+    def typed(said: str) -> Version:
+        doc = document.read(file)
+        file.write_text(document.format_file(replace(doc, body=said)))
+        sha256 = body_sha256(document.read(file).body)
+        return Version(sha256=sha256, seq=branch.recorder.last_seq, marker=len("### One"))
+
+    async with world.host.using(ref) as branch:
+        assert (await attached(branch, watcher, "edit"))["editor"]
+        first = typed("### One")
+        await world.host.submit(branch, message(None, world, sha256=first.sha256, end=len("### One")))
+        await watcher.until(lambda: branch.status["state"] == "retrying")
+        typing = "### One\n\n\nTwo, typed below"
+        saved = typed(typing)
+        branch.saved(watcher, saved)
+        sent = await world.host.submit(branch, message(None, world, sha256=saved.sha256, end=len(typing)))
+        assert sent.queued and branch.queue.get(sent.message_id).text == "Two, typed below"
+        branch.detach(watcher)
+        await attached(branch, watcher)
+        assert branch.run is not None
+        branch.run.retry_now()
+        await watcher.until(lambda: ends(watcher) == ["done", "done"])
+    assert prompts(world)[-2:] == ["One", "Two, typed below"]
+    assert body(ref).count("One") == body(ref).count("Two") == 1
+    assert_closed(ref)
 
 
 async def test_a_message_steers_the_run_in_flight_at_its_next_step(world: World) -> None:

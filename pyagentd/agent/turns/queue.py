@@ -65,12 +65,14 @@ class Submitted:
         run_id: The run that answers it; None while it is queued.
         queued: Whether it waits for the run in flight.
         seq: The log's last row.
+        ended: Of a submission that came before and is over, how: as its run ended, or ``canceled``; else "".
     """
 
     message_id: str
     run_id: str | None
     queued: bool
     seq: int
+    ended: str = ""
 
 
 def is_persons(metadata: Mapping[str, Any]) -> bool:

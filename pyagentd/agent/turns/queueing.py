@@ -71,11 +71,15 @@ class Queueing:
         if payload != given.payload:
             raise Conflict(f"The id {given.id} is of another message", mend="Make another")
         answered = again or next((run.data for run in runs if run.data["message_id"] == message.id), None)
+        run_id = answered["id"] if answered else message.metadata.get("steered")
+        run = branch.conversation.runs.get(run_id or "")
+        ended = str(run.data.get("reason") or "done") if run is not None and run.is_finished else ""
         return Submitted(
             message_id=message.id,
-            run_id=answered["id"] if answered else message.metadata.get("steered"),
+            run_id=run_id,
             queued="queued_at" in message.metadata,
             seq=branch.recorder.last_seq,
+            ended="canceled" if "queue_canceled_at" in message.metadata else ended,
         )
 
     def must_wait(self, branch: LiveBranch, given: Submission) -> bool:
