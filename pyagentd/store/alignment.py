@@ -13,7 +13,15 @@ from pyagentd.store import conversation as record
 from pyagentd.store.compaction import summary_in
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
-from pyagentd.store.matching import joined_keys, link_moved, match, pair, restored_ids, with_known_ids
+from pyagentd.store.matching import (
+    joined_keys,
+    link_moved,
+    match,
+    pair,
+    restored_ids,
+    with_known_blocks,
+    with_known_ids,
+)
 from pyagentd.store.pieces import Found, found_pieces, original_text, recorded_pieces
 from pyagentd.store.view import Seen, View
 
@@ -46,6 +54,7 @@ class Alignment:
         self._as_sent = conversation.as_sent
         self.recorded = recorded_pieces(conversation)
         self.found = with_known_ids(found_pieces(document, end), self.recorded)
+        self.found = with_known_blocks(self.found, self.recorded)
         self.above = len(self.found)  # the number of pieces above ``end``
         if end is not None:
             self.above = sum(1 for piece in self.found if piece.end <= end)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.pieces import Found, Key, Recorded, fragments, key_of, original_text
+from pyagentd.store.render import RUN_OPEN
 
 _MANY = 50  # equal pieces beyond which only the nearest are compared
+_BLOCKS = ("compaction", "reasoning")  # what is shown with the role ``ignore``
 _NEAR = 50  # recorded pieces that are compared with one that was edited
 
 
@@ -86,6 +88,21 @@ def with_known_ids(found: list[Found], recorded: Sequence[Recorded]) -> list[Fou
         else piece
         for piece in found
     ]
+
+
+def with_known_blocks(found: list[Found], recorded: Sequence[Recorded]) -> list[Found]:
+    """Return ``found`` with blocks cut where recorded ones end: hidden turns behind them have their role."""
+    known = {piece.key for piece in recorded if piece.key[0] in _BLOCKS}
+    return [_ending(piece, known) if piece.key[0] in _BLOCKS and piece.key not in known else piece for piece in found]
+
+
+def _ending(piece: Found, known: Collection[Key]) -> Found:
+    kind, id, text = piece.key
+    starts = [key for key in known if key[0] == kind and text.startswith(key[2] + RUN_OPEN)]
+    if not starts:
+        return piece
+    longest = max(len(key[2]) for key in starts)
+    return piece._replace(key=(kind, id, text[:longest]), end=piece.start + longest)
 
 
 def joined_keys(body: str, recorded: Sequence[Recorded], found: Sequence[Found]) -> tuple[list[Key], list[Key]]:

@@ -265,3 +265,11 @@ def test_a_run_below_a_hidden_answer_is_not_mistaken_for_a_failure_above() -> No
     ]
     place, missing = locate(above + gone, spans, len(above + gone), inserts)
     assert place == len(above + gone) and list(missing) == inserts
+
+
+@pytest.mark.parametrize("thought", ["Let me see.", "Let me see.\n```\n\n### I thought of a heading"])
+def test_a_block_that_hidden_turns_follow_ends_where_it_did(thought: str) -> None:
+    history = History([FIRST, Turn(prompt="second question", steps=(Step(reasoning=thought),)), THIRD])
+    history.hide(hidden.visible(history.conversation)[-3].id)
+    history.check()
+    assert not any(part.hidden for part in history.conversation.parts.values())
