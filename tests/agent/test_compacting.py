@@ -99,6 +99,9 @@ def roles_and_heads(messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
 THREE = [("One", [story(100, 200)]), ("Two", [story(600, 1500)]), ("Three", [story(50, 3100)])]
 
 
+@pytest.mark.spec(
+    "002", "How is a compaction stored in the DB, and how does it support UIs that show a divider or the summary?"
+)
 async def test_at_the_threshold_the_beginning_is_summarised_and_the_last_turns_stay(small: World) -> None:
     ref = small.session()
     await talk(small, ref, *THREE, ("Four", [SUMMARY, "Done"]))
@@ -220,6 +223,9 @@ async def compacted(world: World, ref: BranchRef, *script: Any) -> dict[str, Any
     return end
 
 
+@pytest.mark.spec(
+    "002", "How is a compaction stored in the DB, and how does it support UIs that show a divider or the summary?"
+)
 async def test_by_hand_everything_is_summarised_and_the_draft_stays_below(small: World) -> None:
     ref = small.session()
     await talk(small, ref, ("One", ["First"]), ("Two", ["Second"]))
