@@ -27,8 +27,10 @@ from pyagentd.agent.hooking.hooks import Hooks
 from pyagentd.agent.running import stopping
 from pyagentd.agent.running.continuing import continuation
 from pyagentd.agent.running.machine import State as RunState
+from pyagentd.agent.running.outcome import Outcome, told_of
 from pyagentd.agent.running.resuming import Resumed
-from pyagentd.agent.running.run import Outcome, Run, RunSettings, told_of
+from pyagentd.agent.running.run import Run
+from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.settings import Presets, SendOptions
 from pyagentd.agent.triggering.schedules import Schedules
 from pyagentd.agent.triggering.triggers import Triggers

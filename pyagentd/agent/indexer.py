@@ -31,7 +31,7 @@ from pyagentd.store.unfinished import is_finished
 
 if TYPE_CHECKING:
     from pyagentd.agent.branches.branch import LiveBranch
-    from pyagentd.agent.running.run import Outcome
+    from pyagentd.agent.running.outcome import Outcome
     from pyagentd.agent.running.settings import SendOptions
 
 FIRST_SWEEP_S = 2.0  # after the start, whose work comes first

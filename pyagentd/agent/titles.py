@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions, backend_for
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event

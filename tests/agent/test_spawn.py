@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, persistent_agent
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext

@@ -20,7 +20,7 @@ from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.running import equipping
 from pyagentd.agent.running.answer import Answer
 from pyagentd.agent.running.machine import State
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.llm.retry import RetryPolicy

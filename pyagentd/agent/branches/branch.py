@@ -23,7 +23,8 @@ from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.branches.sessionrow import SessionRow
 from pyagentd.agent.context.meter import Meter
 from pyagentd.agent.dialogue import todo
-from pyagentd.agent.running.run import Outcome, Run
+from pyagentd.agent.running.outcome import Outcome
+from pyagentd.agent.running.run import Run
 from pyagentd.agent.turns import firing, turn
 from pyagentd.agent.turns.beginning import Beginning
 from pyagentd.agent.turns.turn import Prompt

@@ -18,7 +18,7 @@ from pyagentd.agent.approving.asks import AskBoard
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.opening import refusal_of
 from pyagentd.agent.branches.status import Session, SessionStatus
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.running.waking import Trees
 from pyagentd.clock import Clock

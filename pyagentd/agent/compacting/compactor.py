@@ -16,7 +16,7 @@ from pyagentd.agent.compacting.pruning import pruned
 from pyagentd.agent.compacting.summariser import Summariser
 from pyagentd.agent.compacting.tail import Cut, Tail, tokens_of
 from pyagentd.agent.prompting import surroundings
-from pyagentd.agent.running.run import RunSettings
+from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Retrying

@@ -16,7 +16,7 @@ from pyagentd.agent.compacting.compactor import Compactor, is_summarised
 from pyagentd.agent.compacting.pruning import prunable, saving
 from pyagentd.agent.compacting.tail import Tail, chosen, cuts, tokens_of
 from pyagentd.agent.context.usage import context_used
-from pyagentd.agent.running.run import RunSettings
+from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.errors import ContextOverflow, ProviderError
 from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message, ToolResult, Usage

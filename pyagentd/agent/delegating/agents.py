@@ -21,7 +21,7 @@ from pyagentd.agent.delegating.spawn import Assignment, result_of
 from pyagentd.agent.delegating.task import NAME as TASK
 from pyagentd.agent.delegating.task import as_output
 from pyagentd.agent.presets import ProjectPresets
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions, backend_for
 from pyagentd.agent.turns.turnagent import inherited
 from pyagentd.errors import ToolError

@@ -20,7 +20,7 @@ from pyagentd.agent.delegating.completion import Completion, agents_in
 from pyagentd.agent.delegating.results import outcome_of
 from pyagentd.agent.delegating.spawn import Assignment
 from pyagentd.agent.running.hints import Hints
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import PyagentdError, StoreError

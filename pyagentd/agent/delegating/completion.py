@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyagentd.agent.delegating.spawn import result_of
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.policy.presets import Result
 from pyagentd.store.conversation import Conversation, Message, RunState
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.errors import BudgetSpent, PyagentdError, ToolError, UserError
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Commands, Preset

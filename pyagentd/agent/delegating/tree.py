@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from pyagentd.agent.delegating.kin import children
 from pyagentd.agent.delegating.results import outcome_of
 from pyagentd.agent.delegating.spawn import result_of
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.errors import StoreError
 from pyagentd.policy.presets import Result
 from pyagentd.store import paths

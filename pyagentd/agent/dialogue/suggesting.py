@@ -9,7 +9,7 @@ from pyagentd.events import Event
 
 if TYPE_CHECKING:
     from pyagentd.agent.branches.branch import LiveBranch
-    from pyagentd.agent.running.run import Outcome
+    from pyagentd.agent.running.outcome import Outcome
     from pyagentd.agent.running.settings import SendOptions
     from pyagentd.store.paths import BranchRef
 

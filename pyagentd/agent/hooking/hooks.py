@@ -18,7 +18,7 @@ from pyagentd.agent.hooking.callhooks import MOST_TEXT, RunHooks, refusal
 from pyagentd.agent.hooking.hookclients import HookClients
 from pyagentd.agent.hooking.hookprocess import Word, ask_program
 from pyagentd.agent.hooking.projecthooks import ProjectHooks, project_hooks
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.config.hooks import HookSettings

@@ -15,7 +15,7 @@ from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.compacting.taken_up import compacted_view
 from pyagentd.agent.running.equipping import Equipping
 from pyagentd.agent.running.resuming import Resumed
-from pyagentd.agent.running.run import RunSettings
+from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns import turn
 from pyagentd.errors import BadRequest

@@ -26,7 +26,7 @@ from pyagentd.agent.prompting.surroundings import Surroundings, skills_of, surro
 from pyagentd.agent.running.budget import limits_of
 from pyagentd.agent.running.offer import Offer, found_before
 from pyagentd.agent.running.resuming import DeferredBackend
-from pyagentd.agent.running.run import RunSettings
+from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.settings import (
     DEFAULT_MAX_TOKENS,
     SendOptions,

@@ -2,12 +2,11 @@
 
 Each step is a method that returns the next step, and every move is checked against ``machine.TRANSITIONS``. A run
 ends with exactly one outcome on every path (DESIGN §6): success, empty answer, provider error, abort, exception.
-What the model sees next is kept here only while the run lasts; it is rebuilt from document and log for the next.
+What the model sees is in its ``View`` while the run lasts; it is rebuilt from document and log for the next.
 
-Step boundary: before every request to the model, the first one included, the run takes what the user steered with
-(``Run``'s ``steering``), then awaits ``settings.fit`` with what it would send and the usage of its last request;
-what that returns is sent instead and is the view from then on (None: nothing changes). Both see a view whose last
-message is the user's, unless the provider only took a breath (``pause_turn``).
+Step boundary: before every request to the model, the first one included, the view takes what the user steered with,
+then is made to fit the model. Both see a view whose last message is the user's, unless the provider only took a
+breath (``pause_turn``).
 """
 
 from __future__ import annotations
@@ -15,24 +14,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.running.answer import Answer
-from pyagentd.agent.running.budget import Limits, Stopwatch
+from pyagentd.agent.running.budget import Stopwatch
 from pyagentd.agent.running.calling import Calling, describe
 from pyagentd.agent.running.machine import Signal as S
 from pyagentd.agent.running.machine import State, advance
 from pyagentd.agent.running.offer import Offer
+from pyagentd.agent.running.outcome import Outcome, told_of
 from pyagentd.agent.running.resuming import Resumed
+from pyagentd.agent.running.runsettings import RunSettings
+from pyagentd.agent.running.view import Steering, View, no_steering
 from pyagentd.errors import ContextOverflow, PyagentdError
 from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
-    Backend,
     ModelRequest,
     PartDelta,
     PartFinished,
@@ -42,74 +42,11 @@ from pyagentd.llm.backend import (
     StepFinished,
     ToolSchema,
 )
-from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
+from pyagentd.messages import Message, ToolCall, ToolResult
 from pyagentd.store.orglog import OrgLog
-from pyagentd.tools.spec import ToolContext, ToolSpec, schema_of
+from pyagentd.tools.spec import ToolSpec, schema_of
 
 log = logging.getLogger(__name__)
-
-Reason = Literal["done", "error", "aborted"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a run ended."""
-
-    reason: Reason
-    text: str  # what the model said in this run
-    code: str = ""  # of the error, see errors.py
-    message: str = ""  # for a human: what went wrong, and the mend
-
-
-class Fit(Protocol):
-    """Makes a view fit the model's window.
-
-    It may record (a compaction) and may raise a ``PyagentdError``, which ends the run.
-    """
-
-    def __call__(
-        self, view: tuple[Message, ...], last: Usage | None, *, overflow: bool = False
-    ) -> Awaitable[tuple[Message, ...] | None]:
-        """Return another view, or None: it stays.
-
-        Args:
-            view: What is to be sent.
-            last: Usage of the run's last request, None before its first one.
-            overflow: Whether the model's server just refused it as too long.
-        """
-        ...
-
-
-Steering = Callable[[], Awaitable[Sequence[str]]]
-"""Records what the user steered with as messages of theirs and returns their texts; called at step boundaries."""
-
-
-async def no_steering() -> Sequence[str]:
-    """Steer with nothing."""
-    return ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """Everything a run takes from preset, configuration and client, fixed while it lasts."""
-
-    backend: Backend
-    model: str
-    provider: str = ""  # the backend's name
-    system: str
-    tools: Mapping[str, ToolSpec]
-    offer: Offer | None = None  # which of them the model is told about; None: see ``Offer``
-    context: ToolContext
-    authority: Authority
-    max_tokens: int
-    temperature: float | None = None
-    thinking_budget: int | None = None
-    limits: Limits = field(default_factory=Limits)
-    tool_results: bool = True  # whether the document shows calls and their results
-    result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
-    fit: Fit | None = None  # called at every step boundary
-    agent: str = ""  # who answers, where that is not the agent that the session was opened with
-
 
 Step = Callable[[], Awaitable["Step | None"]]
 
@@ -147,12 +84,11 @@ class Run:
     ) -> None:
         self.id = run_id
         self.state = State.INIT
-        self._view = list(view)
+        self._view = View(view, fit=settings.fit, steering=steering)
         self._recorder = recorder
         self._settings = settings
         self._prepare = prepare
         self._observe = observe
-        self._steering = steering
         self._log = OrgLog(settings.context.branch_dir)
         self._answer = Answer(
             recorder,
@@ -247,14 +183,16 @@ class Run:
 
     async def _call_model(self) -> Step | None:
         self._settings.limits.check(self._turns, self._answer.usage)
-        await self._cross_boundary()
+        if await self._view.steer():
+            self._answer.begin_message()
+        await self._view.fit(self._answer.last_usage)
         self._turns += 1
         self._move(S.REQUEST)
         self._answer.begin_step()
         try:
             stop = await self._send()
         except ContextOverflow:
-            if self.state is not State.WAIT or not await self._fitted(overflow=True):
+            if self.state is not State.WAIT or not await self._view.fit(self._answer.last_usage, overflow=True):
                 raise
             self._tell("busy")
             stop = await self._send()
@@ -273,23 +211,6 @@ class Run:
                             self._take(item)
         assert stop is not None, "a backend's stream ends with StepFinished or raises"
         return stop
-
-    async def _cross_boundary(self) -> None:
-        """Take what the user steered with, and make what is sent fit the model."""
-        last = self._view[-1]
-        if last.role == "user" and (texts := await self._steering()):
-            self._answer.begin_message()
-            self._view[-1] = replace(last, parts=(*last.parts, *(Text(text=text) for text in texts)))
-        await self._fitted()
-
-    async def _fitted(self, *, overflow: bool = False) -> bool:
-        """Have the view made to fit the model; return whether it was changed."""
-        if self._settings.fit is None:
-            return False
-        view = await self._settings.fit(tuple(self._view), self._answer.last_usage, overflow=overflow)
-        if view is not None:
-            self._view = list(view)
-        return view is not None
 
     def _finish_step(self, stop: StepFinished) -> None:
         if self.state is State.WAIT:
@@ -312,7 +233,7 @@ class Run:
     def _after_answer(self, stop_reason: str) -> Step | None:
         message = self._answer.step_message()
         if message.parts:
-            self._view.append(message)
+            self._view.add(message)
         if stop_reason == "refusal":
             self._note = "The model refused to answer"
         elif self._answer.calls:
@@ -335,7 +256,7 @@ class Run:
         assert resumed is not None
         await self._prepare()
         calls, results = self._answer.calls, resumed.standing.results
-        self._view.append(self._answer.step_message())
+        self._view.add(self._answer.step_message())
         self._move(S.RESUME, tools=[describe(call) for call in calls])
         begun = (call for call in self._calling.first_open(calls, results) if call.id not in resumed.asked)
         return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
@@ -346,7 +267,7 @@ class Run:
         """Make the calls that have no result yet, and give the model all results."""
         made = await self._calling.complete(calls, results, stand_ins)
         await self._recorder.commit(also=self._log.flush)
-        self._view.append(Message(role="user", parts=made))
+        self._view.add(Message(role="user", parts=made))
         self._move(S.RESULTS)
         return self._call_model
 
@@ -355,7 +276,7 @@ class Run:
         return ModelRequest(
             model=settings.model,
             system=settings.system,
-            messages=tuple(self._view),
+            messages=self._view.messages,
             tools=tuple(ToolSchema(**schema_of(spec)) for spec in self._offer.offered()),
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
@@ -396,13 +317,6 @@ def digested(system: str) -> dict[str, str]:
 
 def _nothing() -> None:
     """Do nothing: no request waits to be sent again."""
-
-
-def told_of(error: Exception) -> tuple[str, str]:
-    """Return the code and the words for an error that ended a run."""
-    if isinstance(error, PyagentdError):
-        return error.code, str(error)
-    return "internal", f"{type(error).__name__}: {error}"
 
 
 def new_run_id() -> str:

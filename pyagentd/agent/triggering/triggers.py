@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.running.run import Outcome
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.clock import epoch_ms
