@@ -39,6 +39,7 @@
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
 (require 'pyagentd-session)
+(require 'pyagentd-status)
 (require 'pyagentd-chat)
 (require 'pyagentd-here)
 (require 'pyagentd-branch)
@@ -52,6 +53,10 @@
 (defun pyagentd-history--prepare ()
   "Save and attach this buffer, whose text the daemon is to change."
   (pyagentd-chat--check)
+  (when (pyagentd-status-busy-p)
+    (user-error "A run is in progress; %s stops it"
+                (substitute-command-keys
+                 "\\<pyagentd-mode-map>\\[pyagentd-abort]")))
   (pyagentd-chat--connect)
   (pyagentd-chat--save))
 
@@ -68,14 +73,23 @@
                  (list :env (pyagentd-env-variables) :key (pyagentd-env-key)
                        :allow nil))))
 
+(defun pyagentd-history--call-in-base (function)
+  "Call FUNCTION in the session buffer, at the point of this one.
+In this buffer itself nothing is put back: while FUNCTION asks, point may
+follow an answer."
+  (let ((position (point))
+        (base (or (buffer-base-buffer) (current-buffer))))
+    (if (eq base (current-buffer))
+        (funcall function)
+      (with-current-buffer base
+        (save-excursion
+          (goto-char position)
+          (funcall function))))))
+
 (defmacro pyagentd-history--in-base (&rest body)
   "Evaluate BODY in the session buffer, at the point of this one."
   (declare (indent 0) (debug t))
-  `(let ((position (point)))
-     (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-       (save-excursion
-         (goto-char position)
-         ,@body))))
+  `(pyagentd-history--call-in-base (lambda () ,@body)))
 
 ;;;; Prompts
 

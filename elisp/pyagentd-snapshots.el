@@ -202,7 +202,8 @@ or it is overwritten."
                                            '(restore create delete)))
                                    pyagentd-table-rows))))
     (unless paths (user-error "Nothing can be put back"))
-    (when (yes-or-no-p (format "Put %d files back? " (length paths)))
+    (when (yes-or-no-p (format "Put %s back as it was (what was new is deleted)? "
+                               (pyagentd-count (length paths) "file")))
       (pyagentd-snapshots--restore paths "keep"))))
 
 (defun pyagentd-snapshots-undo ()
