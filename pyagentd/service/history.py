@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyagentd.agent.revising import looking
+from pyagentd.agent.revising.choosing import chosen_prompt, variants_of
 from pyagentd.agent.revising.forking import fork_of, forks_of
-from pyagentd.agent.revising.history import Changed, History, chosen_prompt, variants_of
+from pyagentd.agent.revising.history import Changed, History
 from pyagentd.agent.turns.queue import Submitted
 from pyagentd.service.group import Client, Group, described
 from pyagentd.service.options import send_options

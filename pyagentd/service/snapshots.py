@@ -68,7 +68,7 @@ class SnapshotOperations(Group):
 
     async def prune_snapshots(self, client: Client) -> dict[str, Any]:
         """Forget old snapshots now; the answer counts what went and what is left."""
-        return asdict(await self._host.snapshots.prune())
+        return asdict(await self._host.snapshots.upkeep.prune())
 
     async def _message(self, ref: BranchRef, message: str | None) -> str | None:
         """Return the id that ``message`` means: itself, or of "last" the last message of the user's."""

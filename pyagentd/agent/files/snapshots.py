@@ -10,40 +10,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.delegating import kin
 from pyagentd.agent.files.keeping import RunKeeper
+from pyagentd.agent.files.recent import Recent
+from pyagentd.agent.files.upkeep import Upkeep
+from pyagentd.agent.files.userturns import last_turn, turns_from
 from pyagentd.agent.files.workspaces import Workspaces
 from pyagentd.agent.turns.turn import Prompt
-from pyagentd.clock import Clock, epoch_ms
-from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError
+from pyagentd.clock import Clock
+from pyagentd.errors import PresetError, StoreError
 from pyagentd.events import Event
-from pyagentd.store import atomic, paths
-from pyagentd.store.conversation import Conversation
+from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.snapshots import tree
 from pyagentd.store.snapshots.files import named
 from pyagentd.store.snapshots.objects import DIRECTORY, Objects
 from pyagentd.store.snapshots.plan import since
-from pyagentd.store.snapshots.prune import Pruned, prune
 from pyagentd.store.snapshots.records import Change, Records
 from pyagentd.store.snapshots.stats import Stats
-from pyagentd.store.snapshots.tree import Difference, Entry
 
 if TYPE_CHECKING:  # the host has one of these
     from pyagentd.agent.host import Host
 
 log = logging.getLogger(__name__)
-
-_PRUNE_EVERY_MS = 86_400_000
-_GONE_MS = 86_400_000  # a session's changes are kept so long after it is gone: it may come back from the trash
 
 
 class Snapshots:
@@ -54,6 +50,7 @@ class Snapshots:
         records: Which call changed what.
         workspaces: Whole directories.
         recent: What tools wrote a moment ago.
+        upkeep: Who prunes them.
     """
 
     def __init__(self, host: Host) -> None:
@@ -63,6 +60,7 @@ class Snapshots:
         self.records = Records(directory)
         self.workspaces = Workspaces(host.config, self.objects, Stats(directory))
         self.recent = Recent()
+        self.upkeep = Upkeep(host, self)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._users = 0
         self._free = asyncio.Condition()
@@ -88,7 +86,7 @@ class Snapshots:
         """Return who keeps files for a run in the workspace ``root``; with ``commands`` it is looked at now."""
         if not self._begun:
             self._begun = True
-            self._host.own(self._recover())
+            self._host.own(self.upkeep.recover())
         top, root = paths.root_of(branch.ref), root.resolve()
         keeper = RunKeeper(snapshots=self, branch=branch, top=top, run_id=run_id, root=root)
         if commands and not self.workspaces.is_known(root, self.denies(top)):
@@ -108,7 +106,7 @@ class Snapshots:
         """Return the messages of the user that a run works for, that at the root first."""
         run = branch.conversation.runs.get(run_id)
         found = [] if run is None else [str(run.data["message_id"])]
-        if (last := _last_turn(branch.conversation)) and last not in found:
+        if (last := last_turn(branch.conversation)) and last not in found:
             found.insert(0, last)  # it was read while the run went on
         ref, session = branch.ref, branch.conversation.session
         while ref.is_agent:
@@ -155,6 +153,19 @@ class Snapshots:
                 self._free.notify_all()
 
     @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until nothing is being kept, and let nothing be during the block."""
+        async with self._free:
+            await self._free.wait_for(lambda: not self._pruning and not self._users)
+            self._pruning = True
+        try:
+            yield
+        finally:
+            self._pruning = False
+            async with self._free:
+                self._free.notify_all()
+
+    @contextlib.asynccontextmanager
     async def changing(self, files: Iterable[str]) -> AsyncIterator[None]:
         """Let nobody else change ``files`` through a tool during the block."""
         async with contextlib.AsyncExitStack() as stack:
@@ -176,129 +187,9 @@ class Snapshots:
             below = ref.key if ref.is_agent else ""
             return [change for change in known if not below or change.branch.startswith(below)]
         async with self._host.using(ref) as branch:
-            return since(known, _turns_from(branch.conversation, message_id))
+            return since(known, turns_from(branch.conversation, message_id))
 
     async def last_turn(self, ref: BranchRef) -> str:
         """Return the last message of the user's, "" when there is none."""
         async with self._host.using(ref) as branch:
-            return _last_turn(branch.conversation)
-
-    # -- upkeep --------------------------------------------------------------------------------------------------
-
-    async def prune(self) -> Pruned:
-        """Forget what is old, of sessions that are gone, or too much; waits until nothing is being kept.
-
-        Raises:
-            StoreError: The disk refused.
-        """
-        async with self._free:
-            await self._free.wait_for(lambda: not self._pruning and not self._users)
-            self._pruning = True
-        try:
-            self.workspaces.forget()
-            now = epoch_ms(self._host.clock.now())
-            return await asyncio.to_thread(
-                prune, self.records, self.objects, now_ms=now, gone=lambda change: _is_gone(change, now)
-            )
-        finally:
-            self._pruning = False
-            async with self._free:
-                self._free.notify_all()
-
-    async def _recover(self) -> None:
-        """See what became of the calls that an earlier daemon did not see the end of; then forget what is old."""
-        try:
-            async with self.using():
-                await asyncio.to_thread(self._close_unfinished)
-            marker = self._host.config.sessions_dir / DIRECTORY / "pruned"
-            now = epoch_ms(self._host.clock.now())
-            if await asyncio.to_thread(_is_due, marker, now):
-                log.info("snapshots: %s", asdict(await self.prune()))
-        except (PyagentdError, OSError) as error:
-            log.warning("snapshots: %s", error)
-
-    def _close_unfinished(self) -> None:
-        for key, files, begun in self.records.unfinished():
-            if begun.branch and begun.run and self._runs(begun):
-                continue
-            try:
-                top = paths.ref_of(Path(key))
-                root = Path(begun.root) if begun.root else None
-                after = self.tree_of(files, root, self.denies(top))
-                ended = epoch_ms(self._host.clock.now())
-                if after == begun.before:
-                    self.records.forget(begun.id)
-                else:
-                    given = asdict(begun) | {"after": after, "ended": ended, "doubtful": True}
-                    self.records.append(top, Change(**given))
-            except (PyagentdError, OSError) as error:
-                log.warning("what %s changed before the daemon ended is not known: %s", begun.detail, error)
-                self.records.forget(begun.id)
-
-    def _runs(self, change: Change) -> bool:
-        """Return whether a call is one of this daemon's."""
-        live = self._host.opened(change.branch)
-        return live is not None and live.run is not None and live.run.id == change.run
-
-
-class _Written(NamedTuple):
-    ended: int
-    session: str
-    path: str
-    after: Entry | None
-
-
-class Recent:
-    """What Write and Edit made of files a moment ago, and for which session: a command beside them did not."""
-
-    def __init__(self) -> None:
-        self._written: deque[_Written] = deque(maxlen=2000)
-
-    def note(self, top: BranchRef, ended: int, found: Iterable[Difference]) -> None:
-        """Note what a call of the session ``top`` made of files."""
-        self._written.extend(_Written(ended, top.key, each.path, each.after) for each in found)
-
-    def of_others(self, top: BranchRef, began: int, found: Iterable[Difference]) -> tuple[str, ...]:
-        """Return the paths of ``found`` that other sessions made what they are since ``began``."""
-        others = {
-            (each.path, each.after) for each in self._written if each.session != top.key and each.ended >= began
-        }
-        return tuple(each.path for each in found if (each.path, each.after) in others) if others else ()
-
-
-def _is_turn(row: Mapping[str, Any]) -> bool:
-    metadata = row.get("metadata_json", {})
-    return row.get("role") == "user" and not metadata.get("queued_at") and not metadata.get("queue_canceled_at")
-
-
-def _last_turn(conversation: Conversation) -> str:
-    return next((each.id for each in reversed(conversation.messages.values()) if _is_turn(each.row)), "")
-
-
-def _turns_from(conversation: Conversation, message_id: str) -> frozenset[str]:
-    """Return the messages of the user's from ``message_id`` on."""
-    messages = list(conversation.messages.values())
-    at = next((index for index, each in enumerate(messages) if each.id == message_id), None)
-    if at is None:
-        raise NotFound(f"There is no message {message_id}", mend="`pyagentd show SESSION --json` has their ids")
-    if messages[at].role != "user":
-        raise NotFound(f"{message_id} is no message of yours", mend="Name one of yours: files go back to before it")
-    return frozenset(each.id for each in messages[at:] if each.role == "user")
-
-
-def _is_gone(change: Change, now_ms: int) -> bool:
-    return change.ended < now_ms - _GONE_MS and not Path(change.branch).is_dir()
-
-
-def _is_due(marker: Path, now_ms: int) -> bool:
-    """Return whether it is time to prune, and note that it is done."""
-    if not marker.parent.is_dir():
-        return False
-    try:
-        last = int(marker.read_text("ascii"))
-    except (OSError, ValueError):
-        last = 0
-    if now_ms - last < _PRUNE_EVERY_MS:
-        return False
-    atomic.write_text(marker, str(now_ms), fsync=False)
-    return True
+            return last_turn(branch.conversation)

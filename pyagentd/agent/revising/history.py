@@ -16,7 +16,7 @@ from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.persist import Roles
 from pyagentd.agent.dialogue.suggesting import tell_anew
 from pyagentd.agent.host import Host
-from pyagentd.agent.revising import looking
+from pyagentd.agent.revising.choosing import chosen_prompt, prompt_of, variants_of
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
@@ -25,7 +25,7 @@ from pyagentd.store import document, hidden
 from pyagentd.store.align import align
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document import Document
-from pyagentd.store.hidden import By, Variant
+from pyagentd.store.hidden import By
 from pyagentd.store.hiding import answer_place, turned
 from pyagentd.store.paths import BranchRef
 
@@ -118,7 +118,7 @@ class History:
         """
         async with branch.starting:
             self._require_ready(branch)
-            prompt = _prompt_of(branch.conversation, message_id)
+            prompt = prompt_of(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
             if gone:
                 await self._hide(branch, gone, by="variant", after=prompt.id)
@@ -250,53 +250,6 @@ class History:
                     back = [branch.conversation.messages[message.id] for message in gone]
                     await self._change(branch, hidden.show(back, now_ms=branch.recorder.now_ms()))
             raise
-
-
-def chosen_prompt(conversation: Conversation, message_id: str) -> Message:
-    """Return the visible message of the user's with an id.
-
-    Raises:
-        NotFound: There is none; the error lists those there are.
-    """
-    found = hidden.prompts(conversation)
-    for prompt in found:
-        if prompt.id == message_id:
-            return prompt
-    what = "is no prompt that can be chosen" if message_id in conversation.messages else "is not in this branch"
-    raise NotFound(f"Message {message_id} {what}", mend=looking.candidates(found))
-
-
-def variants_of(conversation: Conversation, message_id: str) -> list[Variant]:
-    """Return what was said at different times where a message stands, itself included, oldest first.
-
-    Raises:
-        NotFound: There is no such message, or it does not follow anything that is shown.
-    """
-    message = conversation.messages.get(message_id)
-    if message is None:
-        raise NotFound(f"Message {message_id} is not in this branch", mend=looking.candidates(conversation))
-    if not message.is_hidden:
-        return hidden.variants(conversation, hidden.before(conversation, message_id))
-    after = str(message.metadata.get("hidden_after", ""))
-    if message.is_rewound and hidden.is_shown(conversation, after):
-        found = hidden.variants(conversation, after)
-        if any(variant.first.id == message_id for variant in found):
-            return found
-    raise NotFound(f"Message {message_id} is hidden together with what came before it", mend="Choose that first")
-
-
-def _prompt_of(conversation: Conversation, message_id: str | None) -> Message:
-    """Return the prompt of a message's turn: what the user sent, not what was said while it was answered."""
-    shown = hidden.visible(conversation)
-    if message_id is not None:
-        ids = [message.id for message in shown]
-        if message_id not in ids:
-            raise NotFound(f"Message {message_id} is not shown in this branch", mend=looking.candidates(conversation))
-        shown = shown[: ids.index(message_id) + 1]
-    for message in reversed(shown):
-        if message.role == "user" and not message.metadata.get("steered"):
-            return message
-    raise NotFound("There is no prompt to ask again", mend="Write and send one first")
 
 
 def _lacking(doc: Document, conversation: Conversation) -> tuple[Mapping[str, Any], ...]:
