@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pyagentd.errors import StoreError
 from pyagentd.store.elisp_data import LispError, print_string, read_call
-from pyagentd.store.local_variables import Block, Settings, find_block, format_block, print_block
+from pyagentd.store.local_variables import OPENING, Block, Settings, find_block, format_block, print_block
 
 PROMPT_PREFIX = "### "
 BLANK = " \t\r\n"  # what gptel trims
@@ -66,6 +66,30 @@ class Document:
     damage: tuple[str, ...] = field(default=(), compare=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Roles as they are printed; the last one is apart, since it may grow.
+
+    Attributes:
+        spans: All but the last.
+        sections: These, printed, by kind.
+        last: The last, None when there is none.
+        exact: Whether they are read as they are: an id may be printed as another.
+    """
+
+    spans: tuple[Span, ...]
+    sections: Mapping[Kind, list[str]]
+    last: Span | None
+    exact: bool
+
+    def text(self) -> str:
+        """Return them as one datum."""
+        printed = dict(self.sections)
+        if self.last is not None:
+            printed[self.last.kind] = [*printed[self.last.kind], _print_bound(*self.last)]
+        return "(" + " ".join(f"({kind} {' '.join(bounds)})" for kind, bounds in printed.items() if bounds) + ")"
+
+
 def parse(file_text: str) -> Document:
     """Return the document that the text of a session file holds."""
     text = _unix_newlines(file_text)
@@ -91,12 +115,17 @@ def parse(file_text: str) -> Document:
 
 def format_file(document: Document) -> str:
     """Return the text of the session file for ``document``: body, blank line, block."""
-    bounds = _print_bounds(document.spans) if document.spans else None
-    block = format_block(document.settings, bounds)
-    if find_block(document.body) is not None:
+    opens = OPENING in document.body
+    return document.body + format_end(document, print_bounds(document.spans), opens=opens)
+
+
+def format_end(document: Document, bounds: Bounds, *, opens: bool) -> str:
+    """Return what follows the body in the file; ``opens``: the words that open a block stand in the body."""
+    block = format_block(document.settings, bounds.text() if document.spans else None)
+    if opens and find_block(document.body) is not None:
         # Else the end of the body would be taken for the block, or for an older one.
         block = print_block(()) + ("\n" + block if block else "")
-    return f"{document.body}\n\n{block}" if block else document.body
+    return f"\n\n{block}" if block else ""
 
 
 def read(path: Path) -> Document:
@@ -249,14 +278,30 @@ def _read_bounds(printed: str) -> Iterator[Span]:
             yield Span(int(start) - 1, int(end) - 1, kind, call_id if kind == "tool" else "")
 
 
-def _print_bounds(spans: Iterable[Span]) -> str:
-    sections: dict[Kind, list[str]] = {kind: [] for kind in _KINDS}
-    for start, end, kind, call_id in spans:
-        extra = f" {_print_id(call_id)}" if kind == "tool" else ""
-        sections[kind].append(f"({start + 1} {end + 1}{extra})")
-    return "(" + " ".join(f"({kind} {' '.join(bounds)})" for kind, bounds in sections.items() if bounds) + ")"
+def print_bounds(spans: tuple[Span, ...], before: Bounds | None = None) -> Bounds:
+    """Return ``spans`` as printed; those that stand in ``before`` are not printed again."""
+    kept = len(before.spans) if before is not None and spans[: len(before.spans)] == before.spans else 0
+    sections = {kind: list(before.sections[kind]) if before and kept else [] for kind in _KINDS}
+    for start, end, kind, call_id in spans[kept:-1]:
+        sections[kind].append(_print_bound(start, end, kind, call_id))
+    exact = all(span.id == _printable(span.id) for span in spans[kept:] if span.kind == "tool")
+    return Bounds(
+        spans=spans[:-1],
+        sections=sections,
+        last=spans[-1] if spans else None,
+        exact=exact and (not kept or before is None or before.exact),
+    )
+
+
+def _print_bound(start: int, end: int, kind: Kind, call_id: str) -> str:
+    extra = f" {_print_id(call_id)}" if kind == "tool" else ""
+    return f"({start + 1} {end + 1}{extra})"
 
 
 def _print_id(call_id: str) -> str:
+    return print_string(_printable(call_id))
+
+
+def _printable(call_id: str) -> str:
     # Every tool span has an id: stock gptel drops a call without one (DD-3). The block is one line.
-    return print_string(re.sub(r"\s", "_", call_id) or "unknown")
+    return re.sub(r"\s", "_", call_id) or "unknown"

@@ -19,7 +19,7 @@ from pyagentd.store.elisp_data import NIL, LispError, Symbol, print_string, prin
 
 BOUNDS = "gptel--bounds"
 _SYSTEM_MESSAGE = ("gptel-system-prompt", "gptel--system-message")
-_OPENING = "Local Variables:"
+OPENING = "Local Variables:"
 _TRIES = 8
 _ENTRY = re.compile(r"\s*([^\s:][^\s]*?):[ \t]*(.*?)\s*\Z", re.DOTALL)
 
@@ -83,7 +83,7 @@ def format_block(settings: Settings, bounds: str | None) -> str:
 
 def print_block(entries: Iterable[tuple[str, str]]) -> str:
     """Return a block of exactly these variables, which may be none."""
-    lines = [_OPENING, *(f"{name}: {value}" for name, value in entries), "End:"]
+    lines = [OPENING, *(f"{name}: {value}" for name, value in entries), "End:"]
     return "".join(f"<!-- {line} -->\n" for line in lines)
 
 
@@ -104,7 +104,7 @@ def _torn_block(text: str) -> Block | None:
     stop = _rstripped(text, len(text))
     for start in _openings(text, stop):
         lines = text[start:stop].split("\n")
-        prefix, _, suffix = (affix.strip() for affix in lines[0].partition(_OPENING))
+        prefix, _, suffix = (affix.strip() for affix in lines[0].partition(OPENING))
         read = [_entry(line, prefix, suffix) or _cut_entry(line, prefix) for line in lines[1:]]
         entries = dict(filter(None, read))
         readable = sum(1 for entry in read if entry is not None)
@@ -118,7 +118,7 @@ def _passed_block(text: str) -> Block | None:
     """Return the last block, if somebody wrote below it; only one with roles for the text above it is believed."""
     stop = len(text)
     for start in _openings(text, stop):
-        prefix, _, suffix = (affix.strip() for affix in text[start : _line_end(text, start)].partition(_OPENING))
+        prefix, _, suffix = (affix.strip() for affix in text[start : _line_end(text, start)].partition(OPENING))
         end = _line_end(text, start)
         while end < stop and _strip(text[end + 1 : _line_end(text, end + 1)], prefix, suffix) not in (None, "End:"):
             end = _line_end(text, end + 1)
@@ -133,7 +133,7 @@ def _openings(text: str, stop: int) -> Iterator[int]:
     """Yield the starts of lines that may open a block, the last one first: the words may also stand in a value."""
     opening = stop
     for _ in range(_TRIES):
-        opening = text.rfind(_OPENING, 0, opening)
+        opening = text.rfind(OPENING, 0, opening)
         if opening < 0:
             return
         yield text.rfind("\n", 0, opening) + 1
@@ -162,7 +162,7 @@ def _cut_entry(line: str, prefix: str) -> tuple[str, str] | None:
 
 def _read_lines(lines: list[str]) -> dict[str, str] | None:
     """Return the variables of a block with their printed values, None when the lines are no block."""
-    prefix, _, suffix = (affix.strip() for affix in lines[0].partition(_OPENING))
+    prefix, _, suffix = (affix.strip() for affix in lines[0].partition(OPENING))
     entries: dict[str, str] = {}
     for line in lines[1:-1]:
         entry = _entry(line, prefix, suffix)

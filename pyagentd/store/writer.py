@@ -16,13 +16,16 @@ from pyagentd.events import InsertRole
 from pyagentd.store import atomic, document
 from pyagentd.store.condition import Stamp, stamp_of
 from pyagentd.store.document import Document, Span, merged
+from pyagentd.store.formatted import Formatted, formatted
 from pyagentd.store.local_variables import Settings
+from pyagentd.store.remembered import memory
 from pyagentd.store.render import Insert
 
 
-def apply(doc: Document, marker: int, insert: Insert) -> tuple[Document, int]:
-    """Return the document with ``insert`` at offset ``marker``, and the marker after it."""
-    text, length = insert.text, len(insert.text)
+def apply(doc: Document, marker: int, *inserts: Insert) -> tuple[Document, int]:
+    """Return the document with ``inserts``, one behind the other, at offset ``marker``, and the marker after them."""
+    text = "".join(insert.text for insert in inserts)
+    length = len(text)
     spans = doc.spans
     # The first span that ends behind the marker: it contains the marker, or begins at or after it.
     index = bisect_left(spans, marker + 1, key=lambda span: span.end)
@@ -31,7 +34,9 @@ def apply(doc: Document, marker: int, insert: Insert) -> tuple[Document, int]:
         left = (*left, right[0]._replace(end=marker))
         right = (right[0]._replace(start=marker), *right[1:])
     shifted = [Span(start + length, end + length, kind, id) for start, end, kind, id in right]
-    own = _span(marker, marker + length, insert.role)
+    own, place = [], marker
+    for insert in inserts:
+        own += _span(place, place := place + len(insert.text), insert.role)
     joined = (*left[:-1], *merged([*left[-1:], *own, *shifted[:1]]), *shifted[1:])
     body = doc.body[:marker] + text + doc.body[marker:]
     return replace(doc, body=body, spans=joined), marker + length
@@ -49,6 +54,7 @@ class DocumentWriter:
         self._path = path
         self.stamp: Stamp | None = None
         self._saved: Document | None = None
+        self._formatted: Formatted | None = None  # what was read or written last
         self._document = doc or Document()
         self.marker = len(self._document.body)
 
@@ -59,9 +65,9 @@ class DocumentWriter:
         Raises:
             StoreError: The file cannot be read.
         """
-        stamp = stamp_of(path)  # before reading: a change in between counts as one that was not read
-        writer = cls(path, document.read(path))
-        writer.stamp = stamp
+        read = memory.read(path)
+        writer = cls(path, read.document)
+        writer.stamp, writer._formatted = read.stamp, read.formatted
         writer._saved = writer._document
         return writer
 
@@ -76,6 +82,12 @@ class DocumentWriter:
         return self._document.body
 
     @property
+    def sha256(self) -> str:
+        """The hash of that text."""
+        known = self._formatted
+        return known.sha256 if known and known.document.body is self.body else document.body_sha256(self.body)
+
+    @property
     def spans(self) -> tuple[Span, ...]:
         """Its roles."""
         return self._document.spans
@@ -85,9 +97,10 @@ class DocumentWriter:
         """Whether memory holds what the file does not."""
         return self._document is not self._saved
 
-    def insert(self, insert: Insert) -> None:
-        """Put an insert of the run at the marker."""
-        self._document, self.marker = apply(self._document, self.marker, insert)
+    def insert(self, *inserts: Insert) -> None:
+        """Put inserts of the run at the marker."""
+        if inserts:
+            self._document, self.marker = apply(self._document, self.marker, *inserts)
 
     def set_settings(self, settings: Settings) -> None:
         """Replace the settings; variables we do not know stay as they were in the file."""
@@ -118,10 +131,11 @@ class DocumentWriter:
         if self.changed_on_disk():
             raise StoreError(f"{self._path} changed since it was read", mend="Read it again")
         if self.unsaved:
-            data = document.format_file(self._document).encode("utf-8", "surrogateescape")
-            atomic.write_bytes(self._path, data, fsync=fsync)
-            self.stamp, self._saved = stamp_of(self._path), self._document
-        return document.body_sha256(self.body)
+            written = formatted(self._document, self._formatted)
+            atomic.write_bytes(self._path, written.data, fsync=fsync)
+            self.stamp, self._saved, self._formatted = stamp_of(self._path), self._document, written
+            memory.wrote(self._path, written, self.stamp)
+        return self.sha256
 
 
 def _span(start: int, end: int, role: InsertRole) -> list[Span]:

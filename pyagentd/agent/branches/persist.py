@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pyagentd.agent.branches.override import merged
 from pyagentd.sexp import tagged
-from pyagentd.store import document
 from pyagentd.store.document import PROMPT_PREFIX, Span
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.locate import locate
@@ -112,8 +111,7 @@ class Writing:
             writer, missing, foreign = self._reopened()
             if self.settings is not None:
                 writer.set_settings(merged(writer.document.settings, self.seen, self.settings))
-        for insert in missing:
-            writer.insert(insert)
+        writer.insert(*missing)
         if self.renew:
             writer.renew()
         sha256 = writer.persist()
@@ -132,7 +130,7 @@ class Writing:
     def _reopened(self) -> tuple[DocumentWriter, Sequence[Insert], bool]:
         """Read the file and find out which inserts it lacks, where they go, and whether its text is a surprise."""
         writer = DocumentWriter.load(self.path)
-        sha256 = document.body_sha256(writer.body)
+        sha256 = writer.sha256
         if self.roles is not None and self.roles.sha256 == sha256:
             writer.set_spans(self.roles.spans)
         for version in reversed(self.versions):

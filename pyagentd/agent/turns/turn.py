@@ -20,6 +20,7 @@ from pyagentd.store.align import Aligned, align
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
 from pyagentd.store.local_variables import Settings
+from pyagentd.store.remembered import memory
 from pyagentd.store.render import prompt_text, writable
 
 _ABOVE = 80  # characters by which a place in the document is known again
@@ -68,10 +69,10 @@ def saved(file: Path, sha256: str) -> Document:
         BadRequest: The file is not what the client says it saved.
         StoreError: The file cannot be read.
     """
-    doc = document.read(file)
-    if document.body_sha256(doc.body) != sha256:
+    read = memory.read(file)
+    if read.sha256 != sha256:
         raise BadRequest(f"{file} changed since it was saved", mend="Revert or save the buffer, then send")
-    return doc
+    return read.document
 
 
 def standing_at(
@@ -108,15 +109,26 @@ def from_client(
     text = writable(text.strip())
     if not text:
         raise BadRequest("The prompt is empty", mend="Write something")
-    doc = document.read(file)
-    return inserted_at(doc, conversation, text, at=len(doc.body), is_agent=is_agent, aligning=aligning)
+    read = memory.read(file)
+    doc, sha256 = read.document, read.sha256
+    return inserted_at(doc, conversation, text, at=len(doc.body), is_agent=is_agent, aligning=aligning, sha256=sha256)
 
 
 def inserted_at(
-    doc: Document, conversation: Conversation, text: str, *, at: int, is_agent: bool, aligning: Aligning = align
+    doc: Document,
+    conversation: Conversation,
+    text: str,
+    *,
+    at: int,
+    is_agent: bool,
+    aligning: Aligning = align,
+    sha256: str = "",
 ) -> Prompt:
-    """Return the prompt ``text`` that is to be put into a document at offset ``at``; the model sees what is above."""
-    sha256 = document.body_sha256(doc.body)
+    """Return the prompt ``text`` that is to be put into a document at offset ``at``; the model sees what is above.
+
+    ``sha256`` is the hash of the body, if it is known.
+    """
+    sha256 = sha256 or document.body_sha256(doc.body)
     aligned = aligning(doc, conversation, at)
     return Prompt(
         text=text,
@@ -133,7 +145,7 @@ def of_run(file: Path, conversation: Conversation, last: LastRun) -> tuple[tuple
     Raises:
         StoreError: The file cannot be read.
     """
-    doc = document.read(file)
+    doc = memory.read(file).document
     view = align(doc, conversation, min(last.prompt_end(doc.body), len(doc.body))).view
     if not view or view[-1].role != "user":  # the user removed the prompt meanwhile
         view = _with_prompt(view, last.prompt)
