@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -39,12 +40,24 @@ def simulate(number: int, operations: int) -> Schedule:
 @click.option(
     "--operations", default=8, show_default=True, help="Of the first; later ones have up to five times as many."
 )
-def main(schedules: int, seed: int, operations: int) -> None:
+@click.option("--jobs", default=1, show_default=True, help="Processes that run them.")
+def main(schedules: int, seed: int, operations: int, jobs: int) -> None:
     """Run schedules, and stop at the first that fails."""
-    for number in range(schedules):
-        simulate(seed + number, operations + number * 4 * operations // schedules)
-        if number % 100 == 99:
-            click.echo(f"{number + 1} schedules")
+    numbers = range(seed, seed + schedules)
+    lengths = [operations + number * 4 * operations // schedules for number in range(schedules)]
+    with ProcessPoolExecutor(jobs) as processes:
+        try:
+            for done, _ in enumerate(processes.map(_attempt, numbers, lengths), 1):
+                if done % 100 == 0:
+                    click.echo(f"{done} schedules")
+        except BaseException:
+            processes.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _attempt(number: int, operations: int) -> None:
+    """Run a schedule in a process of its own; what is raised there arrives with its note."""
+    simulate(number, operations)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ class Log:
     parts: dict[str, list[str]] = field(default_factory=dict)  # ids by message
     rows: dict[str, Data] = field(default_factory=dict)  # of parts
     run_rows: list[tuple[str, Data]] = field(default_factory=list)
+    began: dict[str, int] = field(default_factory=dict)  # the row with which each run began
     order: list[str] = field(default_factory=list)  # messages of people, as they were answered
     answered: set[str] = field(default_factory=set)
 
@@ -34,6 +35,8 @@ class Log:
         for line in file.read_text("utf-8").splitlines(keepends=True):
             if line.endswith("\n"):
                 row = json.loads(line)
+                if row["type"] == "run":
+                    log.began.setdefault(row["data"]["id"], row["seq"])
                 log._take(row["type"], row["data"])
         return log
 
@@ -83,6 +86,15 @@ def hidden(message: Mapping[str, Any]) -> bool:
 def queued(message: Mapping[str, Any]) -> bool:
     """Return whether a message waits."""
     return bool(message["metadata_json"].get("queued_at"))
+
+
+def changes(log: Log) -> frozenset[str]:
+    """Return what changed the view other than at its end: the messages hidden since they were said, and markers."""
+    gone = {
+        id for id, row in log.messages.items() if hidden(row) and not row["metadata_json"].get("queue_canceled_at")
+    }
+    markers = {row["id"] for row in log.rows.values() if row["type"] == "data-compaction"}
+    return frozenset(gone | markers)
 
 
 @dataclass(frozen=True)

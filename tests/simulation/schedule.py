@@ -17,11 +17,13 @@ from random import Random
 from typing import Any
 
 from pyagentd.errors import PyagentdError
+from pyagentd.events import Event
 from pyagentd.store import document, paths
 from pyagentd.store.paths import BranchRef
 from tests.simulation import reference
+from tests.simulation.client import Client, arrived, lasting
 from tests.simulation.reference import Log
-from tests.simulation.world import Client, World
+from tests.simulation.world import World
 
 _ENV = {"ANTHROPIC_API_KEY": "key"}
 _OPERATIONS: Mapping[str, int] = {  # how often, of all
@@ -92,7 +94,7 @@ class Schedule:
         while not settled:
             settled = len(self.done) >= self.operations
             how, now_s = self.world.live(self._settle if settled else self._live, start_s=now_s)
-            self._check_clients()
+            self._check_clients(stopped=how == "stop")
             self.clients.clear()
             assert not self.world.wrong, self.world.wrong[0]
             if how == "kill":
@@ -162,11 +164,10 @@ class Schedule:
         await self._call("abort", branch)
 
     async def _attach(self, branch: BranchRef) -> None:
-        client = Client()
-        sha256 = document.body_sha256(document.read(paths.session_file(branch.branch_dir)).body)
-        answer = await self._call("attach", branch, client=client, sha256=sha256, mode="view")
+        client, text = Client(), _body(branch)
+        answer = await self._call("attach", branch, client=client, sha256=document.body_sha256(text), mode="view")
         if not answer.get("reread"):
-            client.watch(branch, sha256, answer)
+            client.watch(text, answer)
             self.clients.append(client)
 
     async def _disconnect(self, branch: BranchRef) -> None:
@@ -219,6 +220,7 @@ class Schedule:
         for _ in range(200):
             status = await self._call("get_status", branch)
             if status["state"] in ("idle", "error") and not status["queued"]:
+                await self._check_replay(branch)
                 return
             if (await self._call("queue", branch))["paused"]:
                 await self._call("queue_resume", branch, env=_ENV)
@@ -261,9 +263,32 @@ class Schedule:
     def _forget_unrecorded(self) -> None:
         """A message of which the person was told nothing yet may be gone with a daemon that was killed."""
 
-    def _check_clients(self) -> None:
+    def _check_clients(self, *, stopped: bool) -> None:
+        """Who watched until a daemon stopped has the document's text, and knows of every run's end."""
         for client in self.clients:
             client.check()
+            if stopped:
+                branch = next(branch for branch in self.world.branches if branch.key == client.branch)
+                assert client.text == _body(branch)
+                log = self._log(branch)
+                ended = {id for id, row in log.run_rows if row["state"] == "finished" and log.began[id] > client.seq}
+                assert ended <= set(client.ends), f"nobody was told of the end of {ended - set(client.ends)}"
+
+    async def _check_replay(self, branch: BranchRef) -> None:
+        """What a client was told since it attached comes again from the log."""
+        for client in self.clients:
+            if client.branch == branch.key:
+                again = await self._replayed(branch, client.seq)
+                assert lasting(again) == lasting(client.events), "the log tells something else than was told"
+
+    async def _replayed(self, branch: BranchRef, after: int) -> list[Event]:
+        found: list[Event] = []
+        done = False
+        while not done:
+            page = await self._call("replay", branch, after=after)
+            found += [arrived(branch.key, *event) for event in page["events"]]
+            after, done = page["seq"], page["done"]
+        return found
 
     def _check(self, branch: BranchRef) -> None:
         log = self._log(branch)
@@ -306,12 +331,16 @@ class Schedule:
 
     def _check_document(self, branch: BranchRef, log: Log) -> None:
         """The document shows every message of the person once, but for those taken back."""
-        body = document.read(paths.session_file(branch.branch_dir)).body
+        body = _body(branch)
         said = re.sub(r"^``` compaction .*?^```$", "", body, flags=re.MULTILINE | re.DOTALL)  # may quote the person
         shown = Counter(re.findall(r"^(?:### )?((?:Edited )*Message \d+(?:\.|, steering\.))$", said, re.MULTILINE))
         expected = {log.text(id) for id, row in log.messages.items() if row["role"] == "user" and _is_shown(row)}
         wanted = Counter(text for text in expected if "Message" in text)
         assert shown == wanted, f"missing {wanted - shown}, too many {shown - wanted}\n{body}"
+
+
+def _body(branch: BranchRef) -> str:
+    return document.read(paths.session_file(branch.branch_dir)).body
 
 
 def _is_shown(row: Mapping[str, Any]) -> bool:
