@@ -257,7 +257,7 @@ async def test_a_daemon_that_is_killed_leaves_whole_objects_and_a_doubt(world: W
         )
         snapshots.records.begin(keeper.top, change, ())
         (world.project / "a.txt").write_text("two\n")
-        await asyncio.to_thread(snapshots._close_unfinished)
+        await asyncio.to_thread(snapshots.upkeep.close_unfinished)
         (row,) = await snapshots.preview(talk.branch.ref, turn)
         assert (row["change"], row["reason"]) == ("conflict", DOUBTFUL) and not snapshots.records.unfinished()
 

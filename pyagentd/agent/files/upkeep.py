@@ -53,7 +53,7 @@ class Upkeep:
         """See what became of the calls that an earlier daemon did not see the end of; then forget what is old."""
         try:
             async with self._snapshots.using():
-                await asyncio.to_thread(self._close_unfinished)
+                await asyncio.to_thread(self.close_unfinished)
             marker = self._host.config.sessions_dir / DIRECTORY / "pruned"
             now = epoch_ms(self._host.clock.now())
             if await asyncio.to_thread(_is_due, marker, now):
@@ -61,7 +61,8 @@ class Upkeep:
         except (PyagentdError, OSError) as error:
             log.warning("snapshots: %s", error)
 
-    def _close_unfinished(self) -> None:
+    def close_unfinished(self) -> None:
+        """Note what calls that were not seen to end changed, as doubtful; blocks."""
         for key, files, begun in self._snapshots.records.unfinished():
             if begun.branch and begun.run and self._runs(begun):
                 continue
