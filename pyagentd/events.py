@@ -19,7 +19,8 @@ fired        {id, position, sha256}: a message that stands in the document is an
              behind it: at that position (from 1) in the text with that hash (seq 0)
 queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, why, run}}: the messages that wait, the
              next one first; ``gone``: one that does not any more, why "fired"|"steered"|"canceled" (seq 0)
-run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"
+run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"|
+             "restart" (the daemon's end cut it off)
 status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", queued, phase, tools, run, message_id, started_at,
              attempt, max_attempts, retry_at, message, code}: see ``agent.status`` (seq 0)
 ask          {id, branch, agent, action, tool, detail, reason, preview, kind, choices, remember, commands, input,

@@ -150,7 +150,8 @@ class Host(OpenBranches):
                 if branch.run is not None and branch.key in left:
                     branch.run.suspend()
             for branch in runs:
-                branch.stop()
+                if branch.run is not None:
+                    branch.run.cut_off()
             await asyncio.wait([branch.task for branch in runs if branch.task is not None])
         while self._errands:
             await asyncio.wait(self._errands)
@@ -258,7 +259,7 @@ class Host(OpenBranches):
         else:
             trouble = await self._secure(branch)
         branch.run = branch.task = None
-        end = {"id": run.id, "phase": "finished", "reason": outcome.reason, "message": outcome.message or trouble}
+        end = {"id": run.id, "phase": "finished", "reason": outcome.recorded, "message": outcome.message or trouble}
         with _whatever_happens(run):
             branch.publish(Event("run", branch.key, branch.tell_end(run.id), (end,)))
             if outcome.reason == "error" or trouble:

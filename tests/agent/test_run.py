@@ -216,7 +216,8 @@ async def test_shutdown_ends_runs_in_flight_and_starts_no_other(world: World) ->
         await world.host.shutdown()
         with pytest.raises(Busy):
             await world.host.prompt(branch, text="Hi", options=world.options)
-    assert assert_closed(ref)["reason"] == "aborted"
+    assert assert_closed(ref)["reason"] == "restart"
+    assert body(ref) == f"### Hi\n\n``` error\n{RESTARTED}\n```\n\n### "
 
 
 # -- failures of our own ---------------------------------------------------------------------------------------

@@ -244,13 +244,13 @@ class LiveBranch(Audience, SessionRow):
         Raises:
             StoreError: The disk refused; the run stays open in the log.
         """
-        error = {"code": outcome.code, "message": outcome.message} if outcome.reason == "error" else None
+        error = outcome.error
         run = self.conversation.runs[run_id].data
         self.recorder.flush()
         for kind, data in list(open_ends(self.conversation, outcome.message or outcome.reason)):
             self.recorder.record(kind, data)  # what the disk refused when the run wanted to record it
         said = {"message": outcome.message} if outcome.message and error is None else {}
-        self.recorder.record("run", {**run, "state": "finished", "reason": outcome.reason, "error": error, **said})
+        self.recorder.record("run", {**run, "state": "finished", "reason": outcome.recorded, "error": error, **said})
 
     def tell_end(self, run_id: str) -> int:
         """Return the number of a row after the end of a run, which tells it: a client that saw it has seen all."""

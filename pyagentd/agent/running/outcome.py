@@ -9,6 +9,8 @@ from pyagentd.errors import PyagentdError
 
 Reason = Literal["done", "error", "aborted"]
 
+RESTART = "restart"  # the code, and in the log the reason, of a run that the daemon's end cut off
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -18,6 +20,16 @@ class Outcome:
     text: str  # what the model said in this run
     code: str = ""  # of the error, see errors.py
     message: str = ""  # for a human: what went wrong, and the mend
+
+    @property
+    def recorded(self) -> str:
+        """The reason as the log and its readers have it: the same whether the daemon was stopped or killed."""
+        return RESTART if self.reason == "aborted" and self.code == RESTART else self.reason
+
+    @property
+    def error(self) -> dict[str, str] | None:
+        """What the log, and with it the document, says went wrong; None when nothing did."""
+        return {"code": self.code, "message": self.message} if self.recorded in ("error", RESTART) else None
 
 
 def told_of(error: Exception) -> tuple[str, str]:

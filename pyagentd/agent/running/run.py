@@ -19,6 +19,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyagentd.agent.approving.authority import Authority
+from pyagentd.agent.branches.opening import RESTARTED
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.running.answer import Answer
 from pyagentd.agent.running.budget import Stopwatch
@@ -26,7 +27,7 @@ from pyagentd.agent.running.calling import Calling, describe
 from pyagentd.agent.running.machine import Signal as S
 from pyagentd.agent.running.machine import State, advance
 from pyagentd.agent.running.offer import Offer
-from pyagentd.agent.running.outcome import Outcome, told_of
+from pyagentd.agent.running.outcome import RESTART, Outcome, told_of
 from pyagentd.agent.running.resuming import Resumed
 from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.view import Steering, View, no_steering
@@ -114,6 +115,7 @@ class Run:
         self._retry_now: Callable[[], None] = _nothing
         self.suspended = False
         self._aborted = False
+        self._cut_off = False
         self._failure: PyagentdError | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -140,7 +142,8 @@ class Run:
                 raise
             if self._failure is not None:
                 return self._fail(S.FAIL, self._error(self._failure.code, str(self._failure)))
-            return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text))
+            why = {"code": RESTART, "message": RESTARTED} if self._cut_off else {}
+            return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text, **why))
         except PyagentdError as error:
             return self._fail(S.FAIL, self._error(error.code, str(error)))
         except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
@@ -157,6 +160,12 @@ class Run:
         """Stop the run and leave it in the log as it is: the next daemon goes on with it."""
         if not self._aborted:
             self.suspended = True
+            self.abort()
+
+    def cut_off(self) -> None:
+        """Stop the run because the daemon ends: aborted as others are, but nobody wanted it, so that is said."""
+        if not self._aborted:
+            self._cut_off = True
             self.abort()
 
     def fail(self, error: PyagentdError) -> None:
@@ -295,7 +304,8 @@ class Run:
 
     def _end(self, signal: S, outcome: Outcome) -> Outcome:
         try:
-            self._answer.close("aborted" if signal is S.ABORT else f"not run: {outcome.message}")
+            aborted = outcome.message or "aborted"
+            self._answer.close(aborted if signal is S.ABORT else f"not run: {outcome.message}")
         finally:
             self._log.flush()
         self.state = advance(self.state, signal)
