@@ -138,6 +138,72 @@ async def test_records_and_settings_stay_as_they_are(run: Run, root: Path, mecha
     assert not (root / "old").exists()
 
 
+@pytest.mark.parametrize("around", ["write", "read", "all"])
+async def test_of_the_sessions_a_command_sees_its_own(
+    call: Call, ctx: ToolContext, root: Path, mechanism: str, around: str
+) -> None:
+    """The sessions root lies inside the scope; what other sessions said and the snapshots are not for a command."""
+    sessions = root / ".gptel/sessions"
+    own, other = sessions / "own-20260101", sessions / "other-20260101"
+    secret = [sessions / ".pyagentd-snapshots/objects/ab/cd", sessions / "state.db", sessions / "state.db-wal"]
+    secret += [other / "branches/main" / name for name in ("messages.jsonl", "requests.jsonl", "files/out.txt")]
+    seen = [own / "branches/main/session.md", own / "branches/main/files/out.txt", root / "near"]
+    for file in (*secret, *seen):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("hidden-value\n" if file in secret else "seen\n")
+    patterns = (f"{root}/**",)
+    named = (f"{sessions}/state.db", f"{sessions}/.pyagentd-snapshots/**", f"{sessions}/**")
+    rules = scope(
+        root,
+        wanted=mechanism,
+        read=(*patterns, *named, *(("/**",) if around == "all" else ())),
+        write=() if around == "read" else patterns,
+        protected=(str(sessions), str(own)),
+        closed=(str(sessions),),
+        own=(str(own),),
+    )
+    where = replace(within(ctx, rules), spool_dir=own / "branches/main/files")
+    reading = " ".join(f"cat {file};" for file in (*seen, *secret))
+    done = await call(
+        BASH,
+        within=where,
+        command=f"{reading} grep -ra hidden .; ls -A {sessions} {other}; echo x >{sessions}/state.db; "
+        f"echo x >{own}/branches/main/session.md; touch {sessions}/new {sessions}/new-20260101; mv .gptel .old; "
+        f"ln {sessions}/state.db copy; cat copy; umount {sessions}; cat {sessions}/state.db",
+    )
+    assert done.text.startswith("seen\nseen\nseen\n")
+    assert "hidden-value" not in done.text
+    assert sorted(os.listdir(sessions)) == [  # noqa: PTH208
+        ".pyagentd-snapshots",
+        "other-20260101",
+        "own-20260101",
+        "state.db",
+        "state.db-wal",
+    ]
+    assert (secret[1].read_text(), seen[0].read_text()) == ("hidden-value\n", "seen\n")
+    # Its output that was too long stays readable where the scope is elsewhere.
+    far = replace(rules, read=(), write=())
+    done = await call(BASH, within=replace(where, scope=lambda: far), command=reading)
+    assert done.text.startswith("cat: ") and "hidden-value" not in done.text
+    assert done.text.count("seen\n") == 1
+
+
+async def test_another_session_is_read_where_the_scope_names_it(run: Run, root: Path) -> None:
+    sessions = root / "sessions"
+    for name in ("named", "other"):
+        (sessions / name).mkdir(parents=True)
+        (sessions / name / "session.md").write_text(f"{name}\n")
+    done = await run(
+        f"cat {sessions}/*/session.md; cat {sessions}/other/session.md; echo x >{sessions}/named/session.md",
+        read=(f"{root}/**", f"{sessions}/named/**"),
+        protected=(str(sessions),),
+        closed=(str(sessions),),
+    )
+    assert "named\n" in done.text
+    assert "other\n" not in done.text
+    assert (sessions / "named/session.md").read_text() == "named\n"
+
+
 @needs_bubblewrap
 async def test_a_place_that_is_protected_before_it_exists_cannot_be_made(
     call: Call, ctx: ToolContext, root: Path

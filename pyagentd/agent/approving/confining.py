@@ -24,6 +24,7 @@ def shell_scope(
     top = paths.session_dir_of(family[-1].branch_dir)
     protected = _resolved(config.sessions_dir, config.presets_dir, config.file, top, *installation.installed())
     hidden = _resolved(config.runtime_dir)
+    closed = _resolved(config.sessions_dir)  # what other sessions said, and snapshots of what is in other projects
 
     def scope() -> ShellScope:
         own, *above = (presets.of_branch(each) for each in family)
@@ -33,6 +34,8 @@ def shell_scope(
             deny=tuple(dict.fromkeys(pattern for each in (own, *above) for pattern in each.paths.deny)),
             protected=protected,
             hidden=hidden,
+            closed=closed,
+            own=(str(top.resolve()),),
             records=tuple(each.key for each in family),
             commands=own.shell.allow,
             network=own.shell.network,

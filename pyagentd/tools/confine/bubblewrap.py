@@ -34,6 +34,7 @@ def arguments(plan: Plan, git_configuration: int | None = None) -> list[str]:
         *_home(plan),
         *(word for _, _, words in sorted(_mounts(plan)) for word in words),
         *("--dir", plan.root),
+        *(word for path, is_directory in plan.hidden if is_directory for word in ("--remount-ro", path)),
         *(() if _whole(plan) else ("--remount-ro", "/")),
         *("--chdir", plan.root, "--"),
     ]
@@ -96,7 +97,8 @@ def _read_only(path: str) -> list[str]:
 
 def _hide(path: str, is_directory: bool) -> list[str]:
     # A device on a mount without devices: opening it is refused, which says more than an empty file.
-    return ["--tmpfs", path, "--remount-ro", path] if is_directory else ["--ro-bind", "/dev/null", path]
+    # A directory is made read-only when all is in place, since trees may be inside it.
+    return ["--tmpfs", path] if is_directory else ["--ro-bind", "/dev/null", path]
 
 
 def _home(plan: Plan) -> list[str]:

@@ -38,7 +38,7 @@ _USED_BY: Mapping[str, tuple[Effect, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a command sees. Paths are absolute and resolved, parents come first, nothing is below what is hidden."""
+    """What a command sees. Paths are absolute and resolved, parents first, below what is hidden are only trees."""
 
     root: str  # where it starts, seen or not
     home: str
@@ -63,13 +63,15 @@ def plan(scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, st
     programs = {path for path in places.program_trees(env, str(root), writable) if not refused(path, rules)}
     if (common := _repository(root, rules)) is not None:
         (writable if any(inside(str(root), tree) for tree in writable) else readable).add(common)
-    seen = dict.fromkeys((*readable, *programs, *([str(spool_dir)] if spool_dir.is_dir() else ())), False)
-    trees = dict(needed(allowed(seen | dict.fromkeys(writable, True), scope)))
+    own = [path for path in scope.own if any(inside(path, tree) for tree in (*readable, *writable))]
+    own += [str(spool_dir)]
+    seen = dict.fromkeys((*readable, *programs, *filter(os.path.isdir, own)), False)
+    trees = dict(needed(allowed(seen | dict.fromkeys(writable, True), scope), scope.closed))
     sought = closed.looked_into({*readable, *writable}, writable, root, env.get("HOME", ""))
     found = list(closed.found(rules, sought, scope, {str(root), str(spool_dir), *readable, *writable}))
     git_found = {path for entry in found if entry.effect == "git" for path in git.decisive(entry.path)}
     hidden = {entry.path: entry.is_directory for entry in found if entry.effect in ("hide", "fixed")}
-    hidden |= {path: True for path in scope.hidden if os.path.isdir(path)}  # noqa: PTH112
+    hidden |= {path: True for path in (*scope.hidden, *scope.closed) if os.path.isdir(path)}  # noqa: PTH112
     hidden |= {path: os.path.isdir(path) for path in places.system_secrets()}  # noqa: PTH112
     hidden |= {path: False for tree in programs for path in places.program_secrets(tree)}
     fixed = {*scope.protected, *scope.hidden, *(entry.path for entry in found if entry.effect == "fixed")}

@@ -19,6 +19,10 @@ class ShellScope:
     deny: tuple[str, ...] = ()  # the agent's own and those of every session above it
     protected: tuple[str, ...] = ()  # absolute paths that are read at most: sessions root, configuration
     hidden: tuple[str, ...] = ()  # absolute paths of directories nobody may see: that of the daemon's socket
+    closed: tuple[
+        str, ...
+    ] = ()  # absolute paths of directories seen only where the scope names something inside them
+    own: tuple[str, ...] = ()  # absolute paths inside ``closed`` that are seen where the scope is around them
     records: tuple[str, ...] = ()  # directories whose metadata is watched: the agent's and those above it
     commands: tuple[str, ...] = ()  # ``shell_commands.allow``
     network: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pyagentd.tools.confine import places
@@ -41,24 +41,40 @@ class Trees:
 
 
 def allowed(trees: Mapping[str, bool], scope: ShellScope) -> dict[str, bool]:
-    """Return ``trees`` without what nobody sees; what is protected is read at most, whoever named it."""
+    """Return ``trees`` without what nobody sees; what is protected is read at most, whoever named it.
+
+    Of what is closed nobody opens the whole, nor a file right in it or what begins with a dot: a database, snapshots.
+    """
     return {
         path: write and not any(inside(path, place) for place in scope.protected)
         for path, write in trees.items()
         if not any(inside(path, place) for place in scope.hidden) and (write or path not in places.TEMPORARY)
+        if all(_opens(path, place) for place in scope.closed)
     }
 
 
-def needed(trees: Mapping[str, bool]) -> Iterator[tuple[str, bool]]:
+def _opens(path: str, closed: str) -> bool:
+    """Return whether ``path`` may be a tree although ``closed`` is not seen."""
+    if not inside(path, closed):
+        return True
+    name = path.removeprefix(closed).lstrip("/").partition("/")[0]
+    return name != "" and not name.startswith(".") and os.path.isdir(f"{closed}/{name}")  # noqa: PTH112
+
+
+def needed(trees: Mapping[str, bool], closed: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
     """Yield the trees that say something, parents first: not those whose nearest tree above says as much.
 
-    A readable tree inside a writable one stays writable: rights add up.
+    A readable tree inside a writable one stays writable: rights add up. What is around a ``closed`` directory says
+    nothing about what is inside.
     """
     nearest: list[tuple[str, bool]] = []
     for path in sorted(trees, key=parts):
         while nearest and not inside(path, nearest[-1][0]):
             nearest.pop()
         above = nearest[-1][1] if nearest else (False if places.is_system(path) else None)
+        around = nearest[-1][0] if nearest else "/"
+        if any(inside(path, place) and not inside(around, place) for place in closed):
+            above = None
         if above is None or trees[path] > above:
             nearest.append((path, trees[path]))
             yield path, trees[path]
