@@ -16,6 +16,7 @@ class Body:
 
     head: Mapping[str, Any]  # everything but the messages
     messages: tuple[str, ...]  # the JSON of each one, without breakpoints
+    digests: tuple[bytes, ...]  # of these, SHA-256
     marked: Mapping[int, str]  # those that carry a breakpoint, as they are sent, by their number
 
     def encoded(self) -> bytes:

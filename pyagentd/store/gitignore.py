@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pathspec import GitIgnoreSpec
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +33,8 @@ def with_rules(directory: str, text: bytes, above: Rules | None) -> Rules | None
     """Return ``above`` with the rules of the ``.gitignore`` of ``directory``, which has this ``text``."""
     if not text:
         return above
+    from pathspec import GitIgnoreSpec  # not at the start of every daemon
+
     try:
         spec = GitIgnoreSpec.from_lines(text.decode(errors="replace").splitlines())
     except ValueError:  # a malformed file ignores nothing

@@ -55,6 +55,11 @@ class Sent(Protocol):
         ...
 
     @property
+    def digests(self) -> Sequence[bytes]:
+        """The SHA-256 of each."""
+        ...
+
+    @property
     def marked(self) -> Mapping[int, str]:
         """Those that carry a breakpoint, as they are sent, by their number."""
         ...
@@ -73,9 +78,8 @@ class TraceWriter:
         self._run_id = run_id
         self._begun = False
         self._id = ""  # of the request the next one can continue
-        self._messages: Sequence[str] = ()
         self._last: Mapping[str, Any] = {}  # an earlier writer's last answer
-        self._chain = hashlib.sha256()  # over all messages of the last request
+        self._digests: Sequence[bytes] = ()  # of all messages of the last request
         self._known: dict[str, str] = {}  # digests of what the file has, by their place in the head
         self._problem = ""
 
@@ -93,7 +97,7 @@ class TraceWriter:
             self._write(self._request_lines(body, step=step, attempt=attempt, purpose=purpose, at_ms=at_ms))
             self._problem = ""
         except (StoreError, OSError) as error:
-            self._id, self._messages, self._last, self._known = "", (), {}, {}
+            self._id, self._digests, self._last, self._known = "", (), {}, {}
             if str(error) != self._problem:
                 log.warning("a request was not traced: %s", error)
             self._problem = str(error)
@@ -103,7 +107,7 @@ class TraceWriter:
         if not self._id:
             return
         told = {"type": "answer", "id": self._id, "run_id": self._run_id, "step": step, **facts}
-        told |= {"count": len(self._messages), "chain": self._chain.hexdigest(), "known": self._known}
+        told |= {"count": len(self._digests), "chain": _chained(self._digests), "known": self._known}
         try:
             self._write([_dumps(told)])
         except (StoreError, OSError) as error:
@@ -128,7 +132,7 @@ class TraceWriter:
                 if self._known.get(name) != digest:
                     lines.append(f'{{"type":"blob","digest":"{digest}","data":{data}}}')
                     self._known[name] = digest
-        base, same = self._continued(body.messages)
+        base, same = self._continued(body)
         self._id = f"{self._run_id}/{purpose}/{step}/{attempt}"
         facts = {
             "type": "request",
@@ -146,25 +150,19 @@ class TraceWriter:
         lines.append(f'{_dumps(facts)[:-1]},"messages":[{",".join(body.messages[same:])}]}}')
         return lines
 
-    def _continued(self, messages: Sequence[str]) -> tuple[str | None, int]:
-        """Return which request ``messages`` continue and how many are the same, and take them as the last ones."""
-        base, known = self._id or None, self._messages
-        same = 0
+    def _continued(self, body: Sent) -> tuple[str | None, int]:
+        """Return which request ``body`` continues and how many messages are the same, and take it as the last one."""
+        base, same = self._id or None, 0
         if self._last:  # an earlier writer's: all of it, or none
             base, count = str(self._last["id"]), int(self._last["count"])
-            if count <= len(messages) and _chained(messages[:count]).hexdigest() == self._last["chain"]:
+            if count <= len(body.digests) and _chained(body.digests[:count]) == self._last["chain"]:
                 same = count
-                self._chain = _chained(messages[:count])
         else:
-            for old, new in zip(known, messages, strict=False):
-                if old is not new and old != new:
+            for old, new in zip(self._digests, body.digests, strict=False):
+                if old != new:
                     break
                 same += 1
-        if not same or same < len(known):
-            self._chain = _chained(messages[:same])
-        for text in messages[same:]:
-            _chain(self._chain, text)
-        self._messages, self._last = messages, {}
+        self._digests, self._last = body.digests, {}
         return (base, same) if same else (None, 0)
 
     # -- the file ----------------------------------------------------------------------------------------------
@@ -186,7 +184,7 @@ class TraceWriter:
             pass
         else:
             atomic.replace(self._path, paths.old_requests_file(self._path.parent))
-        self._id, self._messages, self._last, self._known = "", (), {}, {}
+        self._id, self._digests, self._last, self._known = "", (), {}, {}
 
     def _write(self, lines: Sequence[str]) -> None:
         descriptor = atomic.open_append(self._path)
@@ -231,17 +229,8 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _chained(messages: Sequence[str]) -> Any:
-    chain = hashlib.sha256()
-    for text in messages:
-        _chain(chain, text)
-    return chain
-
-
-def _chain(chain: Any, text: str) -> None:
-    data = text.encode("utf-8", "replace")
-    chain.update(b"%d:" % len(data))
-    chain.update(data)
+def _chained(digests: Sequence[bytes]) -> str:
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _marks(number: int, text: str) -> list[list[Any]]:
