@@ -93,7 +93,9 @@ class FaultyDisk(atomic.System):
             self._rest_fails = args[0]
             return real(args[0], bytes(args[1])[: len(args[1]) // 2])
         if (self._how == "late" and name != "mkdir") or name == "close":  # a close that fails has closed nevertheless
-            self._noted(name, args, real(*args, **options))
+            done = self._noted(name, args, real(*args, **options))
+            if name == "open":  # the file is made, but nobody has a descriptor of it
+                os.close(done)
         raise self._refusal()
 
     def _refusal(self) -> OSError:
