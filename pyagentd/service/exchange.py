@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.approving import expansion
 from pyagentd.agent.branches.override import settings_of
+from pyagentd.agent.running import offer
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
 from pyagentd.policy.patterns import under
@@ -18,7 +18,6 @@ from pyagentd.store import presetfile, sessions
 from pyagentd.store.adopt import Adopted
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.exchange import importing
-from pyagentd.store.exchange.blocks import AGENT_TOOL
 from pyagentd.store.exchange.export import FORMATS, Exported, exported
 from pyagentd.store.exchange.source import read_source
 from pyagentd.store.local_variables import Settings
@@ -134,7 +133,7 @@ def _parsed(text: str, name: str) -> Preset:
 
 
 def _unknown_tools(preset: Preset) -> list[str]:
-    known = {*builtin_tools(), AGENT_TOOL, expansion.NAME}
+    known = {*builtin_tools(), *offer.CORE, offer.NAME}
     unknown = [name for name in preset.tools if name not in known]
     return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
 
