@@ -270,7 +270,7 @@ def test_questions_and_grants_are_completed(
     asking = terminal("send", session, "Do it.")
     ask = one_ask(scripted)
     assert completions("answer", "ask_") == [ask["id"]]
-    assert completions("answer", ask["id"], "a") == ["allow", "always", "abort"]
+    assert completions("answer", ask["id"], "a") == ["allow", "always", "answer", "abort"]
     scripted.ok("answer", ask["id"], "session")
     assert asking.end() == 0
     assert completions("grants", session, "--revoke", "tool:") == ["tool:Bash:make"]
