@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.sexp import decode
+from tests.e2e.compiled import ELPA, ROOT, elisp, load_path, native
 
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["ELPA", "ROOT", "Emacs", "EmacsError", "wait_for"]
+
 DRIVER = ROOT / "tests" / "e2e" / "driver.el"
-ELPA = sorted(Path("/usr/share/emacs/site-lisp/elpa").glob("*")) if Path("/usr/share/emacs").exists() else []
 
 
 def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
@@ -28,6 +29,14 @@ def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -
             return value
         time.sleep(0.02)
     raise AssertionError(f"waited {timeout_s} s for: {what}")
+
+
+def _share_native(directory: Path) -> None:
+    # Emacs compiles what it loads for a terminal before it reads any option.
+    cache = directory / "eln-cache"
+    if not os.path.lexists(cache):
+        directory.mkdir(exist_ok=True)
+        cache.symlink_to(native())
 
 
 class EmacsError(AssertionError):
@@ -50,15 +59,15 @@ class Emacs:
         directory.mkdir(parents=True, exist_ok=True)
         self.socket = directory / "d"
         self.env = {**env, "DRIVER_SOCKET": str(self.socket), "TERM": "xterm-256color"}
-        paths = [argument for place in (*ELPA, ROOT / "elisp") for argument in ("-L", str(place))]
         requires = [argument for name in load for argument in ("--eval", f"(require '{name})")]
         # In a new home everything would be compiled now, with windows full of warnings.
         quiet = ["--eval", "(setq native-comp-deferred-compilation nil)"]
-        command = ["emacs", "-Q", *quiet, *paths, *requires, "-l", str(DRIVER)]
+        command = ["emacs", "-Q", *quiet, *load_path(elisp()), *requires, "-l", str(DRIVER)]
         self._tmux: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
         if terminal:
             self._tmux = str(directory / "t")
+            _share_native(Path(env["HOME"]) / ".emacs.d")
             self._start_tmux([command[0], "-nw", *command[1:]], size)
         else:
             log = (directory / "emacs.log").open("wb")
