@@ -1,4 +1,9 @@
-"""A conversation of 200 turns with compactions: what a turn costs early and late, beside the SDK sending the same."""
+"""A conversation of 200 turns with compactions: what a turn costs early and late, beside the SDK sending the same.
+
+With the conversation grows, per turn: the file, which is written anew (when a turn begins and when it ends) and
+compared, and copies of text and of tuples in memory; after a compaction the next turn aligns the whole document once.
+A document that an editor saved is parsed once per turn.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyagentd.rpc.client import DaemonClient
+from pyagentd.store import paths
 from pyagentd.store.traced import read_trace
 from tests.bench.figure import Figure, Result, at_most
 from tests.bench.measure import Spent, median
@@ -46,6 +52,16 @@ def talk(world: World) -> Iterator[Result]:
             beside="raw SDK, same bodies",
         )
         yield Figure(name="    to its end", value=1000 * median(waits[last]), unit="ms")
+    after = [1000 * cost for cost in costs[every::every]]  # each the first after a compaction
+    yield Figure(
+        name="    first turn after a compaction",
+        value=median(after[-3:]),
+        unit="ms",
+        reference=after[0],
+        beside="after the first one",
+    )
+    size_kb = paths.session_file(branch).stat().st_size / 1000
+    yield Figure(name="    document, written twice a turn", value=size_kb, unit="kB")
     yield Figure(
         name=f"CPU of turn {marks[-1]}, beside turn {marks[0]}",
         value=1000 * median(costs[-window:]),

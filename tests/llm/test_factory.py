@@ -103,6 +103,14 @@ def test_nothing_heavy_is_imported_before_the_first_request() -> None:
     )
 
 
+def test_a_daemon_starts_without_what_only_some_of_its_work_needs() -> None:
+    run_python(
+        "import sys, pyagentd.daemon\n"
+        "late = {'aiohttp', 'cronsim', 'tzlocal', 'html_to_markdown', 'markdown_it', 'pathspec'} & set(sys.modules)\n"
+        "assert not late, late"
+    )
+
+
 def test_warming_up_in_a_thread_loads_the_sdk_once_and_gives_gc_back() -> None:
     run_python(
         "import gc, sys, threading\n"

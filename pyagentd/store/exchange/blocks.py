@@ -7,10 +7,12 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.store.conversation import Message, Part
-from pyagentd.store.exchange.prose import Prose
+
+if TYPE_CHECKING:
+    from pyagentd.store.exchange.prose import Prose
 
 _LINE = 90  # characters of a summary or of a prompt in the table
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # colours of a terminal

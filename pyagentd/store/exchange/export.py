@@ -17,7 +17,6 @@ from pyagentd.store.adopt import Adopted, adopted
 from pyagentd.store.align import placed
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import format_file
-from pyagentd.store.exchange.html import page
 from pyagentd.store.exchange.source import Source
 from pyagentd.store.journal import Row
 from pyagentd.store.local_variables import Settings
@@ -53,6 +52,8 @@ def exported(source: Source, format: str, settings: Settings | None = None) -> E
             text = _dumps(record, indent=2) + "\n" if format == "json" else "".join(lines(record))
             return Exported(text=text, notes=notes)
         case "html":
+            from pyagentd.store.exchange.html import page  # not at the start of every daemon
+
             return Exported(text=page(source))
     raise BadRequest(f"{format!r} is no format", mend=", ".join(FORMATS))
 
