@@ -133,6 +133,47 @@ async def test_what_somebody_else_changed_since_is_kept_and_both_versions_are_th
         assert file.read_text() == "one\n"
 
 
+async def test_a_directory_that_became_a_link_comes_back_with_its_files(world: World) -> None:
+    """What the link leads to is not what is in the directory, whatever has the same names there."""
+    elsewhere = world.project / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "x").write_text("theirs\n")
+    async with talking(world) as talk:
+        await talk.turn(write("tt/x", "mine\n"), write("tt/deep/y", "y\n"))
+        second = await talk.turn(bash("rm -r tt; ln -s elsewhere tt"))
+        (elsewhere / "deep").mkdir()
+        (elsewhere / "deep/y").write_text("theirs\n")
+        after = shown(world.project)
+        assert await talk.preview(second) == {
+            "tt": "restore",
+            "tt/x": "create",
+            "tt/deep": "create",
+            "tt/deep/y": "create",
+        }
+        done = await talk.restore(second)
+        assert done["kept"] == []
+        assert not (world.project / "tt").is_symlink()
+        assert [(world.project / "tt" / name).read_text() for name in ("x", "deep/y")] == ["mine\n", "y\n"]
+        assert await talk.preview(second) == {}
+        assert [(elsewhere / name).read_text() for name in ("x", "deep/y")] == ["theirs\n"] * 2
+        await world.host.snapshots.undo(talk.branch.ref, done["id"])
+        assert shown(world.project) == after
+
+
+async def test_nothing_is_put_where_somebody_else_made_a_link(world: World) -> None:
+    elsewhere = world.project.parent / "elsewhere"
+    elsewhere.mkdir()
+    async with talking(world) as talk:
+        await talk.turn(write("tt/x", "mine\n"))
+        second = await talk.turn(bash("rm tt/x"))
+        (world.project / "tt").rmdir()
+        (world.project / "tt").symlink_to(elsewhere)
+        done = await talk.restore(second)
+        assert [row["path"] for row in done["kept"]] == [str(world.project / "tt/x")]
+        assert "symbolic link" in done["kept"][0]["reason"]
+        assert list(elsewhere.iterdir()) == []
+
+
 async def test_a_change_between_two_of_the_agents_is_not_lost_silently(world: World) -> None:
     file = world.project / "a.txt"
     file.write_text("one\n")

@@ -1,4 +1,4 @@
-"""One file as an entry of a tree: read without following a link in its last component."""
+"""One file as an entry of a tree: read without following a link, neither in its place nor on the way."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def looked_at(path: str, objects: Objects | None = None, *, content: bool = True) -> Entry | None:
     """Return what is at ``path`` now, None for nothing; sockets and the like are nothing.
 
+    Below a link there is nothing either: what it leads to is another place, with a path of its own.
+
     Args:
-        path: Absolute.
+        path: Absolute, and without links when it was recorded.
         objects: Where its content is stored; None only computes its id.
         content: Whether the content may be kept.
     """
+    above = path.rpartition("/")[0] or "/"
     try:
         found = os.lstat(path)
     except OSError:
         return None
-    return entry_of(path, found, objects, content=content)
+    return entry_of(path, found, objects, content=content) if os.path.realpath(above) == above else None
 
 
 def named(paths: Iterable[str], objects: Objects) -> Iterator[tuple[str, Entry]]:
