@@ -1,7 +1,7 @@
 """All runs in flight, on branches that are open: who starts them, who ends them, who is told.
 
-The host turns prompts into supervised runs and sees to it that every run ends with exactly one ``run`` fact, whatever
-happened (DESIGN §6). Sub-agents are runs like any other; ``agents.py`` starts them here.
+The host turns prompts into runs; that each of them ends is seen to in ``supervising`` (DESIGN §6). Sub-agents are
+runs like any other; ``agents.py`` starts them here.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from pyagentd.agent.approving.asking import Questions
@@ -26,12 +25,12 @@ from pyagentd.agent.files.restoring import Restoring
 from pyagentd.agent.hooking.hooks import Hooks
 from pyagentd.agent.running import stopping
 from pyagentd.agent.running.continuing import continuation
-from pyagentd.agent.running.machine import State as RunState
-from pyagentd.agent.running.outcome import Outcome, told_of
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.resuming import Resumed
 from pyagentd.agent.running.run import Run
 from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.settings import Presets, SendOptions
+from pyagentd.agent.running.supervising import Supervisor
 from pyagentd.agent.triggering.schedules import Schedules
 from pyagentd.agent.triggering.triggers import Triggers
 from pyagentd.agent.turns.queue import Submission, Submitted
@@ -44,7 +43,6 @@ from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.messages import Message
 from pyagentd.pulse import Pulse
-from pyagentd.store import paths
 from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.index.state import State
 from pyagentd.store.suspended import Suspended
@@ -67,6 +65,7 @@ class Host(OpenBranches):
         triggers: Takes turns that no human began.
         schedules: Which of them come by the clock.
         queue: The messages that wait for their turn.
+        supervisor: Sees to it that runs end.
     """
 
     def __init__(
@@ -88,6 +87,7 @@ class Host(OpenBranches):
         self._submitting = Submitting(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
         self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
+        self.supervisor = Supervisor(self)
         self._closing = False
 
     @property
@@ -182,7 +182,7 @@ class Host(OpenBranches):
             allow=[grant.pattern for grant in options.grants],
             tool_results=settings.tool_results,
         )
-        self.set_off(branch, run, options)
+        self.supervisor.set_off(branch, run, options)
         message_id = branch.conversation.runs[run_id].data["message_id"]
         started = {"id": run_id, "phase": "started", "message_id": message_id}
         branch.publish(Event("run", branch.key, seq, (started,)))
@@ -206,7 +206,7 @@ class Host(OpenBranches):
             return
         self.questions.go_on(waiting.run_id, found.asks)
         run = self._run(branch, waiting.run_id, found.view, found.settings, found.resumed)
-        self.set_off(branch, run, found.options)
+        self.supervisor.set_off(branch, run, found.options)
 
     def _run(
         self,
@@ -223,111 +223,7 @@ class Host(OpenBranches):
             view=view,
             settings=settings,
             prepare=branch.secure,
-            observe=lambda run, status: self._observe(branch, run, status),
+            observe=lambda run, status: self.supervisor.observe(branch, run, status),
             steering=lambda: self.queue.steering(branch, run_id),
             resumed=resumed,
         )
-
-    def set_off(self, branch: LiveBranch, run: Run, options: SendOptions) -> None:
-        """Let a run that is in the log begin."""
-        branch.run = run
-        branch.task = asyncio.create_task(self._supervise(branch, run, options), name=run.id)
-        message_id = str(branch.conversation.runs[run.id].data.get("message_id") or "")
-        branch.state.started(run=run.id, message_id=message_id, started_at=branch.recorder.now_ms())
-
-    async def _supervise(self, branch: LiveBranch, run: Run, options: SendOptions) -> Outcome:
-        """Execute a run, then record and tell its end; the one place a run can end.
-
-        Raises:
-            asyncio.CancelledError: The run was suspended: it has no end.
-        """
-        try:
-            outcome = await run.execute()
-        except asyncio.CancelledError:
-            await self._leave(branch, run)
-            raise
-        with _whatever_happens(run):
-            self.asks.abort_run(run.id)
-            await self._end_below(branch, run)
-        trouble = ""
-        try:
-            branch.finish_run(run.id, outcome)
-        except Exception as failure:  # the log has no end of this run; it gets one when it is opened anew
-            log.exception("run %s: its end could not be recorded", run.id)
-            code, message = told_of(failure)
-            outcome = replace(outcome, reason="error", code=code, message=message)
-        else:
-            trouble = await self._secure(branch)
-        branch.run = branch.task = None
-        end = {"id": run.id, "phase": "finished", "reason": outcome.recorded, "message": outcome.message or trouble}
-        with _whatever_happens(run):
-            branch.publish(Event("run", branch.key, branch.tell_end(run.id), (end,)))
-            if outcome.reason == "error" or trouble:
-                branch.state.failed(message=end["message"], code=outcome.code or StoreError.code)
-            else:
-                branch.state.ended()
-        with _whatever_happens(run):
-            self.queue.run_ended(branch, "error" if trouble else outcome.reason)
-        for listener in self.listeners:
-            with _whatever_happens(run):
-                listener.run_ended(branch, outcome, options)
-                listener.branch_written(branch.ref)
-        if branch.ref.is_agent and not branch.settled:
-            self._unfinished[branch.key] = branch.ref
-        if branch.has_open_run:
-            self._branches.pop(branch.key, None)
-            branch.abandon()
-        elif branch.idle:
-            await self._close_if_idle(branch)
-        return outcome
-
-    async def _leave(self, branch: LiveBranch, run: Run) -> None:
-        """Leave a suspended run in the log as it is."""
-        self.asks.leave_run(run.id)
-        await self._secure(branch)
-        branch.run = branch.task = None
-
-    async def _end_below(self, branch: LiveBranch, run: Run) -> None:
-        """End the agents that an earlier daemon left waiting for a run that is over: it may not have met them yet."""
-        self.trees.ended(run.id)
-        met = [
-            agent.ref for agent in self.inside(paths.agents_dir(branch.ref.branch_dir)) if self._awaited(agent, run)
-        ]
-        for ref in (*self.trees.below(branch.ref), *met):
-            with contextlib.suppress(PyagentdError):  # whoever opens it is told
-                async with self.using(ref) as agent:
-                    await self.abort(agent)
-
-    def _awaited(self, agent: LiveBranch, run: Run) -> bool:
-        session, goes_on = agent.conversation.session, agent.run is not None or agent.key in self._resuming
-        return goes_on and session.get("parent_run_id") == run.id and not session.get("background")
-
-    async def _secure(self, branch: LiveBranch) -> str:
-        """Bring what was recorded to disk and into the document; return what went wrong, or ""."""
-        try:
-            await branch.secure()
-            branch.note_complete()
-        except Exception as failure:  # part of the run's supervisor: it ends whatever happens
-            log.exception("%s could not be written", branch.file)
-            return str(failure)
-        return ""
-
-    def _observe(self, branch: LiveBranch, run: Run, status: Mapping[str, Any]) -> None:
-        if run.state is not RunState.TOOL:
-            self.questions.close_left(branch, run.id)
-        match dict(status):
-            case {"state": "retrying", "attempt": attempt, "max_attempts": most, "delay_s": delay_s, "message": text}:
-                retry_at = branch.recorder.now_ms() + round(1000 * delay_s)
-                branch.state.retrying(attempt=attempt, max_attempts=most, retry_at=retry_at, message=text)
-            case {"state": "busy", "phase": phase, **details}:
-                branch.state.moved(phase, **details)
-        self.agents.progress(branch, status)
-
-
-@contextlib.contextmanager
-def _whatever_happens(run: Run) -> Iterator[None]:
-    """Log an exception where the end of a run is told: it has ended, whoever could not be told of it."""
-    try:
-        yield
-    except Exception:  # part of the run's supervisor
-        log.exception("run %s: not everybody was told of its end", run.id)

@@ -12,6 +12,7 @@ _PLACE = "elisp/pyagentd-place.el"
 _SESSION = "elisp/pyagentd-session.el"
 _AGENTS = "pyagentd/agent/delegating/agents.py"
 _HOST = "pyagentd/agent/host.py"
+_SUPERVISING = "pyagentd/agent/running/supervising.py"
 _EQUIPPING = "pyagentd/agent/running/equipping.py"
 _PRESETS = "pyagentd/agent/presets.py"
 _RUN = "pyagentd/agent/running/run.py"
@@ -237,11 +238,11 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "scope-plan.yml updated timestamp is NOT managed by auto-save",
-        _HOST,
+        _SUPERVISING,
         "            branch.finish_run(run.id, outcome)\n        except Exception",
         "            branch.finish_run(run.id, outcome)\n"
         "            __import__('pyagentd.store.metadata').store.metadata.touch_scope_plan(\n"
-        "                branch.ref.branch_dir, self.clock.now()\n            )\n"
+        "                branch.ref.branch_dir, self._host.clock.now()\n            )\n"
         "        except Exception",
     ),
     _of(

@@ -84,7 +84,7 @@ class OpenBranches:
         finally:
             branch.users -= 1
             if branch.idle:
-                await asyncio.shield(self.own(self._close_if_idle(branch)))
+                await asyncio.shield(self.own(self.close_if_idle(branch)))
 
     async def _open(self, ref: BranchRef) -> LiveBranch:
         """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
@@ -186,7 +186,7 @@ class OpenBranches:
         for branch in self.all_opened:
             branch.detach(sink)
             if branch.idle:
-                self.own(self._close_if_idle(branch))
+                self.own(self.close_if_idle(branch))
 
     def publish(self, event: Event) -> None:
         """Tell whoever watches the event's branch."""
@@ -203,7 +203,7 @@ class OpenBranches:
         """The branches with a run in flight."""
         return [branch for branch in self._branches.values() if branch.run is not None]
 
-    async def _close_if_idle(self, branch: LiveBranch) -> None:
+    async def close_if_idle(self, branch: LiveBranch) -> None:
         """Forget a branch that nobody needs any more; its files hold everything."""
         with contextlib.suppress(StoreError):  # the log has the text; the document gets it when it is opened again
             await branch.keeper.flush()
@@ -215,6 +215,19 @@ class OpenBranches:
                 branch.close_now()
             for listener in self.listeners:
                 listener.branch_written(branch.ref)
+
+    def drop(self, branch: LiveBranch) -> None:
+        """Let a branch go whose log cannot say how its run ended; it gets its end when it is opened anew."""
+        self._branches.pop(branch.key, None)
+        branch.abandon()
+
+    def is_resuming(self, branch: LiveBranch) -> bool:
+        """Return whether a run that an earlier daemon left waiting in ``branch`` is being taken up."""
+        return branch.key in self._resuming
+
+    def note_unfinished(self, ref: BranchRef) -> None:
+        """Note an agent that was left in the middle; see ``_finish_agents``."""
+        self._unfinished[ref.key] = ref
 
     async def _find_unfinished(self, branch: LiveBranch) -> None:
         """End what the agents of a branch were doing when their daemon was killed or their disk refused.

@@ -76,7 +76,7 @@ async def compact(host: Host, branch: LiveBranch, options: SendOptions, instruct
         )
         # No await from here on: what is started is supervised.
         _start(branch, found, run_id, options)
-        host.set_off(branch, run, options)
+        host.supervisor.set_off(branch, run, options)
         started = {"id": run_id, "phase": "started", "kind": ORIGIN}
         branch.publish(Event("run", branch.key, branch.recorder.last_seq, (started,)))
         return run_id
