@@ -127,7 +127,8 @@ def _report(delivered: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json({**delivered, "duplicate": bool(delivered["duplicate"]), "queued": bool(delivered["queued"])})
     elif delivered["duplicate"]:
-        note(f"dropped: it was delivered before, as {delivered['message']}")
+        cut = "; the daemon's end cut its run off: send it again" if delivered.get("ended") == "restart" else ""
+        note(f"dropped: it was delivered before, as {delivered['message']}{cut}")
     else:
         print(delivered["run"] or f"{delivered['message']} is queued")
 

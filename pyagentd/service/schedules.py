@@ -42,6 +42,8 @@ class Scheduling(Group):
         """
         for pattern in allow:
             compile_action(pattern)
+        if lifetime and (at or delay):
+            raise BadRequest("What comes once does not repeat", mend="Leave for out, or give cron or every")
         schedule = await self._host.schedules.add(
             self._ref(branch),
             self._when(cron=cron, at=at, delay=delay, every=every, zone=zone),
@@ -97,6 +99,8 @@ class Scheduling(Group):
 
     def _when(self, *, cron: str | None, at: str | None, delay: str | None, every: str | None, zone: str) -> When:
         now = self._host.clock.now()
+        if zone and (delay or every):
+            raise BadRequest("Only cron and at have a time zone", mend="Leave timezone out")
         match [cron, at, delay, every]:
             case [str(), None, None, None]:
                 return occurrences.cron(cron or "", now=now, zone=zone)
@@ -141,6 +145,7 @@ def _delivered(delivered: Delivered) -> dict[str, Any]:
     return {
         "message": delivered.message_id,
         "duplicate": submitted is None,
+        "ended": delivered.ended or None,
         "run": submitted.run_id if submitted else None,
         "queued": bool(submitted and submitted.queued),
         "seq": submitted.seq if submitted else None,

@@ -292,6 +292,29 @@ async def test_the_same_delivery_twice_is_one_message(world: World, clock: Manua
     assert [each["delivery_id"] for each in said(ref)] == ["d-1", "d-2"]
 
 
+async def test_a_delivery_that_the_daemons_end_cut_off_says_so_when_it_comes_again(
+    world: World, clock: ManualClock
+) -> None:
+    ref = world.session()
+    world.server.say(answer(hang_after=1))
+    async with world.host.using(ref) as branch:
+        await world.host.triggers.deliver(branch, delivery("d-1", options=world.options))
+        again = await world.host.triggers.deliver(branch, delivery("d-1"))
+        assert again.submitted is None and again.ended == ""
+        await world.host.shutdown()
+    restarted(world, clock)
+    again = await deliver(world, ref, delivery("d-1"))
+    assert again.submitted is None and again.ended == "restart"
+
+
+@pytest.mark.parametrize(
+    "given", [{"delay": "99999999d"}, {"delay": "5m", "lifetime": "2d"}, {"delay": "5m", "zone": "UTC"}]
+)
+async def test_a_schedule_that_cannot_be_as_it_is_asked_for_is_refused(world: World, given: dict[str, str]) -> None:
+    with pytest.raises(BadRequest):
+        await world.service().schedule_add(Watcher(), branch=world.session().key, text="Hi", **given)
+
+
 async def test_one_source_and_all_together_bring_no_more_than_is_configured(world: World, clock: ManualClock) -> None:
     (world.home / "config.toml").write_text("[triggers]\nper_minute = 2\nper_day = 3\n")
     restarted(world, clock)

@@ -75,11 +75,13 @@ def at(said: str, *, now: datetime, zone: str = "") -> When:
             raise BadRequest(f"{said!r} is no time", mend="It looks like 14:30 or 2026-03-04T14:30") from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=place)
-    return _fixed(moment.astimezone(UTC), now)
+    return _fixed(moment.astimezone(UTC), now, zone)
 
 
 def after(delay: timedelta, *, now: datetime) -> When:
     """Return the moment that comes ``delay`` from ``now``; raises as ``at``."""
+    if delay > LONGEST:
+        raise BadRequest(f"A delay of {delay} is more than a year")
     return _fixed(now + delay, now)
 
 
@@ -153,19 +155,20 @@ def described(when: When) -> str:
     """Return a schedule in words."""
     match when.kind:
         case "at":
-            return f"at {datetime.fromisoformat(when.value).astimezone():%Y-%m-%d %H:%M}"
+            moment = datetime.fromisoformat(when.value).astimezone(_zone(when.zone) if when.zone else None)
+            return f"at {moment:%Y-%m-%d %H:%M}{f' ({when.zone})' if when.zone else ''}"
         case "every":
             return f"every {timedelta(seconds=int(when.value))}"
         case "cron":
             return f"cron {when.value}{f' ({when.zone})' if when.zone else ''}"
 
 
-def _fixed(moment: datetime, now: datetime) -> When:
+def _fixed(moment: datetime, now: datetime, zone: str = "") -> When:
     if moment <= now:
         raise BadRequest(f"{moment:%Y-%m-%d %H:%M} UTC has passed")
     if moment > now + LONGEST:
         raise BadRequest(f"{moment:%Y-%m-%d} is more than a year ahead")
-    return When(kind="at", value=moment.isoformat())
+    return When(kind="at", value=moment.isoformat(), zone=zone)
 
 
 def _cron(expression: str, zone: str, moment: datetime) -> Iterator[datetime]:

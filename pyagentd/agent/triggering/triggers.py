@@ -93,10 +93,15 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """What became of a delivery: ``submitted`` is None when it came before, as ``message_id``."""
+    """What became of a delivery: ``submitted`` is None when it came before, as ``message_id``.
+
+    ``ended`` is how the run then ended that answered it, as the log says it: "done", "error", "aborted" or "restart"
+    (the daemon's end cut it off: no answer will come); "" while it has not, and where that is not known.
+    """
 
     message_id: str
     submitted: Submitted | None
+    ended: str = ""
 
 
 class Triggers:
@@ -119,7 +124,9 @@ class Triggers:
         async with lock:
             if (known := await self._before(branch, trigger)) is not None:
                 self._audit(branch, trigger, "deny", "duplicate", reason=f"it is {known}")
-                return Delivered(message_id=known, submitted=None)
+                runs = [run for run in branch.conversation.runs.values() if run.data.get("message_id") == known]
+                ended = str(runs[-1].data.get("reason") or "") if runs and runs[-1].is_finished else ""
+                return Delivered(message_id=known, submitted=None, ended=ended)
             await self._check_limits(branch, trigger)
             now_ms = epoch_ms(self._host.clock.now())
             given = Submission(
