@@ -76,7 +76,7 @@ class _AttachedView(JsonView):
         if not event.seq and (event.kind == "insert" or len(self._held) > 1):
             return
         held, self._held = self._held, []
-        sys.stdout.write("".join(f"{json.dumps(_told(each, event.seq), ensure_ascii=False)}\n" for each in held))
+        sys.stdout.write("".join(f"{json.dumps(_told(each), ensure_ascii=False)}\n" for each in held))
         sys.stdout.flush()
 
     def pause(self) -> None:
@@ -84,9 +84,7 @@ class _AttachedView(JsonView):
         self._held.clear()
 
 
-def _told(event: Event, row: int) -> dict[str, Any]:
-    if event.kind == "insert" and not event.seq:
-        event = event._replace(seq=row - 1)
+def _told(event: Event) -> dict[str, Any]:
     told = event_object(event)
     if event.kind == "prompt":
         told.pop("place", None)  # for who writes the document

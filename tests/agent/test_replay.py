@@ -26,7 +26,7 @@ def told(events: Iterable[Event | list[Any]]) -> list[Any]:
     found: list[Any] = []
     for event in events:
         kind, seq, *args = (event.kind, event.seq, *event.args) if isinstance(event, Event) else event
-        if not seq:
+        if not seq and kind != "insert":  # of the texts of one row only the last has its number
             continue
         if kind == "insert":
             content, role = args

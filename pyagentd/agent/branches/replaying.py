@@ -101,10 +101,15 @@ def replayed(rows: Iterable[Row], key: str, *, over: bool) -> Iterator[tuple[int
 
 
 def _numbered(events: list[Event]) -> list[Event]:
-    """Return the events of one row of which only the last has its number: with it all of the row is shown."""
+    """Return the events of one row of which only the last has its number: with it all of the row is shown.
+
+    Texts before it have none: whoever goes on after the line before them gets them again, and no other line does.
+    """
     last = max((number for number, event in enumerate(events) if event.seq), default=0)
     return [
-        event._replace(seq=min(event.seq, events[last].seq - 1)) if number < last and event.seq else event
+        event._replace(seq=0 if event.kind == "insert" else min(event.seq, events[last].seq - 1))
+        if number < last and event.seq
+        else event
         for number, event in enumerate(events)
     ]
 
