@@ -86,7 +86,7 @@ def restore(
                 "restore", timeout=LONG_S, branch=branch, message=message, paths=only, conflicts=conflicts
             )
     if as_json:
-        print_json(done)
+        print_json({**done, **{name: list(done[name] or ()) for name in ("restored", "kept", "copies")}})
         return
     for path in done["restored"] or []:
         print(shown(path, sys.stdout))

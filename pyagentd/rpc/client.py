@@ -206,7 +206,9 @@ def start_daemon(
             if process.poll() not in (None, 0):
                 deadline = min(deadline, time.monotonic() + _LOST_RACE_S)
             if time.monotonic() > deadline:
-                raise Unreachable(f"The daemon did not start: {_tail(log)}", mend=f"See {log}.") from error
+                raise Unreachable(
+                    f"The daemon did not start: {_tail(log).rstrip('.')}", mend=f"See {log}."
+                ) from error
         time.sleep(_POLL_S)
 
 

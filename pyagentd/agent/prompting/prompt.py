@@ -60,14 +60,22 @@ def _git_branch(root: Path) -> str:
     if git is None:
         return "not known"
     try:
-        found = subprocess.run(
-            [git, "-C", str(root), "rev-parse", "--abbrev-ref", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=2,
-            env={**os.environ, "PATH": installation.PATH},
-            check=True,
-        )
+        if (branch := _asked(git, root, "rev-parse", "--abbrev-ref", "HEAD")) is not None:
+            return f"on branch {branch}"
+        branch = _asked(git, root, "symbolic-ref", "--short", "HEAD")  # also before the first commit
     except (OSError, subprocess.SubprocessError):
-        return "not a repository"
-    return f"on branch {found.stdout.strip()}"
+        branch = None
+    return "not a repository" if branch is None else f"on branch {branch}, without commits"
+
+
+def _asked(git: str, root: Path, *words: str) -> str | None:
+    """Return what git says, None where it fails."""
+    found = subprocess.run(
+        [git, "-C", str(root), *words],
+        capture_output=True,
+        text=True,
+        timeout=2,
+        env={**os.environ, "PATH": installation.PATH},
+        check=False,
+    )
+    return found.stdout.strip() if found.returncode == 0 else None
