@@ -170,7 +170,7 @@ class Presets:
     def _of_project(self, name: str, file: Path) -> list[Template]:
         try:
             # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
-            with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
                 data = opened.read(_MAX_BYTES + 1)
         except OSError as error:
             _log.warning("%s: %s", file, error.strerror)

@@ -81,7 +81,9 @@ def test_a_link_that_leads_out_or_to_something_else_is_not_followed(project: Pat
 def test_what_is_no_file_holds_nobody_up(project: Path) -> None:
     os.mkfifo(project / "AGENTS.md")
     (project / "CLAUDE.md").mkdir()
+    before = list(Path("/proc/self/fd").iterdir())
     assert find_instructions(project).text == ""
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)  # each prompt reads them again
 
 
 def test_too_much_is_cut_at_its_end_and_said(project: Path) -> None:

@@ -428,3 +428,11 @@ class TestActivities:
         )
         template = (world.presets / "main.md").read_bytes()
         assert (Path(made["branch_dir"]) / "preset.md").read_bytes() == template
+
+
+async def test_sessions_that_were_used_leave_no_file_open(world: World) -> None:
+    await told(world, "Hi", "Again", name="first")
+    before = list(Path("/proc/self/fd").iterdir())
+    for number in range(5):
+        await told(world, "Hi", "Again", name=f"s{number}")
+    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)

@@ -73,7 +73,7 @@ def _scripts(root: Path, hooks: tuple[HookSettings, ...]) -> Iterator[Path]:
 
 def _content(path: Path) -> bytes:
     # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError(f"{path} is larger than {_MOST_BYTES // 1_000_000} MB")

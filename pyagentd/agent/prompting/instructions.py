@@ -78,6 +78,10 @@ def find_instructions(root: Path, own: Sequence[Path] = ()) -> Instructions:
     return Instructions(text=_told(kept), files=tuple(texts), notes=tuple(notes))
 
 
+def _as_it_is(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
 def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
     """Return the text of a file; None when there is none, it is empty, or leads out of ``top``."""
     try:
@@ -86,7 +90,7 @@ def _read(file: Path, top: Path | None, notes: list[str]) -> str | None:
         if top is not None and (not real.is_relative_to(top.resolve()) or real.suffix.lower() != ".md"):
             notes.append(f"{file} was not read: it is a link to {real}")
             return None
-        with os.fdopen(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as opened:
+        with open(real, "rb", opener=_as_it_is) as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                 return None
             data = opened.read(_MAX_BYTES)
