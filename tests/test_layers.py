@@ -113,3 +113,41 @@ def test_the_table_has_no_cycle_between_rooms():
         settled |= ready
         for room in ready:
             rooms.pop(room)
+
+
+def at_run_time(body: list[ast.stmt]) -> Iterator[tuple[str, ...]]:
+    """Yield what a module of ours imports when it is loaded: not what only the type checker sees."""
+    for node in body:
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from (parts for _, parts in imported(node))
+
+
+def module_of(parts: tuple[str, ...]) -> Path | None:
+    """Return the file of a name below the package: of the module, or of the module that has it."""
+    for named in (parts, parts[:-1]):
+        if (file := PACKAGE.joinpath(*named).with_suffix(".py")).is_file():
+            return file
+    return None
+
+
+AGENT_IMPORTS = {
+    module: {module_of(parts) for parts in at_run_time(ast.parse(module.read_text("utf-8")).body)}
+    for module in MODULES
+    if module.is_relative_to(PACKAGE / "agent")
+}
+
+
+def test_no_two_modules_of_the_agent_room_need_each_other():
+    settled: set[Path] = set()
+    while left := AGENT_IMPORTS.keys() - settled:
+        ready = {module for module in left if not AGENT_IMPORTS[module] & left - {module}}
+        assert ready, f"these import each other: {sorted(str(each.relative_to(PACKAGE)) for each in left)}"
+        settled |= ready
+
+
+def test_only_what_stands_above_the_host_imports_it():
+    host = PACKAGE / "agent/host.py"
+    above = {
+        module.relative_to(PACKAGE / "agent").parts[0] for module in AGENT_IMPORTS if host in AGENT_IMPORTS[module]
+    }
+    assert above == {"revising", "titles.py"}

@@ -62,8 +62,6 @@ TRANSITIONS: Mapping[Session, Mapping[Move, Session]] = {
     Session.ERROR: {Move.START: Session.BUSY, Move.FAIL: Session.ERROR, Move.CLEAR: Session.IDLE},
 }
 
-_RETRY_FACTS = ("attempt", "max_attempts", "retry_at", "message")
-
 
 class SessionStatus:
     """One session's state.
@@ -113,12 +111,6 @@ class SessionStatus:
         """Note that the request failed and is sent again at ``retry_at`` (epoch ms)."""
         facts = {"attempt": attempt, "max_attempts": max_attempts, "retry_at": retry_at, "message": message}
         self._move(Move.RETRY, {**self._facts, **facts})
-
-    def requested_again(self) -> None:
-        """Note that the wait is over."""
-        if self._state is Session.RETRYING:
-            facts = {key: value for key, value in self._facts.items() if key not in _RETRY_FACTS}
-            self._move(Move.GO_ON, facts)
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
