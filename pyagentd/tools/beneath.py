@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO must not wait for its other end.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PROCESS = secrets.token_hex(4)  # of drafts tells ours, which are being written, from those of a daemon that is gone
+_DRAFT = re.compile(r"\.pyagentd-([0-9a-f]{8})-[0-9a-f]{16}\.tmp")
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -115,7 +118,7 @@ def replace_bytes(path: str, data: bytes) -> None:
     """
     with parent(path, create=True) as (directory, name):
         old = _regular_or_none(directory, name, path)
-        temporary = f".{secrets.token_hex(8)}.tmp"
+        temporary = draft_name()
         descriptor = os.open(temporary, _CREATE, 0o600 if old else 0o666, dir_fd=directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -131,6 +134,25 @@ def replace_bytes(path: str, data: bytes) -> None:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
             raise
+
+
+def draft_name() -> str:
+    """Return a name for a file that takes the place of another one when it is whole; see ``sweep``."""
+    return f".pyagentd-{_PROCESS}-{secrets.token_hex(8)}.tmp"
+
+
+def sweep(path: str) -> None:
+    """Remove the drafts that a daemon left beside ``path`` when it was killed; what cannot be removed stays."""
+    with suppress(OSError, ToolError), parent(path) as (directory, _):
+        listed = os.open(".", _LIST, dir_fd=directory)
+        try:
+            for name in os.listdir(listed):  # noqa: PTH208 - by descriptor
+                found = _DRAFT.fullmatch(name)
+                if found is not None and found[1] != _PROCESS:
+                    with suppress(OSError):
+                        os.unlink(name, dir_fd=listed)
+        finally:
+            os.close(listed)
 
 
 def _regular_or_none(directory: int, name: str, path: str) -> os.stat_result | None:

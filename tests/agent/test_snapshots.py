@@ -24,6 +24,7 @@ from pyagentd.store.snapshots.plan import BETWEEN, DOUBTFUL, undoing
 from pyagentd.store.snapshots.prune import prune
 from pyagentd.store.snapshots.records import Change, Records
 from pyagentd.store.snapshots.scan import Limits, Scan, TooMuch
+from pyagentd.tools import beneath
 from tests.agent.world import Watcher, World, attached, last_of, rows
 from tests.server import answer, tool_use
 
@@ -301,6 +302,23 @@ async def test_a_daemon_that_is_killed_leaves_whole_objects_and_a_doubt(world: W
         await asyncio.to_thread(snapshots.upkeep.close_unfinished)
         (row,) = await snapshots.preview(talk.branch.ref, turn)
         assert (row["change"], row["reason"]) == ("conflict", DOUBTFUL) and not snapshots.records.unfinished()
+
+
+async def test_what_a_killed_daemon_left_beside_a_file_is_removed(world: World) -> None:
+    draft = world.project / "sub/.pyagentd-00000000-0123456789abcdef.tmp"
+    others = [world.project / "sub" / name for name in (".0123456789abcdef.tmp", beneath.draft_name(), ".x.tmp")]
+    async with talking(world) as talk:
+        turn = await talk.turn(write("sub/a.txt", "a\n"), write("sub/b.txt", "b\n"))
+        snapshots = world.host.snapshots
+        change = Change(id="snp_x", turns=(turn,), branch="", before=tree.EMPTY, after="", began=1, ended=0)
+        for path in (draft, *others):
+            path.write_text("half")
+        snapshots.records.begin(talk.branch.ref, change, (str(world.project / "sub/a.txt"),))
+        await asyncio.to_thread(snapshots.upkeep.close_unfinished)
+        assert not draft.exists() and all(path.exists() for path in others)
+        draft.write_text("half")
+        await talk.restore(turn, only=[str(world.project / "sub/b.txt")])
+        assert not draft.exists() and all(path.exists() for path in others)
 
 
 def test_a_torn_line_costs_only_itself(tmp_path: Path, world_free_ref: Any) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from pyagentd.store.snapshots.tree import Entry
-from pyagentd.tools.beneath import parent
+from pyagentd.tools.beneath import draft_name, parent, sweep
 
 Becomes = Literal["restore", "delete", "create", "conflict", "unkept"]
 
@@ -38,7 +37,7 @@ class Proposal:
 def put(path: str, entry: Entry, content: bytes) -> None:
     """Make a file or link of ``path`` in one step, in the place of what is there."""
     with parent(path, create=True) as (directory, name):
-        temporary = f".{secrets.token_hex(8)}.tmp"
+        temporary = draft_name()
         try:
             if entry.is_link:
                 os.symlink(content, temporary, dir_fd=directory)
@@ -54,6 +53,12 @@ def put(path: str, entry: Entry, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=directory)
             raise
+
+
+def sweep_beside(files: Iterable[str]) -> None:
+    """Remove what a daemon that was killed while it wrote ``files`` left beside them."""
+    for each in {path.rpartition("/")[0]: path for path in files}.values():
+        sweep(each)
 
 
 def remove(proposal: Proposal) -> None:

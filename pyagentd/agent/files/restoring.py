@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyagentd.agent.files.putback import Proposal, creations, put, removals, remove
+from pyagentd.agent.files.putback import Proposal, creations, put, removals, remove, sweep_beside
 from pyagentd.agent.files.snapshots import Snapshots
 from pyagentd.agent.running.settings import protected_paths
 from pyagentd.clock import epoch_ms
@@ -198,6 +198,7 @@ class Restoring(Snapshots):
             ended=now,
         )
         self.records.begin(paths.root_of(ref), change, tuple(files))
+        sweep_beside(files)
         for each in removals(wanted):
             self._step(remove, each, done)
         for each in creations(wanted):

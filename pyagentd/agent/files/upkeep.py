@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyagentd.agent.files.putback import sweep_beside
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import PyagentdError
 from pyagentd.store import atomic, paths
@@ -66,6 +67,7 @@ class Upkeep:
         for key, files, begun in self._snapshots.records.unfinished():
             if begun.branch and begun.run and self._runs(begun):
                 continue
+            sweep_beside(files)
             try:
                 top = paths.ref_of(Path(key))
                 root = Path(begun.root) if begun.root else None
