@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.agent.compacting.pruning import KEEP_RECENT, prunable, pruned, saving
-from pyagentd.agent.compacting.summariser import Summariser
+from pyagentd.agent.compacting.summariser import CUT, Summariser
 from pyagentd.agent.compacting.tail import chosen, cuts, tokens_of
 from pyagentd.config.compaction import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
@@ -79,16 +79,18 @@ class TestPruning:
 
 
 class Model:
-    """Says what is scripted: a text, an error, or a wait before another attempt."""
+    """Says what is scripted: a text, an error, or a wait before another attempt; a text that ends with … is cut."""
 
     def __init__(self, *script: str | Exception | Retrying) -> None:
         self.script = list(script)
         self.asked: list[str] = []
+        self.max_tokens: list[int] = []
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
         (part,) = request.messages[0].parts
         assert isinstance(part, Text)
         self.asked.append(part.text)
+        self.max_tokens.append(request.max_tokens)
         for item in itertools.count():
             said = self.script.pop(0) if self.script else f"summary {item}"
             if isinstance(said, Exception):
@@ -96,7 +98,8 @@ class Model:
             if isinstance(said, Retrying):
                 yield [said]
                 continue
-            yield [PartFinished(0, Text(text=said)), StepFinished("end_turn", Usage(input=1, output=1))]
+            stop = "max_tokens" if said.endswith("…") else "end_turn"
+            yield [PartFinished(0, Text(text=said)), StepFinished(stop, Usage(input=1, output=1))]
             return
 
     async def close(self) -> None: ...
@@ -150,3 +153,12 @@ async def test_failures_are_tried_again_only_so_often_and_an_empty_summary_is_no
         await summariser(Model(*waits, "done")).summarise("", LONG)
     with pytest.raises(ProviderError, match="no summary"):
         await summariser(Model(" \n")).summarise("", LONG)
+
+
+async def test_a_summary_that_is_cut_off_is_asked_for_with_more_room_and_else_says_so() -> None:
+    model = Model("half…", "whole")
+    assert (await summariser(model).summarise("", LONG)).text == "whole"
+    assert model.max_tokens == [200, 400]
+    for second in ("more…", ContextOverflow("prompt is too long")):
+        made = await summariser(Model("half…", second)).summarise("", LONG)
+        assert made.text == f"{second if isinstance(second, str) else 'half…'}\n\n{CUT}"

@@ -7,6 +7,7 @@ now is tried again a few times; whoever asked goes on without a summary then.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from pyagentd.llm.summary import accepted, shortened, summary_request, transcrip
 from pyagentd.messages import Message, Text, Usage
 from pyagentd.store.compaction import estimated, output_stub
 
+CUT = "[The summary was cut off here: it reached the most tokens it may have.]"
 _OVERHEAD = 600  # tokens of our own words in a request
 _STUB_FROM = 400  # characters of an output
 _MOST_PIECES = 24  # each is a request
@@ -105,17 +107,23 @@ class Summariser:
     async def _ask(self, request: ModelRequest) -> str:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                text = accepted(await self._said(request))
+                said, cut = await self._said(request)
+                if cut:  # once more with room for all of it; what is cut then is better than none, and says so
+                    with contextlib.suppress(ContextOverflow):
+                        said, cut = await self._said(replace(request, max_tokens=2 * request.max_tokens))
+                text = accepted(said)
         except TimeoutError:
             raise TransientProviderError(
                 f"The summary took longer than {self._settings.timeout_s:g} seconds"
             ) from None
         if not text:
             raise ProviderError(f"{request.model} gave no summary")
-        return text
+        return f"{text}\n\n{CUT}" if cut else text
 
-    async def _said(self, request: ModelRequest) -> str:
+    async def _said(self, request: ModelRequest) -> tuple[str, bool]:
+        """Return what the model answered, and whether it was cut off at the most tokens it may have."""
         texts: list[str] = []
+        cut = False
         async with aclosing(self._backend.stream(replace(request, purpose="compaction"))) as batches:
             async for batch in batches:
                 for item in batch:
@@ -130,7 +138,8 @@ class Summariser:
                             self._usage += item.usage
                             if item.stop_reason == "refusal":
                                 raise ProviderError(f"{request.model} refused to summarise")
-        return "\n\n".join(texts)
+                            cut = item.stop_reason == "max_tokens"
+        return "\n\n".join(texts), cut
 
 
 def _stubbed(text: str) -> str:
