@@ -20,6 +20,7 @@ from pyagentd.store import document, lineage, metadata, paths, sessions
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import body_sha256
 from pyagentd.store.paths import BranchRef
+from tests.agent.test_resume import until
 from tests.agent.world import FixedClock, Watcher, World, attached, body, rows
 from tests.server import answer, tool_use
 
@@ -430,9 +431,14 @@ class TestActivities:
         assert (Path(made["branch_dir"]) / "preset.md").read_bytes() == template
 
 
+def held(below: Path) -> list[Path]:
+    """The files below a directory that this process has open, without the index, which stays open."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    files = [file for file in map(Path.readlink, links) if file.is_relative_to(below)]
+    return [file for file in files if not file.name.startswith("state.db")]
+
+
 async def test_sessions_that_were_used_leave_no_file_open(world: World) -> None:
-    await told(world, "Hi", "Again", name="first")
-    before = list(Path("/proc/self/fd").iterdir())
-    for number in range(5):
+    for number in range(2):
         await told(world, "Hi", "Again", name=f"s{number}")
-    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
+    await until(lambda: not held(world.host.config.sessions_dir))  # a branch that nobody uses is closed soon
