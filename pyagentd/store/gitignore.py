@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
+
+_MOST_BYTES = 1_000_000  # read of one file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,3 +44,22 @@ def with_rules(directory: str, text: bytes, above: Rules | None) -> Rules | None
     except ValueError:  # a malformed file ignores nothing
         return above
     return Rules(directory, spec, above)
+
+
+def rules_file(path: str, directory: int | None = None) -> bytes:
+    """Return what a ``.gitignore`` says; nothing when there is none, or no regular file: a link is not followed.
+
+    Args:
+        path: Of the file, within ``directory`` when that is given.
+        directory: A descriptor.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, _MOST_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

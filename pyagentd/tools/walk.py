@@ -8,19 +8,16 @@ swapped in while walking leads nowhere.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 from pyagentd.errors import ToolError
-from pyagentd.store.gitignore import Rules, ignores, with_rules
+from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
 from pyagentd.tools.beneath import open_directory, read_bytes
 
 _DEPTH = 100
-_IGNORE_BYTES = 1_000_000
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class File(NamedTuple):
@@ -39,7 +36,7 @@ def walk(base: str, *, hidden: bool) -> Iterator[File]:
 
 def _walk(descriptor: int, path: str, rules: Rules | None, hidden: bool, depth: int) -> Iterator[File]:
     try:
-        rules = with_rules(path, _read_at(descriptor, ".gitignore"), rules)
+        rules = with_rules(path, rules_file(".gitignore", descriptor), rules)
         directories = []
         with os.scandir(descriptor) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
@@ -77,19 +74,6 @@ def _rules_above(base: str) -> Rules | None:
         with suppress(OSError, ToolError):
             rules = with_rules(_slashed(directory), read_bytes(_slashed(directory) + ".gitignore"), rules)
     return None if ignores(rules, base, True) else rules
-
-
-def _read_at(directory: int, name: str) -> bytes:
-    try:
-        descriptor = os.open(name, _READ, dir_fd=directory)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, _IGNORE_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
 
 
 def _slashed(directory: str) -> str:

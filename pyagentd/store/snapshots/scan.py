@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyagentd.errors import StoreError
-from pyagentd.store.gitignore import Rules, ignores, with_rules
+from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
 from pyagentd.store.snapshots import tree
 from pyagentd.store.snapshots.files import MOST_BYTES, directory_mode, entry_of
 from pyagentd.store.snapshots.objects import Objects
@@ -26,7 +26,6 @@ MOST_FILES = 20_000
 MOST_NEW_BYTES = 500_000_000  # of contents read for one snapshot
 _MOST_DIRECTORIES = 20_000
 _DEPTH = 100
-_IGNORE_BYTES = 1_000_000
 _MOMENT_NS = 100_000_000  # coarser than the clock of any local file system
 
 Signature = tuple[int, int, int, int, int]
@@ -180,7 +179,7 @@ class Scan:
         if node.above is above and node.ignore == signature and node.signature is not None:
             return
         node.signature, node.ignore = None, signature
-        node.rules = with_rules(node.path + "/", _ignore_file(path) if signature else b"", above)
+        node.rules = with_rules(node.path + "/", rules_file(path) if signature else b"", above)
 
     def _list(self, node: _Node, found: os.stat_result, above: Rules | None, made: _Pass, depth: int) -> None:
         files: dict[str, tuple[Signature | None, Entry | None]] = {}
@@ -255,18 +254,5 @@ def _rules_above(root: str) -> Rules | None:
         above.append(directory)
     rules: Rules | None = None
     for directory in reversed(above):
-        rules = with_rules(f"{directory.rstrip('/')}/", _ignore_file(f"{directory}/.gitignore"), rules)
+        rules = with_rules(f"{directory.rstrip('/')}/", rules_file(f"{directory}/.gitignore"), rules)
     return None if ignores(rules, root, True) else rules
-
-
-def _ignore_file(path: str) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(descriptor, _IGNORE_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
