@@ -1,6 +1,7 @@
 """What the daemon runs for itself comes from the machine, and where it is installed no tool writes."""
 
 import os
+import subprocess
 import re
 import sys
 from datetime import UTC, datetime
@@ -31,6 +32,11 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return marks
+
+
+def test_a_repository_without_commits_is_one(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", "-b", "trunk", str(tmp_path)], check=True)
+    assert "Git: on branch trunk, without commits" in environment(tmp_path, datetime.now(UTC))
 
 
 def test_a_program_planted_on_the_path_is_not_run(
