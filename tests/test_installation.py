@@ -1,8 +1,8 @@
 """What the daemon runs for itself comes from the machine, and where it is installed no tool writes."""
 
 import os
-import subprocess
 import re
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
