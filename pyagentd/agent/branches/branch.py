@@ -194,18 +194,20 @@ class LiveBranch(Audience, SessionRow):
     async def text_to_queue(self, *, sha256: str, end: int) -> str:
         """Return the new text that ends at offset ``end`` of the saved document; see ``firing.text_to_queue``."""
         given, waiting = self.conversation.snapshot(), self.queue.waiting
-        return await asyncio.to_thread(firing.text_to_queue, self.file, given, waiting, sha256=sha256, end=end)
+        return await asyncio.to_thread(
+            firing.text_to_queue, self.file, given, waiting, self._marker, sha256=sha256, end=end
+        )
 
     async def prompt_of_queued(self, message: Message) -> Prompt:
         """Return the prompt that a queued message is now; see ``firing.prompt_of_queued``."""
-
-        def marker(sha256: str) -> int | None:
-            return version.marker if (version := self.keeper.version(sha256)) is not None else None
-
         given = self.conversation.snapshot()
         return await asyncio.to_thread(
-            firing.prompt_of_queued, self.file, given, message, marker, is_agent=self.ref.is_agent
+            firing.prompt_of_queued, self.file, given, message, self._marker, is_agent=self.ref.is_agent
         )
+
+    def _marker(self, sha256: str) -> int | None:
+        """Return where the last run is, or ended, in the document with this hash; None when that is not known."""
+        return version.marker if (version := self.keeper.version(sha256)) is not None else None
 
     def start_run(
         self,

@@ -25,7 +25,7 @@ Marker = Callable[[str], int | None]
 
 
 def text_to_queue(
-    file: Path, conversation: Conversation, waiting: Sequence[Message], *, sha256: str, end: int
+    file: Path, conversation: Conversation, waiting: Sequence[Message], marker: Marker, *, sha256: str, end: int
 ) -> str:
     """Return the new text of the user that ends at offset ``end`` of the saved document.
 
@@ -33,6 +33,7 @@ def text_to_queue(
         file: The document.
         conversation: The record.
         waiting: The queued messages; those that stand in the document are not new.
+        marker: Where the run in flight is; what stands above it is not new, also before its first word.
         sha256: Hash of the saved body.
         end: Where the text ends.
 
@@ -40,7 +41,9 @@ def text_to_queue(
         BadRequest: The file is not what the client says it saved, or there is no new text.
         StoreError: The file cannot be read.
     """
-    text = align(saved(file, sha256), conversation, end).new_prompt
+    doc, start = saved(file, sha256), marker(sha256)
+    typed_below = start is not None and start <= end
+    text = doc.body[start:end] if typed_below else align(doc, conversation, end).new_prompt
     for message in waiting:
         if message.metadata.get("origin") == "document" and (at := text.find(message.text)) >= 0:
             text = text[at + len(message.text) :]
