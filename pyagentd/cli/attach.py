@@ -117,6 +117,7 @@ class _Attached(Follower):
         self._branch_dir = branch_dir
         self._until_idle = until_idle
         self._after = after
+        self._known = 0  # the row up to which attaching told everything
 
     def attach(self) -> Ending:
         """Show what was, and follow until the user leaves, or until it is idle."""
@@ -133,7 +134,7 @@ class _Attached(Follower):
         self._branch, upto = state["branch"], int(state["seq"])
         for event in self._replayed(upto):
             self._view.show(event)
-        self._seq = self._after = upto
+        self._seq = self._after = self._known = upto
         if items := state.get("todo"):
             self._view.show(Event("todo", self._branch, 0, ({"items": items},)))
         for ask in state.get("asks") or ():
@@ -159,6 +160,8 @@ class _Attached(Follower):
         if event.kind == "resync":
             self._after = self._seq
             return self._catch_up()
+        if event.branch == self._branch and 0 < event.seq <= self._known:
+            return None  # recorded before we attached, and told after
         ending = super()._take(event)
         if ending is None and event.kind == "status" and event.branch == self._branch:
             ending = self._idle(event.args[0])
