@@ -23,7 +23,18 @@ from tests.spec.breaks import BREAKS
 from tests.spec.coverage import Claim, claims
 
 ROOT = Path(__file__).resolve().parents[2]
-_COPIED = ("pyagentd", "elisp", "presets", "skills", "tests", "scripts", "pyproject.toml", "Makefile", "README.md", "Cask")
+_COPIED = (
+    "pyagentd",
+    "elisp",
+    "presets",
+    "skills",
+    "tests",
+    "scripts",
+    "pyproject.toml",
+    "Makefile",
+    "README.md",
+    "Cask",
+)
 _LIMIT_S = 300
 
 
