@@ -31,8 +31,8 @@ answered     {id, decision, by}: the ask with that id is settled; the first answ
 agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
 context      {used, estimated, window, window_known, usable, model, tokens, last, cost_usd, known_usd, own_usd,
              agents, agents_total, compactions}: after every step, what the next request holds before what is new in
-             it, of how many tokens; ``tokens`` of the session and ``last`` of the last request by bucket; ``cost_usd``
-             with the agents below, nil when a price is unknown (seq 0)
+             it, of how many tokens; ``tokens`` of the session and ``last`` of the last request by bucket;
+             ``cost_usd`` with the agents below, nil when a price is unknown (seq 0)
 persisted    {sha256, mtime}: the daemon wrote ``session.md`` (seq 0)
 changed      {sha256, mtime}: the editor saved ``session.md``; for everybody else (seq 0)
 lease        {state: "wanted"|"lost"|"free"}: another client wants to edit, has taken over, or nobody edits (seq 0)
