@@ -287,7 +287,7 @@ class TestDuplicate:
             for operation in (service.duplicate, service.delete):
                 with pytest.raises(Busy):
                     await operation(Watcher(), branch=ref.key)
-        assert body(ref).endswith("Done.\n\n### ") and len(list(ref.session_dir.parent.glob("*-*/"))) == 1
+        assert body(ref).endswith("Done.\n\n### ") and len(list(ref.session_dir.parent.glob("test-*/"))) == 1
         with pytest.raises(BadRequest, match="agent"):
             await service.duplicate(Watcher(), branch=agent(ref).key)
 
