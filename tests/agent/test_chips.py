@@ -63,6 +63,28 @@ def test_offered(text: str, options: list[str] | None) -> None:
     assert [chip.text for chip in offered(text).options] == wanted
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"word{number:05}" for number in range(50_000)),
+        "[" * 300_000 + "?",
+        "a. " * 100_000 + "?",
+        "Which?\n- a\n- **" + "b" * 300_000,
+        "```\n" * 50_000 + "Which?",
+        "\n" * 300_000 + "- a",
+    ],
+    ids=["one paragraph", "brackets", "stops", "an endless item", "fences", "empty lines"],
+)
+def test_an_answer_of_any_length_is_looked_through_at_once(text: str) -> None:
+    assert len(offered(text).options) in (0, 2)
+
+
+def test_code_long_before_the_question_is_no_option() -> None:
+    code = "```\nWhich?\n- a\n- b\n"
+    assert offered(code + "line\n" * 5_000) == NONE
+    assert len(offered(code + "line\n" * 5_000 + "```\nWhich?\n- c\n- d").options) == 2
+
+
 def test_a_button_is_short_and_says_the_name_of_an_option() -> None:
     (first, second) = offered(f"Which?\n\n1. Rewrite it - {'slow ' * 10}\n2. {'word ' * 30}").options
     assert first.label == "Rewrite it" and first.text.startswith("Rewrite it - slow slow")

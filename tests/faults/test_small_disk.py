@@ -100,9 +100,6 @@ def _assert_all_there_once(branch: Path, shown: str) -> None:
     assert branch_problems(paths.ref_of(branch)) == []
 
 
-@pytest.mark.xfail(
-    strict=False, reason="known defect: after a run that a full disk ended, attaching may get no answer for 30 s"
-)
 def test_a_disk_that_fills_while_the_model_speaks_stops_the_command_with_file_and_cause(
     small: System, model_server: ModelServer
 ) -> None:
@@ -122,11 +119,6 @@ def test_a_disk_that_fills_while_the_model_speaks_stops_the_command_with_file_an
     assert "Go on." in (branch / "session.md").read_text()
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="when the disk has room again before Emacs has asked, the daemon writes the text first, and Emacs, which "
-    "could not save the same text, asks for M-x pyagentd-take-over instead of going on by itself",
-)
 def test_a_disk_that_fills_while_the_model_speaks_is_told_in_emacs(small: System, model_server: ModelServer) -> None:
     _, branch = small.new()
     model_server.say(answer(text(_LONG, chunks=600), pause_s=0.002), "Here I am again.")

@@ -16,8 +16,10 @@ from pyagentd.store.conversation import Conversation
 MOST = 9  # options; each has a digit for a key
 _LABEL = 60  # characters on a button
 _TEXT = 400  # characters of an option
+_LINES = 200  # at the end of an answer that are looked at
+_LINE = 2_000  # characters of one of them that are looked at: its end when it asks, its start when it is an item
 
-_FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?(?:^\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"(`{3,}|~{3,})")
 _ITEM = re.compile(r"(?P<indent> {0,3})(?:(?P<mark>[-*+•])|\(?(?P<name>\d{1,2}|[A-Za-z])[.)])[ \t]+(?P<text>\S.*)")
 _BOLD = re.compile(r"(\*\*|__)(?P<label>.+?)\1(?P<rest>.*)", re.DOTALL)
 _MARKUP = re.compile(r"\*\*|__|`|(?<!\w)\*(?=\S)|(?<=\S)\*(?!\w)")
@@ -27,7 +29,7 @@ _SEVERAL = re.compile(
     r"\b(which ones|all that apply|any of (?:these|them|those)|one or more|which of (?:these|them|those) \w+s)\b",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"(?:[^.!?\n]|[.!?](?!\s|$))+\?\s*$")
+_SENTENCE_END = re.compile(r"[.!?]\s")
 _STEM = re.compile(
     r"^(?:(?:so|ok|okay|now|then|and|but|please)[, ]+)*"
     r"(?:(?:shall|should|can|could|may) (?:i|we)|(?:do|would) you (?:want|like|prefer|rather)(?: me| us)?(?: to)?"
@@ -76,19 +78,33 @@ def standing(conversation: Conversation) -> Chips:
 
 def offered(answer: str) -> Chips:
     """Return the options that an answer ends with: a list that goes with a question, or "A or B?"."""
-    if _FENCE.search(answer.rstrip() + "\n") and answer.rstrip().endswith(("```", "~~~")):
+    lines = answer.rstrip().splitlines()
+    if lines and _FENCE.match(lines[-1]):
         return NONE  # it ends with code
-    text = _FENCE.sub("", answer).strip()
-    return _listed(text) or _in_a_sentence(text) or NONE
+    prose = _without_code(lines)[-_LINES:]
+    return _listed(prose) or _in_a_sentence(_last_line(prose)) or NONE
 
 
-def _listed(text: str) -> Chips | None:
+def _without_code(lines: Sequence[str]) -> list[str]:
+    """Return the lines outside fences; a fence that nothing closes reaches to the end."""
+    prose: list[str] = []
+    fence = ""
+    for line in lines:
+        found = _FENCE.match(line)
+        if fence:
+            fence = "" if found and found[0].startswith(fence) else fence
+        elif found:
+            fence = found[0]
+        else:
+            prose.append(line)
+    return prose
+
+
+def _listed(prose: Sequence[str]) -> Chips | None:
     """Return the items of the last list, if it belongs to a question right before or right after it."""
-    lines = text.splitlines()
-    after: list[str] = []
-    while lines and not _is_item_or_more(lines[-1]):
-        after.insert(0, lines.pop())
-    question_after = " ".join(" ".join(after).split())
+    last = next((at for at in range(len(prose), 0, -1) if _is_item_or_more(prose[at - 1])), 0)
+    lines = list(prose[:last])
+    question_after = " ".join(" ".join(prose[last:]).split())
     items: list[str] = []
     style = None
     while lines:
@@ -106,11 +122,11 @@ def _listed(text: str) -> Chips | None:
             lines.append(line)
             break
         style = own
-        items.insert(0, item["text"])
+        items.append(item["text"][:_LINE])
     before = _last_line(lines)
     if not 2 <= len(items) <= MOST or not _asks(before, question_after):
         return None
-    options = tuple(map(_chip, items))
+    options = tuple(map(_chip, reversed(items)))
     if len({chip.text for chip in options}) < len(options):
         return None
     return Chips(options=options, several=bool(_SEVERAL.search(f"{before} {question_after}")))
@@ -126,7 +142,7 @@ def _more_above(lines: Sequence[str]) -> bool:
 
 
 def _last_line(lines: Sequence[str]) -> str:
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return next((line.strip()[-_LINE:] for line in reversed(lines) if line.strip()), "")
 
 
 def _asks(before: str, after: str) -> bool:
@@ -150,13 +166,12 @@ def _chip(item: str) -> Chip:
     return Chip(label=_cut(name or whole, _LABEL), text=text[:_TEXT])
 
 
-def _in_a_sentence(text: str) -> Chips | None:
-    """Return the alternatives of a question that ends the text: "Postgres, MySQL or SQLite?"."""
-    last = text.rsplit("\n", 1)[-1].strip()
-    found = _SENTENCE.search(last)
-    if found is None or _ITEM.fullmatch(last):
+def _in_a_sentence(last: str) -> Chips | None:
+    """Return the alternatives of a question that ends the last line: "Postgres, MySQL or SQLite?"."""
+    if not last.endswith("?") or _ITEM.fullmatch(last):
         return None
-    sentence = _plain(found[0]).strip().rstrip("?").strip()
+    question = _SENTENCE_END.split(last)[-1]
+    sentence = _plain(question).strip().rstrip("?").strip()
     if " or " not in sentence:
         return None
     _, colon, rest = sentence.rpartition(": ")
