@@ -30,6 +30,7 @@ _BACKUPS = 3
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s%(work)s: %(message)s"
 _KEY_SHAPE = re.compile(r"\bsk-[A-Za-z0-9_-]{12,}")
 _MASK = "[secret]"
+_SHORTEST = 8  # characters of a key; masking the "x" that a local server takes for one would leave nothing readable
 
 _work: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("work", default=())
 _secrets: set[str] = set()
@@ -91,8 +92,8 @@ def context(**work: str) -> Iterator[None]:
 
 
 def conceal(secret: str) -> None:
-    """Keep ``secret`` out of the log from now on."""
-    if secret:
+    """Keep ``secret`` out of the log from now on; what is shorter than any key (8 characters) is no secret."""
+    if len(secret) >= _SHORTEST:
         _secrets.add(secret)
 
 

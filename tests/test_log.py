@@ -14,7 +14,8 @@ LOGGER = logging.getLogger("pyagentd.test")
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[Path]:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(log, "_secrets", set())
     path = tmp_path / log.LOG_NAME
     log.setup_logging(path, "info")
     yield path
@@ -50,6 +51,12 @@ def test_a_concealed_key_appears_neither_in_arguments_nor_in_a_traceback(file: P
     assert "hunter2" not in text
     assert "AAAABBBB" not in text
     assert "ValueError: refused [secret] and [secret]" in text
+
+
+def test_a_stand_in_for_a_key_leaves_the_log_readable(file: Path) -> None:
+    log.conceal("k")
+    LOGGER.info("asked for a key")
+    assert "asked for a key" in file.read_text()
 
 
 def test_the_file_is_private_from_its_first_byte(file: Path) -> None:
