@@ -57,7 +57,7 @@ test-kill: setup ## Kill the daemon, Emacs or both at 200 random moments of a co
 	$(PYTHON) -m tests.kill --times 200 --seed $(SEED)
 
 test-simulation: setup ## Run 2,000 random schedules of a conversation, in virtual time: what the model is sent must be what the log says
-	$(PYTHON) -m tests.simulation --schedules 2000 --seed $(SEED)
+	$(PYTHON) -m tests.simulation --schedules 2000 --seed $(SEED) --jobs 2
 
 test-shell: setup ## Compare what is read of random command lines with what a real bash runs, for five minutes
 	$(PYTHON) -m tests.policy.fuzz --seconds 300 --seed $(SEED)
