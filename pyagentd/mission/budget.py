@@ -1,0 +1,100 @@
+"""What a tree of missions may still spend, and where in the tree we are (SPEC 004 Memory & Resource Limits, DD-28).
+
+One ``Budget`` is shared by reference through the whole tree, so that turns of children count. A ``Scope`` is one mission
+of it; the innermost one of this thread of work is ``current()``, a context variable, so that a tool written as plain
+Python which calls ``delegate`` spends from the same budget without knowing it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyagentd.mission.options import LLM, MAX_DEPTH, TURN_BUDGET, Validation
+from pyagentd.mission.step import Step, Usage
+from pyagentd.mission.telemetry import Listener
+
+
+class Budget:
+    """The turns of a whole tree; safe to share between threads."""
+
+    def __init__(self, *, turns: int = TURN_BUDGET, depth: int = MAX_DEPTH) -> None:
+        self.turns = turns
+        self.depth = depth
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """Turns taken so far, by any mission of the tree."""
+        return self._used
+
+    @property
+    def left(self) -> int:
+        """Turns still to take."""
+        return max(0, self.turns - self._used)
+
+    def take_turn(self) -> bool:
+        """Take one turn; return whether there was one."""
+        with self._lock:
+            if self._used >= self.turns:
+                return False
+            self._used += 1
+            return True
+
+
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """One running mission, as the missions that its tools start see it.
+
+    Attributes:
+        budget: Shared by the tree.
+        depth: 0 for a mission that nothing delegated.
+        deadline: When it has to be over, in seconds of ``monotonic``; never later than its parent's.
+        max_cost_usd: What it and the missions below it may cost, or None.
+        span_id: Of the call that a nested mission runs in.
+        llm: The callback it uses: the ``caller`` of a tool that brings none of its own.
+        models: The registry it looks names up in.
+        signature_validation: Its mode.
+        telemetry: Its listener; nested missions tell the same one.
+        parent: The mission around, or None.
+        cancelled: Whether somebody asked for the end.
+        steps: The nested missions that ended since the last call of ``take_steps``.
+    """
+
+    budget: Budget
+    depth: int = 0
+    deadline: float = float("inf")
+    max_cost_usd: float | None = None
+    span_id: str | None = None
+    llm: LLM | None = None
+    models: Mapping[str, Any] = field(default_factory=dict)
+    signature_validation: Validation = "enabled"
+    telemetry: Listener | None = None
+    parent: Scope | None = None
+    cancelled: Callable[[], bool] = lambda: False
+    below: Usage = field(default_factory=Usage)
+    steps: list[Step] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_current: ContextVar[Scope | None] = ContextVar("mission", default=None)
+
+
+def current() -> Scope | None:
+    """Return the mission that this code is a tool of, or None."""
+    return _current.get()
+
+
+@contextmanager
+def entered(scope: Scope) -> Iterator[Scope]:
+    """Make ``scope`` the current one inside."""
+    token = _current.set(scope)
+    try:
+        yield scope
+    finally:
+        _current.reset(token)

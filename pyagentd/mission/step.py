@@ -1,0 +1,174 @@
+"""What a mission comes back with (SPEC 004 Execution Flow, Tracing, Error Reasons Reference).
+
+A ``Step`` is the only thing a delegation returns, whether it succeeded or not; nothing here knows how it came about.
+Everything is frozen: a step can be kept, chained, and read from several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What was spent; of a mission it includes all the missions below it.
+
+    Attributes:
+        duration_ms: Wall time.
+        turns: Programs asked for, those of nested missions too.
+        llm_requests: Calls of the LLM callback, retries too.
+        input_tokens: As the callback reported; 0 when it reports none.
+        output_tokens: As the callback reported.
+        cost_usd: As the callback reported or as its prices say.
+        memory_bytes: Size of the mission's memory map at its end.
+    """
+
+    duration_ms: int = 0
+    turns: int = 0
+    llm_requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    memory_bytes: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output."""
+        return self.input_tokens + self.output_tokens
+
+    def plus(self, other: Usage) -> Usage:
+        """Return both together; durations and memory stay those of ``self``."""
+        return Usage(
+            duration_ms=self.duration_ms,
+            turns=self.turns + other.turns,
+            llm_requests=self.llm_requests + other.llm_requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+            memory_bytes=self.memory_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """Why a mission failed.
+
+    Attributes:
+        reason: A name of the specification's table, or what the program gave ``(call "fail" {:reason …})``.
+        message: One sentence for people.
+        op: The operation or tool that failed, if known.
+        details: More, as plain Python; ``original_failure`` of a chained failure stands here.
+    """
+
+    reason: str
+    message: str
+    op: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of a tool by a program, with plain Python values.
+
+    Attributes:
+        name: The tool.
+        args: The arguments the tool got, after coercion.
+        result: What it gave, or None.
+        error: Why it gave nothing, or None.
+        started_at: Milliseconds since the epoch.
+        duration_ms: Wall time.
+        children: The missions that ran inside this call.
+    """
+
+    name: str
+    args: Mapping[str, Any]
+    result: Any = None
+    error: str | None = None
+    started_at: int = 0
+    duration_ms: int = 0
+    children: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One answer of the model and what came of it.
+
+    Attributes:
+        number: From 1.
+        program: The source that ran; None when the answer had none.
+        value: What it evaluated to, as plain Python.
+        error: Why there is no value (or why it was refused): reason and message, or None.
+        tool_calls: In the order they were made.
+        feedback: What the model read next; "" for the last turn.
+        usage: Of this turn, nested missions included.
+        started_at: Milliseconds since the epoch.
+        duration_ms: Wall time, with the model's.
+        reasoning: What the model said around its program.
+    """
+
+    number: int
+    program: str | None
+    value: Any = None
+    error: Fail | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    feedback: str = ""
+    usage: Usage = field(default_factory=Usage)
+    started_at: int = 0
+    duration_ms: int = 0
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The end of a mission.
+
+    Attributes:
+        ok: Whether it was fulfilled.
+        value: What it returned, as plain Python (the specification's ``step.return``); None on failure.
+        lisp_value: The same with keywords and sets, as the program gave it.
+        fail: Why not; None when ``ok``.
+        memory: The program's memory at the end, as plain Python.
+        signature: The contract in its canonical spelling, or None.
+        trace: Every turn.
+        usage: What was spent, nested missions included.
+        context: What stood in ``ctx/`` at the end, as plain Python.
+        warnings: What ``signature_validation="warn_only"`` let pass, and coerced inputs.
+    """
+
+    ok: bool
+    value: Any = None
+    lisp_value: Any = field(default=None, repr=False)
+    fail: Fail | None = None
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    signature: str | None = None
+    trace: tuple[Turn, ...] = field(default=(), repr=False)
+    usage: Usage = field(default_factory=Usage)
+    context: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+    def unwrap(self) -> Any:
+        """Return the value.
+
+        Raises:
+            MissionFailed: The step is a failure.
+        """
+        if not self.ok:
+            raise MissionFailed(self)
+        return self.value
+
+
+class MissionFailed(Exception):
+    """A mission failed where a value was needed; ``step`` is all of it (SPEC 004 as_tool, On Failure)."""
+
+    def __init__(self, step: Step) -> None:
+        fail = step.fail or Fail(reason="unknown", message="The mission failed")
+        super().__init__(f"{fail.reason}: {fail.message}")
+        self.step = step
+        self.fail = fail
+
+
+def failed(reason: str, message: str, *, op: str | None = None, details: Mapping[str, Any] | None = None) -> Step:
+    """Return a failure from before the first turn."""
+    return Step(ok=False, fail=Fail(reason=reason, message=message, op=op, details=details or {}))

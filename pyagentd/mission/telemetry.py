@@ -1,0 +1,62 @@
+"""What a mission tells while it runs (SPEC 004 Telemetry Events, DD-30).
+
+An event is sent when the thing happens: a turn's stop when that turn stops. Spans nest: mission, turn, llm or tool;
+the mission below a tool call has the tool's span as its parent. A listener that raises is logged and costs nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PREFIX = ("ptc", "subagent")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened.
+
+    Attributes:
+        name: ``mission_start``, ``mission_stop``, ``turn_start``, ``turn_stop``, and ``llm_`` and ``tool_`` with
+            ``start``, ``stop`` and ``exception``.
+        span_id: The same for a start and its stop.
+        parent_span_id: Of the span around; None for a mission that nothing delegated.
+        at_ms: Milliseconds since the epoch.
+        measurements: Numbers: ``duration_ms``, ``turns``, ``input_tokens``…
+        metadata: The rest; values of tools and turns are unredacted.
+    """
+
+    name: str
+    span_id: str
+    parent_span_id: str | None
+    at_ms: int
+    measurements: Mapping[str, int | float] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The name as the specification writes it: ``("ptc", "subagent", "turn_stop")``."""
+        return (*PREFIX, self.name)
+
+
+Listener = Callable[[Event], None]
+
+
+def new_span() -> str:
+    """Return an id for a span."""
+    return uuid.uuid4().hex[:16]
+
+
+def tell(listener: Listener | None, event: Event) -> None:
+    """Give ``event`` to the listener, whose failure is its own."""
+    if listener is None:
+        return
+    try:
+        listener(event)
+    except Exception:
+        _log.exception("A telemetry listener failed at %s", event.name)
