@@ -1,7 +1,7 @@
 """What a mission tells while it runs (SPEC 004 Telemetry Events, DD-30).
 
 An event is sent when the thing happens: a turn's stop when that turn stops. Spans nest: mission, turn, llm or tool;
-the mission below a tool call has the tool's span as its parent. A listener that raises is logged and costs nothing else.
+the mission below a tool call has the tool's span as its parent. A listener that raises is logged and no more.
 """
 
 from __future__ import annotations
