@@ -10,6 +10,8 @@
     │   ├── PresetError          a preset is missing or malformed (file, line)
     │   ├── SkillError           a skill is malformed (file, line)
     │   ├── ConfigError          the configuration is malformed (file, line)
+    │   ├── SignatureError       a signature of a mission or tool cannot be read (line, column)
+    │   ├── TemplateError        a prompt's placeholders are malformed or have no value
     │   ├── NoKey                a backend needs a key and none is known
     │   ├── Busy                 the branch has a run in flight
     │   ├── Blocked              a hook of the user's says no
@@ -92,6 +94,54 @@ class ConfigError(UserError):
     """The configuration file or an environment variable is malformed."""
 
     code = "config-error"
+
+
+class SignatureError(UserError):
+    """A signature cannot be read.
+
+    Args:
+        message: What is wrong.
+        source: The whole text of the signature, or "" where it was data.
+        line: Where in it, from 1; 0 where it was data.
+        column: Likewise, from 1.
+        mend: What to write instead.
+    """
+
+    code = "signature-error"
+
+    def __init__(self, message: str, *, source: str = "", line: int = 0, column: int = 0, mend: str = "") -> None:
+        super().__init__(message, mend=mend)
+        self.source = source
+        self.line = line
+        self.column = column
+
+    def caret(self) -> str:
+        """Return the line of the source with a mark under the place; "" where it was data."""
+        if not self.line:
+            return ""
+        return f"{self.source.splitlines()[self.line - 1]}\n{' ' * (self.column - 1)}^"
+
+
+class TemplateError(UserError):
+    """A prompt's placeholders are malformed, or have no value.
+
+    Args:
+        message: What is wrong.
+        missing: The names that have no value, dotted, in order of appearance.
+        line: Where, from 1; 0 where several places are meant.
+        column: Likewise, from 1.
+        mend: What to write instead.
+    """
+
+    code = "template-error"
+
+    def __init__(
+        self, message: str, *, missing: tuple[str, ...] = (), line: int = 0, column: int = 0, mend: str = ""
+    ) -> None:
+        super().__init__(message, mend=mend)
+        self.missing = missing
+        self.line = line
+        self.column = column
 
 
 class NoKey(UserError):

@@ -1,0 +1,44 @@
+"""Functional contracts for missions and tools (SPEC 004 Signature Type Syntax).
+
+``parse`` reads shorthand and Malli into a ``Signature`` of ``types``; a signature renders, validates, coerces and
+turns into JSON Schema. ``of_callable`` and ``of_model`` derive one from Python type hints. Lisp values and plain
+Python values are treated alike.
+"""
+
+from pyagentd.errors import SignatureError
+from pyagentd.mission.signature.contract import Signature, parse
+from pyagentd.mission.signature.problems import Coerced, Problem
+from pyagentd.mission.signature.types import (
+    And,
+    Constant,
+    Constraint,
+    Enum,
+    Field,
+    List,
+    Map,
+    MapOf,
+    Maybe,
+    Or,
+    Primitive,
+    Type,
+)
+
+__all__ = [
+    "And",
+    "Coerced",
+    "Constant",
+    "Constraint",
+    "Enum",
+    "Field",
+    "List",
+    "Map",
+    "MapOf",
+    "Maybe",
+    "Or",
+    "Primitive",
+    "Problem",
+    "Signature",
+    "SignatureError",
+    "Type",
+    "parse",
+]

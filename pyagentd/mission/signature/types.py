@@ -1,0 +1,216 @@
+"""What a value may be: the types of which signatures are made (SPEC 004 Signature Type Syntax).
+
+A type is a tree of frozen values that compare by content. Build trees through ``maybe`` and ``choice``, which keep
+them canonical: optional in one way only, no choice inside a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+Name = Literal["string", "int", "float", "bool", "keyword", "map", "any", "datetime", "nil"]
+Operator = Literal[">", ">=", "<", "<=", "=", "not="]
+Number: TypeAlias = int | float
+
+NAMES: frozenset[str] = frozenset(get_args(Name))
+OPERATORS: frozenset[str] = frozenset(get_args(Operator))
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """Any of the types below."""
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether nil fits because the type says so (``:int?``)."""
+        return False
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """The types directly inside this one."""
+        return ()
+
+    def walk(self) -> Iterator[Type]:
+        """Yield this type and every type inside it, outermost first."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive(Type):
+    """A named type; ``:map`` is any map and ``:any`` anything, nil too.
+
+    Attributes:
+        name: As in the shorthand, without the colon.
+        least: Smallest number, or shortest length of a string; None: no bound.
+        most: Largest number, or greatest length.
+    """
+
+    name: Name
+    least: Number | None = None
+    most: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe(Type):
+    """Nil, or what ``inner`` says."""
+
+    inner: Type
+
+    @property
+    def is_optional(self) -> bool:
+        """True: that is what it says."""
+        return True
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """The type of what is not nil."""
+        return (self.inner,)
+
+
+@dataclass(frozen=True, slots=True)
+class List(Type):
+    """A vector of any length within the bounds whose items all fit ``item``."""
+
+    item: Type
+    least: int | None = None
+    most: int | None = None
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """The type of the items."""
+        return (self.item,)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named place in a map, or a parameter.
+
+    Attributes:
+        name: The key as text; a map may hold it as keyword or as string.
+        type: What its value may be.
+        optional: Whether it may be absent; that it may be nil is said by the type. The shorthand's ``?`` says both.
+    """
+
+    name: str
+    type: Type
+    optional: bool = False
+
+    @property
+    def firewalled(self) -> bool:
+        """Whether no model may see the value (SPEC 004: names that begin with ``_``)."""
+        return self.name.startswith("_")
+
+
+@dataclass(frozen=True, slots=True)
+class Map(Type):
+    """A map with these fields; others may be there too, unless it is ``closed`` or the validation strict."""
+
+    fields: tuple[Field, ...]
+    closed: bool = False
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """The types of the fields."""
+        return tuple(field.type for field in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf(Type):
+    """A map of any keys and values that fit."""
+
+    key: Type
+    value: Type
+    least: int | None = None
+    most: int | None = None
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """The types of keys and values."""
+        return (self.key, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One value of an enumeration: a string, number, bool, or (``is_keyword``) a keyword by its name."""
+
+    value: str | int | float | bool
+    is_keyword: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        """Tell true from 1, and 1 from 1.0."""
+        if not isinstance(other, Constant):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        return type(self.value), self.value, self.is_keyword
+
+
+@dataclass(frozen=True, slots=True)
+class Enum(Type):
+    """One of these values."""
+
+    values: tuple[Constant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Type):
+    """What fits at least one of ``choices``."""
+
+    choices: tuple[Type, ...]
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """The choices."""
+        return self.choices
+
+
+@dataclass(frozen=True, slots=True)
+class And(Type):
+    """What fits all of ``all_of``: usually a type and constraints."""
+
+    all_of: tuple[Type, ...]
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """What has to fit."""
+        return self.all_of
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint(Type):
+    """A number that compares so with ``bound``: ``[:> 0]``."""
+
+    operator: Operator
+    bound: Number
+
+
+ANY = Primitive("any")
+NIL = Primitive("nil")
+
+
+def maybe(inner: Type) -> Type:
+    """Return the type of nil or ``inner``; what takes nil already in this way stays as it is."""
+    return inner if isinstance(inner, Maybe) or inner == NIL else Maybe(inner)
+
+
+def choice(choices: Iterable[Type]) -> Type:
+    """Return the type of what fits any of ``choices``, each once; nil among them makes it optional."""
+    flat: dict[Type, None] = {}
+    takes_nil = False
+    for one in choices:
+        takes_nil |= isinstance(one, Maybe) or one == NIL
+        inner = one.inner if isinstance(one, Maybe) else one
+        if inner != NIL:
+            flat.update(dict.fromkeys(inner.choices if isinstance(inner, Or) else (inner,)))
+    if not flat:
+        return NIL
+    joined = next(iter(flat)) if len(flat) == 1 else Or(tuple(flat))
+    return maybe(joined) if takes_nil else joined
