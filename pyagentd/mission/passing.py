@@ -1,0 +1,128 @@
+"""How arguments under string keys reach a Python function, and what the function says of itself.
+
+A function gets each argument under its parameter's name, built into the dataclass, model, enum or date that the hint
+asks for. One whose only parameter is called ``args``, or is not in the signature that was stated for it, gets the
+whole dict.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from pyagentd.mission.construct import constructed
+from pyagentd.mission.llmtool import LLMTool
+from pyagentd.mission.signature import Signature
+
+_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def call(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:
+    """Call ``function`` with ``args``.
+
+    Raises:
+        TypeError: The function has a parameter that is not given, or does not take one that is.
+    """
+    if isinstance(function, LLMTool):
+        return function(args)
+    parameters = _parameters(function)
+    if parameters is None:
+        return function(*_in_order(args, signature)) if signature is not None else function(dict(args))
+    if takes_everything(function) or _sole_other(parameters, signature):
+        return function(dict(args))
+    return _named(function, parameters, args)
+
+
+def takes_everything(function: Callable[..., Any]) -> bool:
+    """Return whether the one parameter of ``function`` is ``args``: it gets the whole dict."""
+    parameters = _parameters(function)
+    return parameters is not None and [*parameters] == ["args"] and not _is_variadic(parameters["args"])
+
+
+def is_annotated(function: Callable[..., Any]) -> bool:
+    """Return whether every parameter and the result have a hint."""
+    try:
+        own = inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    empty = inspect.Parameter.empty
+    return own.return_annotation is not empty and all(p.annotation is not empty for p in own.parameters.values())
+
+
+def described(function: Callable[..., Any]) -> str:
+    """Return the first paragraph of its docstring on one line, or ""."""
+    if isinstance(function, type) or inspect.isroutine(function):
+        text = inspect.getdoc(function)
+    else:  # an object that can be called has its class's docstring at best
+        text = inspect.getdoc(function.__call__) if type(function).__call__.__doc__ else inspect.getdoc(function)  # type: ignore[operator]
+    return " ".join((text or "").split("\n\n")[0].split())
+
+
+def _named(function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], args: Mapping[str, Any]) -> Any:
+    hints = _hints(function)
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    left = {key.replace("-", "_") if key.replace("-", "_") in parameters else key: v for key, v in args.items()}
+    for name, parameter in parameters.items():
+        if name not in left or _is_variadic(parameter):
+            continue
+        value = left.pop(name)
+        if value is None and parameter.default is not inspect.Parameter.empty:
+            continue  # nil says "as you like", which is what a default is for
+        value = constructed(hints.get(name, Any), value)
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            positional.append(value)
+        else:
+            named[name] = value
+    return function(*positional, **named, **left)
+
+
+def _sole_other(parameters: Mapping[str, inspect.Parameter], signature: Signature | None) -> bool:
+    """Return whether the only parameter is not one of those the signature states: it is the dict itself."""
+    if signature is None or len(parameters) != 1:
+        return False
+    (parameter,) = parameters.values()
+    if _is_variadic(parameter):
+        return False
+    return parameter.name not in {each.name.replace("-", "_") for each in signature.params}
+
+
+def _in_order(args: Mapping[str, Any], signature: Signature) -> list[Any]:
+    return [args[each.name] for each in signature.params if each.name in args]
+
+
+def _is_variadic(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """Return the parameters, or None when the function (a built-in) does not tell."""
+    try:
+        return _signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return _cached(function)
+    except TypeError:  # not hashable
+        return inspect.signature(function)
+
+
+@lru_cache(maxsize=512)
+def _cached(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) or isinstance(function, type) else function.__call__  # type: ignore[operator]
+    if isinstance(target, type):
+        target = target.__init__
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError, AttributeError):  # a hint names what is not there at run time
+        return {}
