@@ -1,0 +1,146 @@
+"""Where the program is in what a model said (SPEC 004 LLM Response Parsing Rules, DD-26).
+
+Pure text work: nothing here knows the language beyond strings, comments and brackets. What the specification asks for
+is accepted, and what models do besides: other spellings of the tag, no tag, CRLF, typographic quotes, a fence that
+never closes, a fence inside a string, prose behind a bare expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_TAGS = frozenset({"clojure", "clj", "cljs", "lisp", "ptc-lisp", "ptclisp", "ptc_lisp", "ptc"})
+_OPEN = re.compile(r"^[ \t>]*(?P<fence>`{3,}|~{3,})[ \t]*\{?\.?(?P<tag>[\w+-]*)\}?(?P<rest>[^\n`]*)", re.MULTILINE)
+_THOUGHT = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_INVISIBLE = {"\u00a0": " ", **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", "")}
+_QUOTES = "“”„‟"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """An answer taken apart.
+
+    Attributes:
+        program: What to run, or None when there is no program in the answer.
+        reasoning: The text around it.
+        blocks: How many code blocks the program was put together from; 0 for a bare expression.
+    """
+
+    program: str | None
+    reasoning: str = ""
+    blocks: int = 0
+
+
+def parse(text: str) -> Response:
+    """Take apart what the model said."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    thought = _THOUGHT.match(text)
+    said = text[thought.end() :] if thought else text
+    before = thought.group() if thought else ""
+    blocks, around = _blocks(said)
+    if blocks:
+        programs = [plain(block) for block in blocks]
+        program = programs[0] if len(programs) == 1 else "(do\n{}\n)".format("\n".join(programs))
+        return Response(program=program, reasoning=(before + around).strip(), blocks=len(blocks))
+    bare = plain(said)
+    if bare.startswith("("):
+        end = _end_of_forms(bare)
+        return Response(program=bare[:end].strip(), reasoning=(before + bare[end:]).strip())
+    return Response(program=None, reasoning=text.strip())
+
+
+def plain(code: str) -> str:
+    """Return ``code`` with ordinary quotes and spaces, as far as they are not inside a string."""
+    odd = any(char in code for char in (*_QUOTES, *_INVISIBLE))
+    return ("".join(_plain(code)) if odd else code).strip()
+
+
+def _blocks(text: str) -> tuple[list[str], str]:
+    """Return the bodies of the blocks that are programs, and the text without them.
+
+    Tagged blocks win: where there are some, an untagged one is an example or an output.
+    """
+    found: list[tuple[bool, int, int, str]] = []
+    at = 0
+    while opening := _OPEN.search(text, at):
+        body, end = _body(text, opening)
+        tag = opening["tag"].lower()
+        code = _without_comments(body)
+        if code and (tag in _TAGS or (not tag and code.startswith("("))):
+            found.append((bool(tag), opening.start(), end, body))
+        at = max(end, opening.end())
+    tagged = [block for block in found if block[0]] or found
+    around, last = "", 0
+    for _, start, end, _ in tagged:
+        around, last = around + text[last:start], end
+    return [body for *_, body in tagged], around + text[last:]
+
+
+def _body(text: str, opening: re.Match[str]) -> tuple[str, int]:
+    """Return what a fence holds, and where its closing fence ends."""
+    fence = opening["fence"]
+    start = opening.start("rest")
+    closing = re.compile(re.escape(fence) + rf"{re.escape(fence[0])}*[ \t]*(?=\n|\Z)|(?<=[)\]}}]){re.escape(fence)}")
+    ends = list(closing.finditer(text, start))
+    strings = [(at, stop) for kind, at, stop in _tokens(text, start) if kind == "string"] if ends else []
+    outside = (end for end in ends if not any(at < end.start() < stop for at, stop in strings))
+    # A fence inside a string is the string's, unless that string never ends.
+    end = next(outside, ends[0] if ends else None)
+    return (text[start : end.start()], end.end()) if end else (text[start:], len(text))
+
+
+def _end_of_forms(text: str) -> int:
+    """Return where the expressions at the start of ``text`` end and prose begins; all of it if one never closes."""
+    depth = end = 0
+    for kind, _, stop in _tokens(text, 0):
+        if kind == "open":
+            depth += 1
+        elif kind == "close":
+            depth -= 1
+            if depth == 0:
+                end = stop
+                if not text[end:].lstrip(" \t\n,").startswith("("):
+                    return end
+    return len(text)
+
+
+_TOKEN = re.compile(
+    r'(?P<string>"(?:[^"\\]|\\.)*(?:"|\Z))|(?P<comment>;[^\n]*)|(?P<open>[(\[{])|(?P<close>[)\]}])', re.DOTALL
+)
+
+
+def _tokens(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+    for token in _TOKEN.finditer(text, start):
+        yield str(token.lastgroup), token.start(), token.end()
+
+
+def _without_comments(code: str) -> str:
+    lines = plain(code).split("\n")
+    return "\n".join(line for line in lines if not line.lstrip().startswith(";")).strip()
+
+
+def _plain(code: str) -> Iterator[str]:
+    """Yield the code; a typographic quote that begins or ends a string becomes a plain one, others are text."""
+    ends = ""
+    escaped = comment = False
+    for char in code:
+        if escaped:
+            escaped = False
+        elif comment:
+            comment = char != "\n"
+        elif ends:
+            if char == "\\":
+                escaped = True
+            elif char in ends:
+                char, ends = '"', ""
+        elif char == ";":
+            comment = True
+        elif char == '"':
+            ends = '"'
+        elif char in _QUOTES:
+            char, ends = '"', _QUOTES + '"'
+        else:
+            char = _INVISIBLE.get(char, char)
+        yield char
