@@ -66,6 +66,8 @@ class Preset:
     max_turns: int | None = None  # requests to the model in one run; None: no limit
     time_budget_s: float | None = None  # of one run
     token_budget: int | None = None  # of one run
+    signature: str = ""  # it runs as a mission under this contract (SPEC 004); "" chats
+    prompt: str = ""  # of a mission: what it is told, with `{{field}}` for its inputs; "": the message it is sent
 
 
 def parse_preset(
@@ -93,6 +95,7 @@ def parse_preset(
     paths = keys.section("paths")
     shell = keys.section("shell_commands")
     roam = keys.section("org_roam_patterns")
+    signature = keys.text("signature")
     return Preset(
         name=name,
         backend=keys.text("backend") or keys.missing("backend", "Claude"),
@@ -111,7 +114,7 @@ def parse_preset(
             confine=shell.flag("confine", default=True),
         ),
         body=body.strip(),
-        result=keys.choice("result", "all", get_args(Result)),
+        result=keys.choice("result", "last" if signature else "all", get_args(Result)),
         caller=keys.choice("caller", "user", get_args(Caller)),
         profile=keys.profile("profile", "permissions", profiles),
         roam=Roam(
@@ -121,4 +124,6 @@ def parse_preset(
         max_turns=keys.count("max-turns"),
         time_budget_s=keys.duration("time-budget"),
         token_budget=keys.count("token-budget"),
+        signature=signature,
+        prompt=keys.text("prompt") if signature else "",
     )

@@ -169,6 +169,7 @@ class Conversation:
         self.runs: dict[str, RunState] = {}
         self.asks: dict[str, dict[str, Any]] = {}
         self.agents: dict[str, dict[str, Any]] = {}  # those in the background: whether their result is still owed
+        self.missions: dict[str, dict[str, dict[str, Any]]] = {}  # by run, then by phase: its last row of that
         self.last_seq = 0
         self.as_sent = True  # whether the model sees what hooks made of messages; a log from elsewhere may lie
         self.open_parts: dict[str, None] = {}  # ids of texts that stream, and of calls without a result
@@ -201,6 +202,9 @@ class Conversation:
                 self.asks[row.data["id"]] = row.data
             case "agent":
                 self.agents[row.data["id"]] = row.data
+            case "mission":
+                self.missions[row.data["id"]] = known = dict(self.missions.get(row.data["id"], {}))
+                known[row.data["phase"]] = row.data
             case "edit":
                 self._apply_edit(row.data)
                 self.last_edit = row.seq

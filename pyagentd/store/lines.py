@@ -34,6 +34,7 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "run": ("id", "message_id", "state"),
     "ask": ("id", "decision"),
     "agent": ("id", "state"),
+    "mission": ("id", "phase"),
     "edit": (),
 }
 

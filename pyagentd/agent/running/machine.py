@@ -54,7 +54,7 @@ TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
         Signal.FAIL: State.ERRS,
     },
     State.TOOL: {Signal.RESULTS: State.TRET, Signal.FAIL: State.ERRS},
-    State.TRET: {Signal.REQUEST: State.WAIT, Signal.FAIL: State.ERRS},
+    State.TRET: {Signal.REQUEST: State.WAIT, Signal.FINISH: State.DONE, Signal.FAIL: State.ERRS},
 }
 
 TERMINAL = frozenset({State.DONE, State.ERRS, State.ABRT})
