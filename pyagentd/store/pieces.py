@@ -98,12 +98,16 @@ def laid_out(conversation: Conversation) -> Iterator[tuple[Message, list[Part]]]
 
 
 def markers_within(conversation: Conversation) -> dict[str, list[Message]]:
-    """Return the compactions that were made within answers, by the id of the part that each stands behind."""
+    """Return the compactions that were made within answers, by the id of the part that each stands behind.
+
+    One whose answer is not in the conversation stands where it is in the log.
+    """
     within: dict[str, list[Message]] = {}
     for message in conversation.messages.values():
         after = message.row.get("metadata_json", {}).get("after") if message.parts and _is_marker(message) else None
-        if after in conversation.parts:
-            within.setdefault(after, []).append(message)
+        part = conversation.parts.get(after or "")
+        if part is not None and part.row["message_id"] in conversation.messages:
+            within.setdefault(part.id, []).append(message)
     return within
 
 

@@ -13,7 +13,7 @@ from pyagentd.store.align import align
 from pyagentd.store.document import read
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_compacting import SUMMARY, THREE, markers, next_view, roles_and_heads, sent, small, talk
-from tests.agent.world import World
+from tests.agent.world import Watcher, World, attached
 
 __all__ = ["small"]  # a fixture
 
@@ -71,3 +71,20 @@ async def test_a_fork_keeps_the_summary_and_where_the_tail_begins(small: World, 
     async with small.host.using(made) as fork:
         assert marker["tail_start_id"] in fork.conversation.messages
         assert align(read(fork.file), fork.conversation).edits == ()
+
+
+async def test_a_prompt_that_is_asked_again_and_compacted_again_goes_on_from_the_new_summary(
+    small: World, compacted: BranchRef
+) -> None:
+    async with small.host.using(compacted) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        small.server.say(f"{SUMMARY} Again.", "Once more")
+        await History(small.host).regenerate(branch, None, small.options)
+        await watcher.finished(branch)
+        branch.detach(watcher)
+    assert len(markers(compacted)) == 2
+    await talk(small, compacted, ("Five", ["Done"]))
+    before, after = sent(small)[-2:]
+    assert "Again." in before[0]["content"][0]["text"]
+    assert after[: len(before)] == before, "the provider's cache is good for it"

@@ -61,7 +61,7 @@ def _standing(conversation: Conversation) -> str:
     for message in reversed(conversation.messages.values()):
         if message.role == "user":
             return ""
-        if not message.parts:
+        if not message.parts or message.is_hidden:  # of a prompt that is asked again, the answer before
             continue
         if message.parts[0].type == COMPACTION:
             return str(message.row["metadata_json"].get("after") or "")
