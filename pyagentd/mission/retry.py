@@ -1,7 +1,7 @@
 """When a failing LLM is called again (SPEC 004 LLM Retry Scope, DD-4).
 
-Only the callback's own failures are retried: it raised, or it gave something that is no answer. What the model got wrong
-(syntax, types, tools) is told to the model and costs a turn, never an attempt.
+Only the callback's own failures are retried: it raised, or it gave something that is no answer. What the model got
+wrong (syntax, types, tools) is told to the model and costs a turn, never an attempt.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def delay_ms(retry: Retry, failures: int) -> int:
     """Return how long to wait after that many failures in a row."""
     match retry.backoff:
         case "exponential":
-            return retry.base_ms * 2 ** (failures - 1)
+            return retry.base_ms << (failures - 1)
         case "linear":
             return retry.base_ms * failures
 
