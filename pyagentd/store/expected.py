@@ -45,9 +45,10 @@ def expected(conversation: Conversation, recorded: Sequence[Recorded]) -> Expect
     due: list[str] = []
     for message, parts in laid_out(conversation):
         if message.role == "user":
-            layout.end_turn(due)
+            steers = bool(message.metadata.get("steered"))  # its run goes on, and what it failed of stands at its end
+            layout.end_turn([] if steers else due)
             layout.add_prompt(message)
-            due = errors[message.id]
+            due = due if steers else errors[message.id]
         else:
             layout.add_step(message, parts)
     layout.end_turn(due)

@@ -89,9 +89,15 @@ class Talk:
         self.part(message, 0, "text", {"type": "text", "text": text})
         return message
 
-    def message(self, role: str) -> str:
+    def steer(self, text: str, run: dict[str, Any]) -> str:
+        """Say something to a run that goes on."""
+        message = self.message("user", steered=run["id"])
+        self.part(message, 0, "text", {"type": "text", "text": text})
+        return message
+
+    def message(self, role: str, **metadata: Any) -> str:
         id = f"msg_{next(self._ids)}"
-        self.record("message", id=id, session_id="s", role=role, metadata_json={}, created_at=1, updated_at=1)
+        self.record("message", id=id, session_id="s", role=role, metadata_json=metadata, created_at=1, updated_at=1)
         return id
 
     def start(self, message_id: str) -> dict[str, Any]:

@@ -273,3 +273,24 @@ def test_a_block_that_hidden_turns_follow_ends_where_it_did(thought: str) -> Non
     history.hide(hidden.visible(history.conversation)[-3].id)
     history.check()
     assert not any(part.hidden for part in history.conversation.parts.values())
+
+
+def test_a_failure_of_a_run_that_was_steered_stands_below_what_was_said_to_it() -> None:
+    history = History([FIRST])
+    talk = history.talk
+    talk.type("ask")
+    prompt = talk.user("ask")
+    run = talk.start(prompt)
+    talk.steer("rather this", run)
+    talk.answer([Step(texts=("half an",))])
+    talk.finish(run, error={"code": "x", "message": "The connection was cut"})
+    history.document, history.conversation = talk.document, talk.conversation
+    history.check()
+    history.hide(prompt, by="variant")
+    history.check()
+    group = hidden.variants(history.conversation, prompt)[0].group
+    assert group is not None
+    history.show(group)
+    history.check()
+    lost = replace(history.document, spans=(), stale=True)
+    assert align(lost, history.conversation).view == history.view()
