@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, Set[str]] = {
     "policy": {"base"},
     "llm": {"base"},
     "tools": {"base", "policy", "store"},
-    "mission": {"base", "lisp", "llm", "tools"},
+    "mission": {"base", "lisp", "store", "llm", "tools"},
     "agent": {"base", "lisp", "store", "policy", "llm", "tools", "mission"},
     "service": {"base", "lisp", "store", "policy", "llm", "tools", "mission", "agent"},
     "rpc": {"base", "service"},

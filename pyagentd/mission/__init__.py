@@ -1,1 +1,173 @@
-"""Typed missions: work delegated under a contract to a model that writes programs (SPEC 004)."""
+"""Typed missions: work delegated under a contract to a model that writes programs (SPEC 004).
+
+A mission gets a prompt, a signature, tools and data; it comes back as a ``Step`` with a value that fits the
+signature, or with the reason why there is none. No daemon and no disk is needed::
+
+    from pyagentd.mission import Model, delegate
+
+    step = delegate(
+        "How much did {{who}} spend?",
+        signature="(who :string) -> {total :float}",
+        context={"who": "Ada"},
+        tools={"expenses": expenses},
+        llm=Model("claude-haiku-4-5"),
+    )
+    step.value["total"] if step.ok else step.fail.message
+
+``docs/missions.md`` is the guide. Names are loaded when they are used: importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyagentd.errors import SignatureError, TemplateError
+    from pyagentd.mission.agenttool import SubAgentError, as_tool
+    from pyagentd.mission.budget import Budget, current
+    from pyagentd.mission.carrying import run_plan
+    from pyagentd.mission.checkpoint import CheckpointError, State
+    from pyagentd.mission.costs import cost_of, priced
+    from pyagentd.mission.discovery import Discovery, delegate_discovering, discover
+    from pyagentd.mission.dryrun import Validation, validate
+    from pyagentd.mission.llmtool import LLMTool, ToolsError
+    from pyagentd.mission.loop import adelegate, delegate
+    from pyagentd.mission.models import Model
+    from pyagentd.mission.options import LLM, Answer, PromptLimit, Request, Retry
+    from pyagentd.mission.parallel import Mission, gather, gather_sync, mission
+    from pyagentd.mission.plan import Plan, PlanError, PlanStep
+    from pyagentd.mission.planning import create_plan, make_plan
+    from pyagentd.mission.registry import ModelNotFound, configure
+    from pyagentd.mission.replay import Compiled, compiled
+    from pyagentd.mission.retry import LLMError
+    from pyagentd.mission.scripted import Scripted
+    from pyagentd.mission.signature import Signature
+    from pyagentd.mission.signature import parse as parse_signature
+    from pyagentd.mission.step import Fail, MissionFailed, Step, ToolCall, Turn, Usage
+    from pyagentd.mission.telemetry import Event
+    from pyagentd.mission.tools import Tool, normalize
+
+_FROM = {
+    "Answer": "mission.options",
+    "Budget": "mission.budget",
+    "CheckpointError": "mission.checkpoint",
+    "Compiled": "mission.replay",
+    "Discovery": "mission.discovery",
+    "Event": "mission.telemetry",
+    "Fail": "mission.step",
+    "LLM": "mission.options",
+    "LLMError": "mission.retry",
+    "LLMTool": "mission.llmtool",
+    "Mission": "mission.parallel",
+    "MissionFailed": "mission.step",
+    "Model": "mission.models",
+    "ModelNotFound": "mission.registry",
+    "Plan": "mission.plan",
+    "PlanError": "mission.plan",
+    "PlanStep": "mission.plan",
+    "PromptLimit": "mission.options",
+    "Request": "mission.options",
+    "Retry": "mission.options",
+    "Scripted": "mission.scripted",
+    "Signature": "mission.signature",
+    "SignatureError": "errors",
+    "State": "mission.checkpoint",
+    "Step": "mission.step",
+    "SubAgentError": "mission.agenttool",
+    "TemplateError": "errors",
+    "Tool": "mission.tools",
+    "ToolCall": "mission.step",
+    "ToolsError": "mission.llmtool",
+    "Turn": "mission.step",
+    "Usage": "mission.step",
+    "Validation": "mission.dryrun",
+    "adelegate": "mission.loop",
+    "as_tool": "mission.agenttool",
+    "compiled": "mission.replay",
+    "configure": "mission.registry",
+    "cost_of": "mission.costs",
+    "create_plan": "mission.planning",
+    "current": "mission.budget",
+    "delegate": "mission.loop",
+    "delegate_discovering": "mission.discovery",
+    "discover": "mission.discovery",
+    "gather": "mission.parallel",
+    "gather_sync": "mission.parallel",
+    "make_plan": "mission.planning",
+    "mission": "mission.parallel",
+    "normalize": "mission.tools",
+    "parse_signature": "mission.signature",
+    "priced": "mission.costs",
+    "run_plan": "mission.carrying",
+    "validate": "mission.dryrun",
+}
+_RENAMED = {"parse_signature": "parse"}
+
+__all__ = [
+    "LLM",
+    "Answer",
+    "Budget",
+    "CheckpointError",
+    "Compiled",
+    "Discovery",
+    "Event",
+    "Fail",
+    "LLMError",
+    "LLMTool",
+    "Mission",
+    "MissionFailed",
+    "Model",
+    "ModelNotFound",
+    "Plan",
+    "PlanError",
+    "PlanStep",
+    "PromptLimit",
+    "Request",
+    "Retry",
+    "Scripted",
+    "Signature",
+    "SignatureError",
+    "State",
+    "Step",
+    "SubAgentError",
+    "TemplateError",
+    "Tool",
+    "ToolCall",
+    "ToolsError",
+    "Turn",
+    "Usage",
+    "Validation",
+    "adelegate",
+    "as_tool",
+    "compiled",
+    "configure",
+    "cost_of",
+    "create_plan",
+    "current",
+    "delegate",
+    "delegate_discovering",
+    "discover",
+    "gather",
+    "gather_sync",
+    "make_plan",
+    "mission",
+    "normalize",
+    "parse_signature",
+    "priced",
+    "run_plan",
+    "validate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name of the public interface, or a module of the package, when it is first used."""
+    if (module := _FROM.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"pyagentd.{module}"), _RENAMED.get(name, name))
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

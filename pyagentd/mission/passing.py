@@ -121,7 +121,7 @@ def _cached(function: Callable[..., Any]) -> inspect.Signature:
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     target = function if inspect.isroutine(function) or isinstance(function, type) else function.__call__  # type: ignore[operator]
     if isinstance(target, type):
-        target = target.__init__
+        target = target.__dict__.get("__init__", target)
     try:
         return typing.get_type_hints(target)
     except (NameError, TypeError, AttributeError):  # a hint names what is not there at run time

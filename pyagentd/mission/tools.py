@@ -88,10 +88,10 @@ class Tool:
         mode = self.mode(mission)
         given = values.to_python({} if args is None else args)
         if not isinstance(given, dict):
-            return Prepared(problems=(Problem("", f"arguments are one map, got {type_name(args)}"),))
+            return Prepared(problems=(Problem("", f"arguments are one map, got a {values.type_name(args)}"),))
         if self.signature is None or mode == "disabled":
             return Prepared(args=given)
-        return _checked(self.signature, cast(Mapping[Any, Any], args or {}), mode)
+        return _checked(self.signature, args or {}, mode)
 
     def check(self, value: Any, mission: str = "enabled") -> tuple[Problem, ...]:
         """Return what of a result does not fit the signature; nothing where results are not checked."""
@@ -234,19 +234,3 @@ def _as_named(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
         name = str(values.to_python(key))
         named[name if name in own else spelled.get(name.replace("_", "-"), name)] = value
     return named
-
-
-def type_name(value: Any) -> str:
-    """Return what a model calls the type of ``value``."""
-    match value:
-        case None:
-            return "nil"
-        case bool():
-            return "a boolean"
-        case str():
-            return "a string"
-        case int() | float():
-            return "a number"
-        case list() | tuple():
-            return "a vector"
-    return "no map"

@@ -1,0 +1,183 @@
+"""A mission between two turns, on disk or as a value (SPEC 004 Checkpoint/Resume).
+
+One file for each turn, ``checkpoint-<turn>.json``, replaced whole or not at all and readable by its owner only.
+Values stand in it as the language's encoding writes them. What belongs to the process is not in it: neither model nor
+tools nor keys; who resumes brings them. Functions a program kept in its memory cannot be written and are named in
+``omitted``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pyagentd.errors import StoreError, UserError
+from pyagentd.lisp import encoding
+from pyagentd.lisp.errors import LispError
+from pyagentd.store import atomic
+
+VERSION = 1
+LATEST = "latest"
+
+_FILE = re.compile(r"checkpoint-(\d+)\.json")
+_VALUES = ("memory", "context")  # maps of values of the language; everything else is plain JSON
+
+
+class CheckpointError(UserError):
+    """A checkpoint cannot be read: it is not there, is none, or is of another version."""
+
+    code = "checkpoint-error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All that a mission needs to go on after a turn.
+
+    Attributes:
+        prompt: As given, before its placeholders were filled.
+        signature: In its canonical spelling, or None.
+        turn: The last finished one.
+        memory: The program's memory, values of the language.
+        context: What stands in ``ctx/``, values of the language.
+        messages: The conversation, each ``{"role", "content"}``.
+        usage: What the turns so far have used, by name.
+        budget: Of the tree: ``turns_used``, ``cost_usd``, ``elapsed_ms``.
+        trace: The turns, as plain JSON.
+        consecutive_failures: How many turns in a row have failed.
+        omitted: Names in memory and context whose values could not be written.
+    """
+
+    prompt: str
+    signature: str | None = None
+    turn: int = 0
+    memory: Mapping[Any, Any] = field(default_factory=dict)
+    context: Mapping[Any, Any] = field(default_factory=dict)
+    messages: tuple[Mapping[str, Any], ...] = ()
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    trace: tuple[Mapping[str, Any], ...] = ()
+    consecutive_failures: int = 0
+    omitted: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON with the version of the format."""
+        made: dict[str, Any] = {"version": VERSION}
+        omitted = list(self.omitted)
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in _VALUES:
+                value, left = _encoded(value)
+                omitted += [f"{each.name}/{name}" for name in left]
+            made[each.name] = list(value) if isinstance(value, tuple) else value
+        return {**made, "omitted": omitted}
+
+    @classmethod
+    def from_json(cls, data: Any) -> State:
+        """Return the state that ``to_json`` made ``data`` of.
+
+        Raises:
+            CheckpointError: It is none, or of a version that is not known.
+        """
+        if not isinstance(data, Mapping) or "version" not in data:
+            raise CheckpointError("It is no checkpoint of a mission")
+        if data["version"] != VERSION:
+            raise CheckpointError(
+                f"The checkpoint has version {data['version']}, and this program knows {VERSION}",
+                mend="Resume it with the version of pyagentd that wrote it",
+            )
+        known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
+        if not isinstance(known.get("prompt"), str) or not isinstance(known.get("turn"), int):
+            raise CheckpointError("The checkpoint has no prompt or no turn: it is damaged")
+        try:
+            values = {name: encoding.decode(known.get(name) or {}) for name in _VALUES}
+        except (LispError, ValueError, TypeError) as error:
+            raise CheckpointError(f"The checkpoint holds a value that cannot be read: {error}") from error
+        tuples = {name: tuple(known[name]) for name in ("messages", "trace", "omitted") if name in known}
+        return cls(**{**known, **values, **tuples})
+
+
+def save(directory: str | Path, state: State) -> Path:
+    """Write ``state`` into ``directory``, which is made if it is not there, and return the file.
+
+    Raises:
+        StoreError: The disk refused; files from before are untouched.
+    """
+    path = Path(directory).expanduser() / f"checkpoint-{state.turn}.json"
+    atomic.make_dirs(path.parent)
+    atomic.write_text(path, json.dumps(state.to_json(), ensure_ascii=False, separators=(",", ":")))
+    return path
+
+
+def load(source: State | str | Path, directory: str | Path | None = None) -> State:
+    """Return the state to resume from.
+
+    Args:
+        source: A state; a file; the name of one in ``directory``; or "latest", the last that was written there.
+        directory: Where names are looked up.
+
+    Raises:
+        CheckpointError: There is no such file, or it holds no state.
+    """
+    if isinstance(source, State):
+        return source
+    path = _path(source, Path(directory).expanduser() if directory is not None else None)
+    try:
+        return State.from_json(json.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        raise CheckpointError(f"There is no checkpoint {path}", mend=_there(path.parent)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error})") from error
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{path} is no JSON: {error}") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error.message}", mend=error.mend) from error
+
+
+def saved(directory: str | Path) -> list[Path]:
+    """Return the checkpoints in ``directory``, the last written at the end."""
+    try:
+        found = [path for path in Path(directory).expanduser().iterdir() if _FILE.fullmatch(path.name)]
+        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, _turn(path)))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"{directory} cannot be read ({error})") from error
+
+
+def _path(source: str | Path, directory: Path | None) -> Path:
+    if source == LATEST:
+        if directory is None:
+            raise CheckpointError('resume_from="latest" needs a checkpoint_dir')
+        if not (there := saved(directory)):
+            raise CheckpointError(f"There is no checkpoint in {directory}")
+        return there[-1]
+    path = Path(source).expanduser()
+    return path if directory is None or path.is_absolute() or path.exists() else directory / path
+
+
+def _there(directory: Path) -> str:
+    names = [path.name for path in saved(directory)]
+    return f"There are {', '.join(names)}" if names else ""
+
+
+def _turn(path: Path) -> int:
+    found = _FILE.fullmatch(path.name)
+    return int(found[1]) if found else 0
+
+
+def _encoded(values: Mapping[Any, Any]) -> tuple[Any, list[str]]:
+    """Return a map in the encoding, and the keys whose values cannot be written."""
+    kept: dict[Any, Any] = {}
+    left: list[str] = []
+    for key, value in values.items():
+        try:
+            encoding.encode(value)
+        except (LispError, TypeError, ValueError):
+            left.append(str(getattr(key, "name", key)))
+        else:
+            kept[key] = value
+    return encoding.encode(kept), left

@@ -1,0 +1,155 @@
+"""The project's own backends as callbacks of missions: text in, text with usage and cost out.
+
+A callback sends one request per call and repeats nothing: retrying is the mission's (``llm_retry``). Errors of the
+provider become ``LLMError`` with a class that ``retryable_errors`` can name. Keys come from the environment when a
+request is sent and are kept nowhere. No SDK is loaded before the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, cast
+
+from pyagentd.config import Config, load_config
+from pyagentd.errors import ProviderError, TransientProviderError, UserError
+from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
+from pyagentd.llm.factory import BackendSettings, make_backend
+from pyagentd.messages import Message, Text, Usage
+from pyagentd.mission.costs import cost_of
+from pyagentd.mission.options import Answer, Request
+from pyagentd.mission.retry import LLMError
+
+MAX_TOKENS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as the callback of a mission: ``delegate("…", llm=Model("claude-haiku-4-5"))``.
+
+    Attributes:
+        model: As the provider calls it.
+        backend: A name of the configuration: "anthropic", "offline", or a table ``[backend.NAME]``.
+        max_tokens: Of one answer; "llm_opts" of the mission wins, as for ``temperature``.
+        temperature: None leaves it to the provider.
+        timeout_s: The longest silence within an answer.
+        config: The configuration; None reads the user's.
+    """
+
+    model: str
+    backend: str = "anthropic"
+    max_tokens: int = MAX_TOKENS
+    temperature: float | None = None
+    timeout_s: float = 600.0
+    config: Config | None = field(default=None, repr=False, compare=False)
+
+    def __call__(self, request: Request) -> Answer:
+        """Send the request and wait for the answer.
+
+        Raises:
+            LLMError: The provider refused, or cannot be reached.
+        """
+        return asyncio.run_coroutine_threadsafe(self.ask(request), _loop()).result()
+
+    async def ask(self, request: Request) -> Answer:
+        """Send the request on the running loop; for callers who have one."""
+        known = (self.config or load_config()).backend(self.backend)
+        settings = BackendSettings(
+            kind=cast(Literal["anthropic", "offline"], known.kind),
+            base_url=known.base_url,
+            api_key=os.environ.get(known.key_env) if known.key_env else None,
+            max_retries=0,
+            timeout_s=self.timeout_s,
+        )
+        try:
+            served = make_backend(known.name, settings)
+        except UserError as error:
+            raise LLMError("config_error", str(error)) from error
+        options = {"max_tokens": self.max_tokens, "temperature": self.temperature, **request.get("llm_opts", {})}
+        return await ask(served, self.model, request, options, config=self.config)
+
+
+async def ask(
+    backend: Backend,
+    model: str,
+    request: Request,
+    options: Mapping[str, Any] | None = None,
+    *,
+    config: Config | None = None,
+) -> Answer:
+    """Send one request of a mission to ``backend`` and return the answer with its usage and cost.
+
+    Args:
+        backend: Whose connections belong to the running loop.
+        model: As the provider calls it.
+        request: What the mission asks.
+        options: ``max_tokens`` and ``temperature``; others are not known here and left out.
+        config: For prices the user states.
+
+    Raises:
+        LLMError: The provider refused, cannot be reached, or cut the answer off.
+    """
+    texts: list[str] = []
+    usage = Usage()
+    try:
+        async with aclosing(backend.stream(_request(model, request, options or {}))) as batches:
+            async for batch in batches:
+                for item in batch:
+                    if isinstance(item, PartFinished) and isinstance(item.part, Text):
+                        texts.append(item.part.text)
+                    elif isinstance(item, StepFinished):
+                        usage = item.usage
+                        if item.stop_reason == "refusal":
+                            raise LLMError("refusal", "The model refused to answer")
+    except ProviderError as error:
+        raise LLMError(error_class(error), str(error)) from error
+    return answer("".join(texts), model, usage, config)
+
+
+def answer(text: str, model: str, usage: Usage, config: Config | None = None) -> Answer:
+    """Return what a callback returns: the text, its tokens, and its cost where a price is known."""
+    made: Answer = {
+        "content": text,
+        "tokens": {
+            "input": usage.input + usage.cache_read + usage.cache_write,
+            "output": usage.output + usage.reasoning,
+        },
+    }
+    if (cost := cost_of(model, usage, config)) is not None:
+        made["cost_usd"] = cost
+    return made
+
+
+def error_class(error: ProviderError) -> str:
+    """Return the name that ``retryable_errors`` knows such a failure by."""
+    text = error.message.lower()
+    if isinstance(error, TransientProviderError):
+        if " 429 " in text or "rate limit" in text:
+            return "rate_limit"
+        return "timeout" if "in time" in text or "silent" in text else "server_error"
+    return "client_error"
+
+
+def _request(model: str, request: Request, options: Mapping[str, Any]) -> ModelRequest:
+    messages = tuple(Message(role=each["role"], parts=(Text(text=each["content"]),)) for each in request["messages"])
+    return ModelRequest(
+        model=model,
+        messages=messages,
+        system=request["system"],
+        max_tokens=options.get("max_tokens") or MAX_TOKENS,
+        temperature=options.get("temperature"),
+        purpose="mission",
+    )
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """Return the loop, in a thread of its own, that connections of synchronous callers live on."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="mission-models", daemon=True).start()
+    return loop

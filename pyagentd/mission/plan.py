@@ -1,0 +1,271 @@
+"""Plans: steps that a mission wrote and a program carries out (SPEC 004 Plan Persistence, tools vs tool_catalog).
+
+A plan is a value; what has been done of it is in its steps, so a plan that was saved goes on where it stopped. A step
+calls a tool, delegates a prompt, or runs a program. It sees the results of the steps it needs: in arguments and
+prompts as ``{{id.field}}``, in programs as ``ctx/id``. See ``planning`` for making one and ``carrying`` for doing it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pyagentd.errors import UserError
+from pyagentd.lisp import encoding, values
+from pyagentd.lisp.errors import LispError
+from pyagentd.mission.step import Step
+from pyagentd.store import atomic
+
+VERSION = 1
+SIGNATURE = (
+    "{steps [{id :string, tool :string?, args :map?, prompt :string?, signature :string?, tools [:string]?,"
+    " program :string?, needs [:string]?, description :string?}]}"
+)
+
+Status = Literal["pending", "running", "done", "failed"]
+
+REFERENCE = re.compile(r"\{\{\s*([A-Za-z_][\w-]*(?:\.[\w-]+)*)\s*\}\}")
+_ID = re.compile(r"[A-Za-z_][\w-]*")
+_KINDS = ("tool", "prompt", "program")
+
+
+class PlanError(UserError):
+    """A plan cannot be carried out, or a file holds none; every problem is named.
+
+    Attributes:
+        problems: One sentence each.
+    """
+
+    code = "plan-error"
+
+    def __init__(self, problems: Sequence[str], *, mend: str = "") -> None:
+        super().__init__("; ".join(problems), mend=mend)
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """One step, and what came of it.
+
+    Attributes:
+        id: Its name, by which others refer to its result.
+        tool: What it calls; one of ``tool``, ``prompt`` and ``program`` is given.
+        args: The tool's arguments; strings may refer to results.
+        prompt: What it delegates, a template over the results.
+        signature: Of the prompt's result.
+        tools: What the prompt's mission or the program may call, by name.
+        program: What it runs.
+        needs: Steps that come first; those it refers to need not be listed.
+        description: For people.
+        status: What has become of it. "running" in a file means that the process ended meanwhile.
+        result: What it gave, a plain value.
+        failure: Why it failed: reason and message.
+        duration_ms: How long it took.
+    """
+
+    id: str
+    tool: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+    prompt: str | None = None
+    signature: str | None = None
+    tools: tuple[str, ...] = ()
+    program: str | None = None
+    needs: tuple[str, ...] = ()
+    description: str = ""
+    status: Status = "pending"
+    result: Any = None
+    failure: Mapping[str, Any] | None = None
+    duration_ms: int = 0
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """The steps that come first: those it needs and those it refers to, each once."""
+        referred = [
+            name.split(".")[0] for text in _texts((self.args, self.prompt)) for name in REFERENCE.findall(text)
+        ]
+        return tuple(dict.fromkeys((*self.needs, *referred)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Steps towards a goal; frozen: carrying it out makes new ones.
+
+    Attributes:
+        steps: In the order they were written.
+        goal: What it is for.
+    """
+
+    steps: tuple[PlanStep, ...]
+    goal: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether every step is done."""
+        return all(step.status == "done" for step in self.steps)
+
+    @property
+    def failed(self) -> PlanStep | None:
+        """The first step that failed, if any."""
+        return next((step for step in self.steps if step.status == "failed"), None)
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What the steps that are done gave, by their ids."""
+        return {step.id: step.result for step in self.steps if step.status == "done"}
+
+    def ready(self) -> tuple[PlanStep, ...]:
+        """Return the pending steps whose predecessors are done."""
+        done = {step.id for step in self.steps if step.status == "done"}
+        return tuple(step for step in self.steps if step.status == "pending" and done.issuperset(step.before))
+
+    def updated(self, step: PlanStep) -> Plan:
+        """Return the plan with ``step`` in place of the one with its id."""
+        return replace(self, steps=tuple(step if each.id == step.id else each for each in self.steps))
+
+    def again(self) -> Plan:
+        """Return the plan with what failed or was interrupted to be done again."""
+        kept = ("pending", "done")
+        reset = (
+            each if each.status in kept else replace(each, status="pending", failure=None, duration_ms=0)
+            for each in self.steps
+        )
+        return replace(self, steps=tuple(reset))
+
+    @classmethod
+    def of(cls, source: Any, goal: str = "") -> Plan:
+        """Return the plan in the value of a planning mission, or in data of the same shape.
+
+        Args:
+            source: A ``Step``, ``{"steps": […]}``, or the list of steps.
+            goal: What it is for.
+
+        Raises:
+            MissionFailed: The step failed.
+            PlanError: It is no plan; names everything that is wrong.
+        """
+        data = values.to_python(source.unwrap() if isinstance(source, Step) else source)
+        listed = data.get("steps") if isinstance(data, Mapping) else data
+        if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+            raise PlanError(["A plan is a map with a vector of steps, and each step is a map"])
+        stated = data.get("goal") if isinstance(data, Mapping) else ""
+        plan = cls(steps=tuple(_step(each, index) for index, each in enumerate(listed)), goal=goal or stated or "")
+        if found := problems(plan):
+            raise PlanError(found)
+        return plan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON with the version of the format."""
+        return {"version": VERSION, "goal": self.goal, "steps": [_json(step) for step in self.steps]}
+
+    def save(self, path: str | Path) -> Path:
+        """Write it, state included, whole or not at all.
+
+        Raises:
+            StoreError: The disk refused.
+        """
+        target = Path(path).expanduser()
+        atomic.make_dirs(target.parent)
+        atomic.write_text(target, json.dumps(self.to_json(), ensure_ascii=False, indent=2) + "\n")
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Return the plan in a file.
+
+        Raises:
+            PlanError: The file cannot be read, or holds no plan of this version.
+        """
+        try:
+            data = json.loads(Path(path).expanduser().read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise PlanError([f"{path} cannot be read: {error}"]) from error
+        if not isinstance(data, Mapping) or data.get("version") != VERSION:
+            raise PlanError([f"{path} is no plan of version {VERSION}"])
+        try:
+            return cls.of(data)
+        except PlanError as error:
+            raise PlanError([f"{path}: {problem}" for problem in error.problems]) from error
+
+
+def problems(plan: Plan) -> list[str]:
+    """Return why a plan cannot be carried out, whatever tools there are."""
+    ids = [step.id for step in plan.steps]
+    found = [f'Two steps are called "{name}"' for name in dict.fromkeys(ids) if ids.count(name) > 1]
+    for step in plan.steps:
+        given = [kind for kind in _KINDS if getattr(step, kind)]
+        if not _ID.fullmatch(step.id):
+            found.append(f'Step "{step.id}": an id is letters, digits, - and _, and begins with a letter')
+        if len(given) != 1:
+            found.append(f'Step "{step.id}" has {" and ".join(given) or "nothing to do"}: give one of {_LISTED}')
+        found += [f'Step "{step.id}" needs "{name}", which is no step' for name in step.before if name not in ids]
+    return found or _circles(plan)
+
+
+_LISTED = ", ".join(_KINDS)
+
+
+def _circles(plan: Plan) -> list[str]:
+    left = {step.id: set(step.before) for step in plan.steps}
+    while ready := [name for name, needs in left.items() if not needs & left.keys()]:
+        for name in ready:
+            del left[name]
+    return [f"These steps wait for each other: {', '.join(left)}"] if left else []
+
+
+def _step(data: Mapping[str, Any], index: int) -> PlanStep:
+    known = {each.name: data[each.name] for each in fields(PlanStep) if data.get(each.name) is not None}
+    known["id"] = str(known.get("id") or f"step-{index + 1}")
+    for name, kind in _SHAPES.items():
+        if name in known and not isinstance(known[name], kind):
+            raise PlanError([f'Step "{known["id"]}": {name} is not a {_WORDS[kind]}'])
+    if known.get("status", "pending") not in get_args(Status):
+        raise PlanError([f'Step "{known["id"]}": its status is none of {", ".join(get_args(Status))}'])
+    if "result" in known:
+        known["result"] = _decoded(known["result"])
+    return PlanStep(**{**known, **{name: tuple(known[name]) for name in ("tools", "needs") if name in known}})
+
+
+_SHAPES: dict[str, Any] = {
+    "tool": str,
+    "args": Mapping,
+    "prompt": str,
+    "signature": str,
+    "tools": list,
+    "program": str,
+    "needs": list,
+    "description": str,
+}
+_WORDS: dict[Any, str] = {str: "string", Mapping: "map", list: "vector of names"}
+
+
+def _decoded(result: Any) -> Any:
+    try:
+        return values.to_python(encoding.decode(result))
+    except (LispError, ValueError, TypeError):
+        return result
+
+
+def _json(step: PlanStep) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for each in fields(step):
+        value = getattr(step, each.name)
+        if value is not None and value != () and value != {} and value != "":
+            made[each.name] = list(value) if isinstance(value, tuple) else value
+    if "result" in made:
+        made["result"] = encoding.encode(values.from_python(made["result"]))
+    return made
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)

@@ -1,0 +1,113 @@
+"""Which model a name stands for (SPEC 004 LLM Registry).
+
+A registry maps names to callbacks, to names of models, or to what ``Model`` is made of. The one of a mission is its
+``models=``, over the process-wide one that ``configure`` sets. Nothing is read from disk here and no key is known:
+see ``models`` for what talks to providers.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.errors import NotFound, UserError
+from pyagentd.mission.llmtool import CALLER
+from pyagentd.mission.options import LLM
+
+if TYPE_CHECKING:
+    from pyagentd.config import Config
+
+_configured: Mapping[str, Any] = MappingProxyType({})
+
+
+class ModelNotFound(NotFound):
+    """No registry has a model of that name; becomes ``fail.reason`` "model_not_found"."""
+
+    code = "model-not-found"
+    reason = "model_not_found"
+
+
+def configure(models: Mapping[str, Any]) -> None:
+    """Make ``models`` the registry of missions that bring none, in place of the one before."""
+    global _configured
+    _configured = MappingProxyType(dict(models))
+
+
+def configured() -> Mapping[str, Any]:
+    """Return the process-wide registry."""
+    return _configured
+
+
+def resolve(llm: Any, models: Mapping[str, Any] | None = None, caller: LLM | None = None) -> LLM:
+    """Return the callback that ``llm`` means.
+
+    Args:
+        llm: A callback, a name, what ``Model`` is made of as a dict, or "caller".
+        models: The mission's registry; the process-wide one is asked after it.
+        caller: The callback of the mission around, for "caller".
+
+    Raises:
+        ModelNotFound: It is a name that no registry has, or "caller" where nobody called.
+        UserError: It is nothing that can be called.
+    """
+    if llm == CALLER and CALLER not in (models or {}):
+        if caller is None:
+            raise ModelNotFound('llm is "caller", and there is no mission around whose model it could be', mend=_GIVE)
+        return caller
+    known = {**_configured, **(models or {})}
+    return _callback(llm, known, ())
+
+
+def from_config(config: Config | None = None) -> dict[str, Any]:
+    """Return the registry that ``config.toml`` describes: each ``[backend.NAME]`` with a model, by its name.
+
+    Args:
+        config: The configuration; None reads the user's.
+    """
+    from pyagentd.config import load_config  # a mission without a provider has no use for it
+    from pyagentd.mission.models import Model
+
+    given = config or load_config()
+    named = ((name, each.model) for name, each in given.backends.items())
+    return {name: Model(model, backend=name, config=given) for name, model in named if model}
+
+
+_GIVE = "Give llm a callback, or register the name with models= or configure()"
+
+
+def _callback(llm: Any, known: Mapping[str, Any], seen: tuple[str, ...]) -> LLM:
+    if callable(llm):
+        return llm  # type: ignore[no-any-return]  # its parameters are the caller's word
+    if isinstance(llm, Mapping):
+        return _model(llm)
+    if not isinstance(llm, str):
+        raise UserError(f"llm is {type(llm).__name__}, neither a callback nor the name of a model", mend=_GIVE)
+    if llm in known and llm not in seen:
+        return _callback(known[llm], known, (*seen, llm))
+    if seen and llm not in known:  # a registry's entry that is a string is what the provider calls the model
+        return _model({"model": llm})
+    raise ModelNotFound(_unknown(llm, known, seen), mend=_GIVE)
+
+
+def _model(settings: Mapping[str, Any]) -> Callable[..., Any]:
+    from pyagentd.mission.models import Model  # needs the catalog of models, which callbacks do not
+
+    rest = {key: value for key, value in settings.items() if key != "model"}
+    try:
+        return Model(settings["model"], **rest)
+    except KeyError:
+        raise UserError("A model in a registry needs a name", mend='Add "model": "claude-…"') from None
+    except TypeError:
+        raise UserError(
+            f"A model in a registry is made of {', '.join(sorted(Model.__slots__))}, got {', '.join(sorted(rest))}"
+        ) from None
+
+
+def _unknown(name: str, known: Mapping[str, Any], seen: tuple[str, ...]) -> str:
+    if name in seen:
+        return f'"{name}" in the registry of models stands for itself ({" → ".join((*seen, name))})'
+    near = difflib.get_close_matches(name, known, 1)
+    names = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(sorted(known)) or 'none'}"
+    return f'No model is registered as "{name}"; {names}'
