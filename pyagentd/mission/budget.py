@@ -22,10 +22,10 @@ from pyagentd.mission.telemetry import Listener
 class Budget:
     """The turns of a whole tree; safe to share between threads."""
 
-    def __init__(self, *, turns: int = TURN_BUDGET, depth: int = MAX_DEPTH) -> None:
+    def __init__(self, *, turns: int = TURN_BUDGET, depth: int = MAX_DEPTH, used: int = 0) -> None:
         self.turns = turns
         self.depth = depth
-        self._used = 0
+        self._used = used
         self._lock = threading.Lock()
 
     @property
@@ -63,7 +63,6 @@ class Scope:
         telemetry: Its listener; nested missions tell the same one.
         parent: The mission around, or None.
         cancelled: Whether somebody asked for the end.
-        steps: The nested missions that ended since the last call of ``take_steps``.
     """
 
     budget: Budget
@@ -77,9 +76,42 @@ class Scope:
     telemetry: Listener | None = None
     parent: Scope | None = None
     cancelled: Callable[[], bool] = lambda: False
-    below: Usage = field(default_factory=Usage)
-    steps: list[Step] = field(default_factory=list)
+    _spent: Usage = field(default_factory=Usage)
+    _ended: list[Step] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def spent(self) -> Usage:
+        """What this mission and those below it have spent so far, those still running too."""
+        return self._spent
+
+    def spend(self, usage: Usage) -> None:
+        """Count ``usage`` here and in every mission around."""
+        with self._lock:
+            self._spent = self._spent.plus(usage)
+        if self.parent:
+            self.parent.spend(usage)
+
+    def overspent(self) -> Scope | None:
+        """Return the mission, this one or one around, that has cost more than it may."""
+        if self.max_cost_usd is not None and self._spent.cost_usd > self.max_cost_usd:
+            return self
+        return self.parent.overspent() if self.parent else None
+
+    def limits_cost(self) -> bool:
+        """Return whether this mission or one around may cost only so much."""
+        return self.max_cost_usd is not None or (self.parent is not None and self.parent.limits_cost())
+
+    def ended(self, step: Step) -> None:
+        """Take note of a nested mission's end."""
+        with self._lock:
+            self._ended.append(step)
+
+    def take_ended(self) -> tuple[Step, ...]:
+        """Return the nested missions that ended since the last time."""
+        with self._lock:
+            ended, self._ended = tuple(self._ended), []
+        return ended
 
 
 _current: ContextVar[Scope | None] = ContextVar("mission", default=None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NotRequired, TypedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 MAX_TURNS = 5
 PROGRAM_TIMEOUT_MS = 5_000
@@ -82,3 +82,79 @@ class Retry:
     backoff: Literal["exponential", "linear"] = "exponential"
     retryable_errors: tuple[str, ...] | None = None
     base_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a mission runs; what it is about stands elsewhere.
+
+    Attributes:
+        max_turns: Answers of the model before it counts as failed.
+        timeout_ms: Of one program.
+        mission_timeout_ms: Of all of it; None means no limit of its own.
+        prompt_limit: How much of a large value is shown.
+        llm_retry: When a failing LLM is called again.
+        signature_validation: How strictly inputs, outputs and tools are checked.
+        max_cost_usd: What the mission and those below it may cost.
+        max_consecutive_failures: Failed turns in a row before it gives up.
+        memory_bytes: Size of the program's memory.
+        isolation: Whether programs run in a process of their own.
+        tool_time_counts: Whether the time inside tools counts against ``timeout_ms``.
+        llm_opts: Passed on to the callback.
+        system_prompt: Instead of the generated one, a function of it, or a mapping with ``prefix``, ``suffix``,
+            ``language_spec`` and ``output_format``.
+    """
+
+    max_turns: int = MAX_TURNS
+    timeout_ms: int = PROGRAM_TIMEOUT_MS
+    mission_timeout_ms: int | None = MISSION_TIMEOUT_MS
+    prompt_limit: PromptLimit = field(default_factory=PromptLimit)
+    llm_retry: Retry = field(default_factory=Retry)
+    signature_validation: Validation = "enabled"
+    max_cost_usd: float | None = None
+    max_consecutive_failures: int | None = None
+    memory_bytes: int = MEMORY_BYTES
+    isolation: Isolation = "none"
+    tool_time_counts: bool = True
+    llm_opts: Mapping[str, Any] = field(default_factory=dict)
+    system_prompt: str | Callable[[str], str] | Mapping[str, str] | None = None
+
+    def mistakes(self) -> Iterator[str]:
+        """Yield what is wrong with the options, a sentence each."""
+        for name, least in (("max_turns", 1), ("timeout_ms", 1), ("memory_bytes", 0)):
+            yield from _not_a_number(name, getattr(self, name), least)
+        for name in ("mission_timeout_ms", "max_consecutive_failures"):
+            if getattr(self, name) is not None:
+                yield from _not_a_number(name, getattr(self, name), 1)
+        if self.max_cost_usd is not None and not self.max_cost_usd >= 0:
+            yield f"max_cost_usd is {self.max_cost_usd!r}, not a number from 0"
+        for name, value, allowed in (
+            ("signature_validation", self.signature_validation, get_args(Validation)),
+            ("isolation", self.isolation, get_args(Isolation)),
+            ("llm_retry.backoff", self.llm_retry.backoff, ("exponential", "linear")),
+        ):
+            if value not in allowed:
+                yield f"{name} is {value!r}, not one of {', '.join(allowed)}"
+        yield from _not_a_number("llm_retry.max_attempts", self.llm_retry.max_attempts, 1)
+        yield from _not_a_number("prompt_limit.list", self.prompt_limit.list, 0)
+        yield from _not_a_number("prompt_limit.string", self.prompt_limit.string, 0)
+
+
+def prompt_limit(given: PromptLimit | Mapping[str, int] | None) -> PromptLimit:
+    """Return the limit that was given as such, as ``{"list": 5, "string": 1000}``, or not at all."""
+    return given if isinstance(given, PromptLimit) else PromptLimit(**dict(given or {}))
+
+
+def retry(given: Retry | Mapping[str, Any] | None) -> Retry:
+    """Return the retry that was given as such, as ``{"max_attempts": 3, …}``, or not at all."""
+    if isinstance(given, Retry):
+        return given
+    named = dict(given or {})
+    if named.get("retryable_errors") is not None:
+        named["retryable_errors"] = tuple(str(each).removeprefix(":") for each in named["retryable_errors"])
+    return Retry(**named)
+
+
+def _not_a_number(name: str, value: object, least: int) -> Iterator[str]:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        yield f"{name} is {value!r}, not a whole number from {least}"
