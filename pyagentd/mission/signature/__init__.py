@@ -8,6 +8,7 @@ Python values are treated alike.
 from pyagentd.errors import SignatureError
 from pyagentd.mission.signature.contract import Signature, parse
 from pyagentd.mission.signature.problems import Coerced, Problem
+from pyagentd.mission.signature.rendering import type_text
 from pyagentd.mission.signature.types import (
     And,
     Constant,
@@ -41,4 +42,5 @@ __all__ = [
     "SignatureError",
     "Type",
     "parse",
+    "type_text",
 ]

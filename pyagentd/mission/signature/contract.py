@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from pyagentd.mission.signature.problems import Coerced, Problem
-from pyagentd.mission.signature.types import Field, Type
+from pyagentd.mission.signature import schema
+from pyagentd.mission.signature.coercion import coerce
+from pyagentd.mission.signature.data import form_of
+from pyagentd.mission.signature.forms import read
+from pyagentd.mission.signature.meaning import parts_of
+from pyagentd.mission.signature.problems import Coerced, Problem, Report
+from pyagentd.mission.signature.rendering import signature_text
+from pyagentd.mission.signature.types import Field, Map, Type
+from pyagentd.mission.signature.validation import check
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,7 @@ class Signature:
 
     def render(self) -> str:
         """Return the canonical text, which parses back to an equal signature."""
-        raise NotImplementedError
+        return signature_text(self.params, self.returns)
 
     def __str__(self) -> str:
         return self.render()
@@ -35,15 +43,23 @@ class Signature:
             value: A Lisp value or a plain Python value; keys of maps may be keywords or strings.
             strict: Whether fields that are not declared are problems.
         """
-        raise NotImplementedError
+        return _problems(self.returns, value, strict)
 
     def validate_input(self, args: Any, strict: bool = False) -> tuple[Problem, ...]:
         """Return why the map ``args`` does not fit the parameters."""
-        raise NotImplementedError
+        return _problems(Map(self.params), args, strict)
 
-    def coerce_input(self, args: Any) -> Coerced:
-        """Bring ``args`` into the types of the parameters where that is possible (SPEC 004 Implicit Conversion)."""
-        raise NotImplementedError
+    def coerce_input(self, args: Any, strict: bool = False) -> Coerced:
+        """Bring ``args`` into the types of the parameters where that is possible (SPEC 004 Implicit Conversion).
+
+        Args:
+            args: A map by the names of the parameters.
+            strict: Whether arguments that are not declared are problems; otherwise they are left out.
+        """
+        report = Report(strict)
+        value = coerce(Map(self.params), args, None, report)
+        problems = report.told()
+        return Coerced(value=args if problems else value, warnings=report.warned(), problems=problems)
 
     def returns_only(self) -> Signature:
         """Return the signature of the result alone, as ``context_signature`` needs it."""
@@ -51,11 +67,11 @@ class Signature:
 
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the map of arguments."""
-        raise NotImplementedError
+        return schema.fields_schema(self.params)
 
     def output_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the result."""
-        raise NotImplementedError
+        return schema.schema_of(self.returns)
 
 
 def parse(source: Any) -> Signature:
@@ -64,4 +80,21 @@ def parse(source: Any) -> Signature:
     Raises:
         SignatureError: It is none; the error knows the place and what to write instead.
     """
-    raise NotImplementedError
+    match source:
+        case Signature():
+            return source
+        case str():
+            return _parsed(source)
+        case _:
+            return Signature(*parts_of((form_of(source),)))
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Signature:
+    return Signature(*parts_of(read(text), text))
+
+
+def _problems(of: Type, value: Any, strict: bool) -> tuple[Problem, ...]:
+    report = Report(strict)
+    check(of)(value, None, report)
+    return report.told()

@@ -6,10 +6,33 @@ the signature itself says, never what was given; keys that are data and lie belo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+import json
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from pyagentd.mission.signature.fields import is_plain
 
 Path: TypeAlias = tuple[str | int, ...]
+
+MOST_PROBLEMS = 100
+"""A list of a hundred thousand wrong rows is one mistake."""
+
+_HIDDEN = "[Hidden]"
+_LONGEST_KEY = 60
+
+
+class Trail(NamedTuple):
+    """Where a value stands, as a chain to the outermost one.
+
+    Attributes:
+        before: Where the collection stands that holds the value; None: outermost.
+        step: Key or index of the value in it.
+        is_data: Whether the step is a key that the signature does not name.
+    """
+
+    before: Trail | None
+    step: str | int
+    is_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +67,84 @@ class Coerced:
     value: Any
     warnings: tuple[Problem, ...] = ()
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found so far on a walk through a value.
+
+    Attributes:
+        strict: Whether fields that are not declared are problems.
+    """
+
+    strict: bool = False
+    problems: list[tuple[Trail | None, str]] = field(default_factory=list)
+    warnings: list[tuple[Trail | None, str]] = field(default_factory=list)
+
+    @property
+    def full(self) -> bool:
+        """Whether more problems would tell nothing new."""
+        return len(self.problems) >= MOST_PROBLEMS
+
+    def fresh(self) -> Report:
+        """Return an empty report for trying something."""
+        return Report(self.strict)
+
+    def problem(self, trail: Trail | None, message: str) -> None:
+        """Note that the value at ``trail`` does not fit."""
+        if not self.full:
+            self.problems.append((trail, message))
+
+    def warning(self, trail: Trail | None, message: str) -> None:
+        """Note that the value at ``trail`` was converted."""
+        if len(self.warnings) < MOST_PROBLEMS:
+            self.warnings.append((trail, message))
+
+    def join(self, other: Report) -> None:
+        """Take over what ``other`` found."""
+        for found in other.problems:
+            self.problem(*found)
+        for found in other.warnings:
+            self.warning(*found)
+
+    def told(self) -> tuple[Problem, ...]:
+        """Return the problems."""
+        return tuple(_problem(*found) for found in self.problems)
+
+    def warned(self) -> tuple[Problem, ...]:
+        """Return the warnings."""
+        return tuple(_problem(*found) for found in self.warnings)
+
+
+def _problem(trail: Trail | None, message: str) -> Problem:
+    steps = _shown(trail)
+    return Problem(path_text(steps), message, steps)
+
+
+def _shown(trail: Trail | None) -> Path:
+    chain = []
+    while trail is not None:
+        chain.append(trail)
+        trail = trail.before
+    steps: list[str | int] = []
+    hidden = False
+    for _, step, is_data in reversed(chain):
+        steps.append(_HIDDEN if hidden and is_data else step)
+        hidden |= isinstance(step, str) and step.startswith("_")
+    return tuple(steps)
+
+
+def path_text(steps: Path) -> str:
+    """Return a path as text: ``results[0].customer.id``."""
+    text = ""
+    for step in steps:
+        match step:
+            case int():
+                text += f"[{step}]"
+            case str() if step == _HIDDEN:
+                text += step
+            case str() if is_plain(step) and len(step) <= _LONGEST_KEY:
+                text += f".{step}" if text else step
+            case _:
+                text += f"[{json.dumps(step[:_LONGEST_KEY], ensure_ascii=False)}]"
+    return text

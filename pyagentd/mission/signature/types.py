@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 Name = Literal["string", "int", "float", "bool", "keyword", "map", "any", "datetime", "nil"]
-Operator = Literal[">", ">=", "<", "<=", "=", "not="]
+Operator = Literal[">", ">=", "<", "<="]
 Number: TypeAlias = int | float
 
 NAMES: frozenset[str] = frozenset(get_args(Name))
