@@ -50,6 +50,9 @@ def expected(conversation: Conversation, recorded: Sequence[Recorded]) -> Expect
             layout.add_prompt(message)
             due = due if steers else errors[message.id]
         else:
+            if any(part.type == COMPACTION and not part.data.get("auto") for part in parts):
+                layout.add_errors(due)  # somebody asked for it when the run had ended
+                due = []
             layout.add_step(message, parts)
     layout.end_turn(due)
     layout.end()
@@ -100,12 +103,15 @@ class _Layout:
 
     def end_turn(self, errors: Sequence[str]) -> None:
         """Put what ends the turn before, if there was one."""
-        if not self._size:
-            return
+        if self._size:
+            self.add_errors(errors)
+            self._joint += RUN_CLOSE
+
+    def add_errors(self, errors: Sequence[str]) -> None:
+        """Put what is said of a run that failed."""
         for error in errors:
             self._separate("error")
             self._put(error, "ignore")
-        self._joint += RUN_CLOSE
 
     def end(self) -> None:
         """Put what ends the document, where the next prompt will be."""

@@ -216,6 +216,13 @@ def test_a_marker_within_an_answer_has_its_place_in_what_the_record_shows() -> N
     assert lost.view == align(talk.document, conversation).view
 
 
+def test_a_marker_that_somebody_asked_for_stands_below_what_the_turn_before_failed_of() -> None:
+    talk = Compacted([Turn(prompt="Count.", steps=(Step(texts=("One.",)),), error="The connection was cut")])
+    talk.compact()
+    conversation = talk.conversation
+    assert expected(conversation, recorded_pieces(conversation)).body == talk.document.body
+
+
 def test_pruned_outputs_are_stubs_in_the_view_and_stay_in_the_document() -> None:
     talk = Compacted([LONG])
     part = next(part for part in talk.conversation.parts.values() if part.is_tool)
