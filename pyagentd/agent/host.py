@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pyagentd.agent.approving.asking import Questions
@@ -23,6 +24,7 @@ from pyagentd.agent.delegating.agents import AgentSpawner
 from pyagentd.agent.dialogue.suggesting import Suggesting
 from pyagentd.agent.files.restoring import Restoring
 from pyagentd.agent.hooking.hooks import Hooks
+from pyagentd.agent.missions.kindred import Kindred
 from pyagentd.agent.running import stopping
 from pyagentd.agent.running.continuing import continuation
 from pyagentd.agent.running.outcome import Outcome
@@ -66,6 +68,7 @@ class Host(OpenBranches):
         schedules: Which of them come by the clock.
         queue: The messages that wait for their turn.
         supervisor: Sees to it that runs end.
+        kindred: Which missions run.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Host(OpenBranches):
         self.triggers, self.schedules = Triggers(self), Schedules(self)
         self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
         self.supervisor = Supervisor(self)
+        self.kindred = Kindred()
         self._closing = False
 
     @property
@@ -216,7 +220,12 @@ class Host(OpenBranches):
         settings: RunSettings,
         resumed: Resumed | None = None,
     ) -> Run:
-        return Run(
+        make: Callable[..., Run] = Run
+        if (mission := settings.mission) is not None:
+            from pyagentd.agent.missions.missionrun import MissionRun
+
+            make = partial(MissionRun, mission=mission, ref=branch.ref, kindred=self.kindred)
+        return make(
             run_id=run_id,
             session_id=branch.ref.session_id,
             recorder=branch.recorder,

@@ -8,7 +8,7 @@ stand for several of our tools, and one of our tools answers to every name it ha
 from __future__ import annotations
 
 META_TOOLS = frozenset(
-    {"PersistentAgent", "task", "request_scope_expansion", "question", "TodoWrite", "skill", "tool_search"}
+    {"PersistentAgent", "task", "mission", "request_scope_expansion", "question", "TodoWrite", "skill", "tool_search"}
 )
 """Tools that touch no resource of their own: every profile has them, and they have no scope (DESIGN §7)."""
 

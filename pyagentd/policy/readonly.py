@@ -20,7 +20,7 @@ LOOKING: dict[str, frozenset[Kind]] = {
     **dict.fromkeys(("Read", "Glob", "Grep"), frozenset[Kind]({"read"})),
     # What these tell goes to the user or to the model, and an agent may do what its parent may.
     **dict.fromkeys(
-        ("question", "TodoWrite", "skill", "tool_search", "PersistentAgent", "task", _EXPANSION),
+        ("question", "TodoWrite", "skill", "tool_search", "PersistentAgent", "task", "mission", _EXPANSION),
         frozenset[Kind]({"meta", "read"}),
     ),
     **dict.fromkeys(("WebSearch", "WebFetch"), frozenset[Kind]({"net"})),

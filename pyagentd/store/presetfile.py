@@ -169,10 +169,18 @@ def set_values(path: Path, values: Mapping[str, Any]) -> None:
         PresetError: The file is missing or malformed.
         StoreError: The disk refused; the file is untouched.
     """
-    preset = read(path)
+    atomic.write_text(path, with_values(read(path), values))
+
+
+def with_values(preset: PresetFile, values: Mapping[str, Any]) -> str:
+    """Return the text of ``preset`` with top-level keys set anew; everything else stays byte for byte.
+
+    Raises:
+        PresetError: What comes out cannot be read.
+    """
     for key, value in values.items():
-        preset = parse(_with_value(preset, key, list(value) if isinstance(value, tuple) else value), path)
-    atomic.write_text(path, preset.text)
+        preset = parse(_with_value(preset, key, list(value) if isinstance(value, tuple) else value), preset.path)
+    return preset.text
 
 
 def _with_value(preset: PresetFile, key: str, value: Any) -> str:

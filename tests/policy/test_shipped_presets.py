@@ -13,7 +13,19 @@ from pyagentd.store.templates import find_templates, shipped_dir
 SHIPPED = find_templates([shipped_dir()])
 EXPANSION, WEB = "request_scope_expansion", ("WebSearch", "WebFetch")
 TOOLS = {
-    *("Read", "Write", "Edit", "Glob", "Grep", "Bash", "PersistentAgent", "skill", "question", "TodoWrite"),
+    *(
+        "Read",
+        "Write",
+        "Edit",
+        "Glob",
+        "Grep",
+        "Bash",
+        "PersistentAgent",
+        "mission",
+        "skill",
+        "question",
+        "TodoWrite",
+    ),
     *WEB,
     EXPANSION,
 }
@@ -77,7 +89,7 @@ def test_no_shipped_preset_reads_or_writes_everywhere_or_runs_commands_unseen(na
     assert not {"/**", "**/*"} & {*preset.paths.read, *preset.paths.write}
     assert preset.shell.confine and not preset.shell.network
     assert ("Bash" in preset.tools) == bool(preset.shell.allow)
-    assert preset.read_only == (name not in ("build", "programming-assistant", "executor", "minimal"))
+    assert preset.read_only == (name not in ("build", "programming-assistant", "executor", "minimal", "mission"))
     assert (preset.profile is not None) == preset.read_only
     for changing in CHANGES:
         assert preset.profile is None or verdict(preset.profile, changing) == "deny"
@@ -90,14 +102,15 @@ def test_no_shipped_preset_reads_or_writes_everywhere_or_runs_commands_unseen(na
 @pytest.mark.parametrize(
     ("name", "mode", "tools"),
     [
-        ("programming-assistant", "primary", (*WORKING, "PersistentAgent", *AT_HAND, *WEB, EXPANSION)),
-        ("build", "primary", (*WORKING, "PersistentAgent", *AT_HAND, *WEB, EXPANSION)),
+        ("programming-assistant", "primary", (*WORKING, "PersistentAgent", "mission", *AT_HAND, *WEB, EXPANSION)),
+        ("build", "primary", (*WORKING, "PersistentAgent", "mission", *AT_HAND, *WEB, EXPANSION)),
         ("plan", "primary", (*FINDING, "PersistentAgent", *AT_HAND, *WEB, EXPANSION)),
         ("minimal", "primary", ()),
         ("general-purpose", "all", (*FINDING, "skill", "question", EXPANSION)),
         ("explorer", "all", LOOKING),
         ("researcher", "all", (*FINDING, "skill", *WEB, EXPANSION)),
         ("planner", "subagent", LOOKING),
+        ("mission", "all", (*FINDING, *WEB)),
         ("executor", "all", (*WORKING, "skill", "TodoWrite", EXPANSION)),
     ],
 )

@@ -23,6 +23,7 @@ def test_all_named_presets_are_shipped():
         "minimal",
         "researcher",
         "explorer",
+        "mission",
         "executor",
         "planner",
         "plan",

@@ -16,7 +16,7 @@ from pyagentd.store.conversation import Conversation
 
 KEEP_RECENT = 5  # results
 LEAST = 400  # characters; less is not worth a stub
-PROTECTED = frozenset({"TodoWrite", "task", "PersistentAgent", "question", "skill", "tool_search"})
+PROTECTED = frozenset({"TodoWrite", "task", "PersistentAgent", "mission", "question", "skill", "tool_search"})
 
 
 def prunable(view: Sequence[Message], conversation: Conversation) -> dict[str, str]:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.branches.branch import LiveBranch
@@ -20,6 +21,8 @@ from pyagentd.agent.delegating.results import outcome_of
 from pyagentd.agent.delegating.spawn import Assignment, result_of
 from pyagentd.agent.delegating.task import NAME as TASK
 from pyagentd.agent.delegating.task import as_output
+from pyagentd.agent.missions.missiontool import NAME as MISSION
+from pyagentd.agent.missions.missiontool import as_value
 from pyagentd.agent.presets import ProjectPresets
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions, backend_for
@@ -28,7 +31,7 @@ from pyagentd.errors import ToolError
 from pyagentd.events import Event
 from pyagentd.messages import ToolCall
 from pyagentd.policy.presets import Preset
-from pyagentd.store import sessions
+from pyagentd.store import presetfile, sessions
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Output
 
@@ -144,7 +147,8 @@ class ParentSpawner:
         outcome = await self._rejoined(call.id)
         if outcome is None:
             return None
-        return as_output(result_of(outcome)) if call.name == TASK else result_of(outcome)
+        told = {TASK: as_output, MISSION: as_value}.get(call.name, _as_it_is)
+        return told(result_of(outcome))
 
     async def _rejoined(self, call_id: str) -> Outcome | None:
         """Return what the agent that a call spawned came to, once it has."""
@@ -177,7 +181,7 @@ class ParentSpawner:
             self._show(stack, branch)
             if wanted.background:
                 self._agents.background.begin(self.parent, ref, wanted, self.run_id, self.options)
-            await self._host.prompt(branch, text=wanted.prompt, options=self.options)
+            await self._host.prompt(branch, text=wanted.prompt, options=self.options, metadata=wanted.message)
         except BaseException:
             if wanted.background:
                 self._agents.background.cancel(self.parent, ref)
@@ -211,6 +215,9 @@ class ParentSpawner:
         if wanted.read is not None and not wanted.read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
         template, text = self._templates().template(wanted.preset)
+        if wanted.values:
+            text = presetfile.with_values(presetfile.parse(text, Path(f"{wanted.preset}.md")), wanted.values)
+            template = self._host.presets.of_content(text.encode(), Path(f"{wanted.preset}.md"), wanted.preset)
         backend_for(template, self._host.config, self.options)  # raises before anything is made
         own = self.reads()
         return await asyncio.to_thread(
@@ -246,3 +253,7 @@ class ParentSpawner:
                 **({"task": dict(wanted.metadata)} if wanted.metadata else {}),
             },
         )
+
+
+def _as_it_is(output: Output) -> Output:
+    return output

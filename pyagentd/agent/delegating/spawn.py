@@ -47,6 +47,8 @@ class Assignment:
     background: bool = False  # the parent does not wait for it
     call_id: str = ""  # of the call, which the child's session row names
     metadata: Mapping[str, Any] = field(default_factory=dict)  # the caller's own, for the child's session row
+    values: Mapping[str, Any] = field(default_factory=dict)  # keys of its preset.md in place of the template's
+    message: Mapping[str, Any] = field(default_factory=dict)  # metadata of the message with the prompt
 
 
 class Spawner(Protocol):

@@ -1,7 +1,7 @@
 """Missions as runs of a session: a typed contract answered by programs instead of chat (SPEC 004).
 
-A preset whose front matter has ``signature:`` is a contract (``contract``). A run of such a branch is a ``MissionRun``
-(``missionrun``): the loop of ``mission.loop`` with callbacks of ours. Its model is the run's backend, so retry,
+A preset whose front matter has ``signature:`` is a contract (``contract``). A run of such a branch is a mission
+(``missionrun``): the loop of the room ``mission`` with callbacks of ours. Its model is the run's backend, so retry,
 ``requests.jsonl``, usage and cost are those of any run; its tools are the run's tools (``programtools``), called
 through the same ``Calling`` and so through the same decision, questions, audit, hooks and snapshots.
 

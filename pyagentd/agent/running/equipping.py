@@ -19,6 +19,9 @@ from pyagentd.agent.branches.override import overridden, settings_of
 from pyagentd.agent.compacting.fitting import fitting
 from pyagentd.agent.hooking.hooks import Moment
 from pyagentd.agent.hooking.projecthooks import guarded
+from pyagentd.agent.missions.contract import Mission, contract_of
+from pyagentd.agent.missions.missiontool import Lending
+from pyagentd.agent.missions.records import state_of, unfinished
 from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.prompting.prompt import system_prompt
 from pyagentd.agent.prompting.skills import index
@@ -131,6 +134,7 @@ class Equipping:
             limits=limits_of(preset),
             tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
             agent=turn.agent,
+            mission=self._mission(preset),
         )
         return fitting(host, branch, self._run_id, settings)
 
@@ -144,6 +148,20 @@ class Equipping:
         if self._presets.name:
             override = {name: value for name, value in override.items() if name != "tools"}
         return overridden(self._presets.of_branch(self._branch.ref), override)
+
+    def _mission(self, preset: Preset) -> Mission | None:
+        """Return what the run is to fulfil, if it is a mission."""
+        contract = contract_of(preset)
+        if contract is None:
+            return None
+        given, conversation = self._message.get("mission") or {}, self._branch.conversation
+        cut_off = str(given.get("resume") or "") or unfinished(conversation)
+        return Mission(
+            contract=contract,
+            given=given,
+            state=state_of(conversation, cut_off) if cut_off else None,
+            resumes=bool(given.get("resume")),
+        )
 
     async def _skill(self, place: Surroundings) -> ToolSpec | None:
         """Return the tool that reads the session's skills, and have what lies beside them be readable."""
@@ -225,6 +243,7 @@ class Equipping:
             web=host.config.web,
             variable=lambda name: variable_of(name, self._options),
             conversation=self._branch.conversation,
+            lending=Lending(preset=preset, tools=tuple(permitted_tools(self._presets, ref, ancestors, preset.tools))),
         )
         known: dict[str, ToolSpec] = builtin_tools() | tools_around(preset.tools, around)
         place = Place(

@@ -24,8 +24,8 @@ MOST_OFFERED = 20  # tools, without a search
 MOST_FOUND = 10
 
 CORE = (
-    "Read", "Write", "Edit", "Glob", "Grep", "Bash", "PersistentAgent", "task", "question", "TodoWrite", "WebSearch",
-    "WebFetch", "skill", "request_scope_expansion",
+    "Read", "Write", "Edit", "Glob", "Grep", "Bash", "PersistentAgent", "task", "mission", "question", "TodoWrite",
+    "WebSearch", "WebFetch", "skill", "request_scope_expansion",
 )  # fmt: skip
 """The tools that are offered however many there are."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pyagentd.agent.approving.authority import Authority
+from pyagentd.agent.missions.contract import Mission
 from pyagentd.agent.running.budget import Limits
 from pyagentd.agent.running.offer import Offer
 from pyagentd.agent.running.view import Fit
@@ -33,4 +34,5 @@ class RunSettings:
     tool_results: bool = True  # whether the document shows calls and their results
     result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
     fit: Fit | None = None  # called at every step boundary
+    mission: Mission | None = None  # what it is to fulfil; None: it chats
     agent: str = ""  # who answers, where that is not the agent that the session was opened with

@@ -13,13 +13,14 @@ from pyagentd.agent.delegating.spawn import Spawner, persistent_agent
 from pyagentd.agent.delegating.task import task
 from pyagentd.agent.dialogue.question import question
 from pyagentd.agent.dialogue.todo import TODO_WRITE
+from pyagentd.agent.missions.missiontool import Lending, mission_tool
 from pyagentd.config.web import WebSettings
 from pyagentd.store.conversation import Conversation
 from pyagentd.tools.spec import ToolSpec
 from pyagentd.tools.webfetch import web_fetch
 from pyagentd.tools.websearch import key_variable, web_search
 
-NAMES = ("PersistentAgent", "task", "question", "TodoWrite", "WebFetch", "WebSearch", "tool_search")
+NAMES = ("PersistentAgent", "task", "mission", "question", "TodoWrite", "WebFetch", "WebSearch", "tool_search")
 """Their names."""
 
 
@@ -34,6 +35,7 @@ class Around:
         web: What may be reached on the web, and how.
         variable: Returns the value of a variable of the client's environment, else of ours; "" without any.
         conversation: What was said and done so far.
+        lending: What a mission may be given.
     """
 
     spawner: Spawner
@@ -42,6 +44,7 @@ class Around:
     web: WebSettings
     variable: Callable[[str], str]
     conversation: Conversation
+    lending: Lending
 
 
 def tools_around(wanted: Collection[str], around: Around) -> dict[str, ToolSpec]:
@@ -49,6 +52,7 @@ def tools_around(wanted: Collection[str], around: Around) -> dict[str, ToolSpec]
     makers: dict[str, Callable[[], ToolSpec]] = {
         "PersistentAgent": lambda: persistent_agent(around.spawner, depth=around.depth),
         "task": lambda: task(around.spawner, depth=around.depth),
+        "mission": lambda: mission_tool(around.spawner, depth=around.depth, lending=around.lending),
         "question": lambda: question(around.authority),
         "TodoWrite": lambda: TODO_WRITE,
         "WebFetch": lambda: web_fetch(allow_private=around.web.allow_private),

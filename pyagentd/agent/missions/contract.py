@@ -1,0 +1,198 @@
+"""What a mission is asked: the contract of a preset, and the task that a message makes of it.
+
+``signature:`` names inputs and result, ``prompt:`` is a template for what the model is told. Without a template the
+message itself is told. Inputs come from whoever starts the mission (the tool, the command line), else from the
+message: a JSON object, lines of ``name: value``, or all of it where the contract has one input.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.errors import BadRequest, PresetError, PyagentdError
+from pyagentd.messages import Message, Text
+from pyagentd.mission.options import MAX_TURNS
+from pyagentd.mission.signature import Signature, SignatureError, parse
+from pyagentd.mission.template import placeholders
+from pyagentd.policy.presets import Preset
+
+if TYPE_CHECKING:
+    from pyagentd.mission.checkpoint import State
+
+EARLIER = "earlier"
+"""The input that holds what was asked and answered before in the same session: ``[{prompt, answer}]``."""
+
+MESSAGE = "message"
+"""The input that holds a message which looks like a template and is none."""
+
+
+GO_ON = frozenset({"continue", "resume", "go on"})
+"""Messages after a mission that was cut off which have it go on."""
+
+_LINE = re.compile(r"\s*([A-Za-z_][\w-]*)\s*:\s*(.*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """What a preset promises.
+
+    Attributes:
+        signature: Inputs and result.
+        prompt: The template; "" for the message itself.
+        max_turns: Programs that the model may write.
+    """
+
+    signature: Signature
+    prompt: str = ""
+    max_turns: int = MAX_TURNS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mission:
+    """What a run needs to know to be a mission.
+
+    Attributes:
+        contract: What it is to fulfil.
+        given: What its message carries (metadata ``mission``): ``{context}``.
+        state: Where the session's last mission stands, if it came to no answer.
+        resumes: Whether this one goes on there, whatever its message says.
+    """
+
+    contract: Contract
+    given: Mapping[str, Any] = field(default_factory=dict)
+    state: State | None = None
+    resumes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One mission: what the model is told, what stands in ``ctx/``, and the state it goes on from, if it does."""
+
+    prompt: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+    state: State | None = None
+
+
+def readable(text: str, source: str) -> Signature:
+    """Return the signature that a preset, a person or a model wrote.
+
+    Raises:
+        SignatureError: It is none; names ``source``, line and column, and shows the place.
+    """
+    try:
+        return parse(text)
+    except SignatureError as error:
+        place = f", line {error.line}, column {error.column}" if error.line else ""
+        shown = f"\n{caret}\n" if (caret := error.caret()) else " "
+        raise SignatureError(
+            f"{source}{place}: {error.message}{shown}".rstrip(),
+            source=error.source,
+            line=error.line,
+            column=error.column,
+            mend=error.mend,
+        ) from error
+
+
+def contract_of(preset: Preset) -> Contract | None:
+    """Return what a preset promises; None when it chats.
+
+    Raises:
+        PresetError: Its signature or its template cannot be read.
+    """
+    if not preset.signature:
+        return None
+    try:
+        signature = readable(preset.signature, f"`signature` of the preset {preset.name}")
+        placeholders(preset.prompt)
+    except PyagentdError as error:
+        raise PresetError(error.message, mend=error.mend) from error
+    return Contract(signature=signature, prompt=preset.prompt, max_turns=preset.max_turns or MAX_TURNS)
+
+
+def task_of(mission: Mission, view: Sequence[Message]) -> Task:
+    """Return what the message that ends ``view`` asks of a mission.
+
+    Raises:
+        BadRequest: It does not say what the inputs are.
+    """
+    message, before = _asked(view)
+    if mission.state is not None and (mission.resumes or message.strip().rstrip(".!").lower() in GO_ON):
+        return Task(prompt=mission.state.prompt, state=mission.state)
+    contract, given = mission.contract, mission.given.get("context")
+    context: dict[str, Any] = {EARLIER: before} if before else {}
+    context |= dict(given) if isinstance(given, Mapping) else _inputs(contract, message)
+    if contract.prompt:
+        return Task(prompt=contract.prompt, context=context)
+    return _literal(message, context)
+
+
+def _literal(message: str, context: Mapping[str, Any]) -> Task:
+    """Return a task told in the words of a message, which may hold braces that mean nothing."""
+    if _fits(message, context):
+        return Task(prompt=message, context=context)
+    return Task(prompt=f"{{{{{MESSAGE}}}}}", context={**context, MESSAGE: message})
+
+
+def _fits(message: str, context: Mapping[str, Any]) -> bool:
+    """Return whether a message can be expanded as a template: a text that has no placeholder can."""
+    if "{{" not in message:
+        return True
+    try:
+        return {name.partition(".")[0] for name in placeholders(message)} <= context.keys()
+    except PyagentdError:
+        return False
+
+
+def _inputs(contract: Contract, message: str) -> dict[str, Any]:
+    """Return the inputs of a contract as a message gives them."""
+    names = [each.name for each in contract.signature.params]
+    if not names:
+        return {}
+    written = _written(message)
+    if written is not None and set(written) & set(names):
+        return written
+    if len(names) == 1:
+        return {names[0]: message}
+    raise BadRequest(
+        f"This is a mission with the inputs {', '.join(names)}, and the message does not say what they are",
+        mend=f"Write one a line, as in `{names[0]}: …`, or a JSON object",
+    )
+
+
+def _written(message: str) -> dict[str, Any] | None:
+    """Return the mapping that a message is written as, in JSON or in lines; None when it is prose."""
+    text = message.strip()
+    if text.startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+    lines = [_LINE.fullmatch(line) for line in text.splitlines() if line.strip()]
+    if not lines or None in lines:
+        return None
+    return {found[1]: _value(found[2]) for found in lines if found is not None}
+
+
+def _value(text: str) -> Any:
+    """Return what a line gives: JSON where it is some, else its text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()
+
+
+def _asked(view: Sequence[Message]) -> tuple[str, list[dict[str, str]]]:
+    """Return the last message of the user, and what was asked and answered before it."""
+    turns: list[dict[str, str]] = []
+    for message in view:
+        texts = [part.text for part in message.parts if isinstance(part, Text)]
+        if message.role == "user" and texts:
+            turns.append({"prompt": "\n\n".join(texts), "answer": ""})
+        elif message.role == "assistant" and texts and turns:
+            turns[-1]["answer"] = texts[-1]
+    return (turns[-1]["prompt"] if turns else "", [turn for turn in turns[:-1] if turn["answer"]])

@@ -1,0 +1,170 @@
+"""The tool ``mission``: a typed task for a model that answers it with programs; its value is the tool's result.
+
+A mission is an agent: a session of its own below its parent's branch, made from the preset ``mission`` (or another
+that promises a signature), with the caller's own model and at most the caller's own tools and rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, Spawner, result_of
+from pyagentd.agent.delegating.task import described
+from pyagentd.agent.missions.contract import readable
+from pyagentd.agent.missions.valuetext import as_json
+from pyagentd.errors import PyagentdError, ToolError
+from pyagentd.policy.presets import Preset
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+NAME = "mission"
+PRESET = "mission"
+"""The preset that a mission is made from."""
+
+_NEVER = frozenset({"question", "TodoWrite", "skill", "tool_search", "request_scope_expansion"})
+"""Tools that are about a conversation, which a mission is none."""
+
+_CHANGING = frozenset({"Write", "Edit"})
+_DAY_S = 24 * 60 * 60.0
+
+DESCRIPTION = """\
+Delegate a task whose answer has a type. A model that sees nothing of this conversation answers it with small \
+programs that call tools, filter, join and count, so that large intermediate data never passes through anybody's \
+context; you get the value as JSON, checked against `signature`. Use it to collect structured facts from many files, \
+pages or agents. `signature` says what comes back: `{count :int, files [{path :string, lines :int}]}`; types are \
+:string :int :float :bool :any, [type] for lists, {name type} for maps, a ? after a type for what may be absent. \
+`context` is data that its programs see. Several calls in one answer run in parallel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lending:
+    """What a mission may be given.
+
+    Attributes:
+        preset: The caller's, as it holds now.
+        tools: Names of the caller's tools, in their order.
+    """
+
+    preset: Preset
+    tools: tuple[str, ...]
+
+    def lendable(self) -> tuple[str, ...]:
+        """Return those tools that make sense in a program."""
+        return tuple(name for name in self.tools if name not in _NEVER)
+
+    def values(self, args: Args) -> dict[str, Any]:
+        """Return what the mission's ``preset.md`` says in place of its template's."""
+        own, tools = self.preset, self.chosen(args)
+        lent: dict[str, Any] = {"backend": own.backend, "signature": args["signature"], "tools": list(tools)}
+        if own.model:
+            lent["model"] = own.model
+        if turns := args.get("max_turns"):
+            lent["max-turns"] = turns
+        lent["paths"] = {"write": list(own.paths.write) if _CHANGING.intersection(tools) else []}
+        if "Bash" in tools:
+            shell = own.shell
+            lent["shell_commands"] = {
+                "allow": list(shell.allow),
+                "deny": list(shell.deny),
+                "network": shell.network,
+                "confine": shell.confine,
+            }
+        return lent
+
+    def chosen(self, args: Args) -> tuple[str, ...]:
+        """Return the tools that a call wants; all of them where it does not say.
+
+        Raises:
+            ToolError: One of them is not the caller's to give.
+        """
+        able, wanted = self.lendable(), args.get("tools")
+        if wanted is None:
+            return able
+        if unknown := [name for name in wanted if name not in able]:
+            raise ToolError(
+                f"A mission can be given your own tools only, and {', '.join(unknown)} is none of them. "
+                f"You can give: {', '.join(able) or 'none'}"
+            )
+        return tuple(dict.fromkeys(wanted))
+
+
+def mission_tool(spawner: Spawner, *, depth: int, lending: Lending) -> ToolSpec:
+    """Return the tool for a run of a branch that is ``depth`` agents below its root."""
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        try:
+            return as_value(result_of(await spawner.run_agent(_assignment(args, ctx.call_id, lending))))
+        except PyagentdError as error:  # it could not be made or started
+            raise ToolError(f"The mission could not be started: {error}") from error
+
+    def describe(args: Args, ctx: ToolContext) -> Target:
+        if depth >= MAX_DEPTH:
+            raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
+        try:
+            readable(args["signature"], "`signature`")
+        except PyagentdError as error:
+            raise ToolError(str(error)) from None
+        return Target(detail=f"with {', '.join(lending.chosen(args)) or 'no tools'}")
+
+    return ToolSpec(
+        name=NAME,
+        description=DESCRIPTION,
+        input_schema=_schema(lending.lendable()),
+        kind="meta",
+        confirm=True,
+        parallel_safe=True,
+        timeout_s=_DAY_S,
+        run=run,
+        describe=describe,
+        preview=lambda args, ctx: _preview(args, lending),
+    )
+
+
+def as_value(output: Output) -> Output:
+    """Return a mission's result as the tool gives it: its value as JSON, or why there is none."""
+    if output.ok:
+        return Output(text=as_json(output.text))
+    return Output(text=output.text.removeprefix("Error: Agent failed\n"), ok=False)
+
+
+def _assignment(args: Args, call_id: str, lending: Lending) -> Assignment:
+    context: Mapping[str, Any] = args.get("context") or {}
+    return Assignment(
+        preset=PRESET,
+        description=described(args["prompt"]),
+        prompt=args["prompt"],
+        call_id=call_id,
+        values=lending.values(args),
+        message={"mission": {"context": dict(context)}},
+    )
+
+
+def _preview(args: Args, lending: Lending) -> str:
+    """Return what a human should know before the mission starts, its rights first."""
+    own, tools = lending.preset, lending.chosen(args)
+    lines = ["May read: what this session may read"]
+    if _CHANGING.intersection(tools):
+        lines.append(f"May write: {', '.join(own.paths.write) or 'nothing'}")
+    if "Bash" in tools:
+        lines.append(f"May run: what this session may run ({', '.join(own.shell.allow) or 'nothing'})")
+    lines += [f"Tools: {', '.join(tools) or 'none'}", f"Returns: {args['signature']}"]
+    if context := args.get("context"):
+        lines.append(f"Is given: {', '.join(context)}")
+    return "\n".join([*lines, "", args["prompt"]])
+
+
+def _schema(tools: Sequence[str]) -> dict[str, Any]:
+    names = {"type": "string", "enum": list(tools)} if tools else {"type": "string"}
+    return {
+        "type": "object",
+        "properties": {
+            "prompt": {"type": "string", "minLength": 1, "description": "The whole task, for one who knows nothing"},
+            "signature": {"type": "string", "minLength": 1, "description": "What comes back, as {count :int}"},
+            "context": {"type": "object", "description": "Data for its programs, by name"},
+            "tools": {"type": "array", "items": names, "description": "Which of your tools it may use; default: all"},
+            "max_turns": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Programs it may write"},
+        },
+        "required": ["prompt", "signature"],
+        "additionalProperties": False,
+    }

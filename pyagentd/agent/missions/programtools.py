@@ -1,0 +1,48 @@
+"""The tools of a run as a mission's programs call them: ``(call "Read" {:file_path …})``.
+
+A call of a program is a call of the run: it has an id, is recorded, decided, asked about, audited and kept in
+snapshots like one that the model makes in a chat (``running.calling``). What the program gets is the tool's text, or
+data where the tool answers in JSON; a call that fails ends the program with the tool's words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pyagentd.agent.missions.tooltypes import signature_of
+from pyagentd.errors import ToolError
+from pyagentd.messages import ToolResult
+from pyagentd.mission.tools import Tool
+from pyagentd.tools.spec import ToolSpec
+
+_AS_DATA = {"mission": ":any", "task": ":map"}
+"""Tools whose text is JSON, and the type of it."""
+
+Made = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
+"""Makes one call of the run, given name and arguments."""
+
+
+def program_tools(tools: Mapping[str, ToolSpec], make: Made) -> dict[str, Tool]:
+    """Return the tools of a run for its programs, by name."""
+    return {name: _tool(name, spec, make) for name, spec in tools.items()}
+
+
+def _tool(name: str, spec: ToolSpec, make: Made) -> Tool:
+    async def call(args: dict[str, Any]) -> Any:
+        given = {key: value for key, value in args.items() if value is not None}
+        result = await make(name, given)
+        if result.is_error:
+            raise ToolError(result.text)
+        return _data(result.text) if name in _AS_DATA else result.text
+
+    signature = signature_of(spec.input_schema, _AS_DATA.get(name, ":string"))
+    return Tool(name=name, function=call, signature=signature, description=spec.description)
+
+
+def _data(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:  # a hook added words
+        return text

@@ -1,0 +1,78 @@
+"""The rows of a mission: what was asked, where it stands after a turn, how it ended.
+
+A row of type ``mission`` has the run's id and a phase; of each phase the last row counts:
+
+start   {prompt, signature, inputs, tools, resumed}
+turn    {turn, state}: the loop after that turn, as ``State.to_json`` says it
+end     {ok, value, fail, usage}: the value with its firewalled fields, for programs and people
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.agent.branches.recorder import Recorder
+from pyagentd.agent.missions.contract import Contract, Task
+from pyagentd.agent.missions.valuetext import plain
+from pyagentd.errors import BadRequest
+from pyagentd.mission.step import Step
+from pyagentd.store.conversation import Conversation
+
+if TYPE_CHECKING:
+    from pyagentd.mission.checkpoint import State
+
+
+class Record:
+    """Where the rows of one mission go."""
+
+    def __init__(self, recorder: Recorder, run_id: str) -> None:
+        self._recorder = recorder
+        self._run_id = run_id
+
+    def started(self, contract: Contract, task: Task, tools: list[str], *, resumed: bool) -> None:
+        """Record what is asked."""
+        said = {"prompt": task.prompt, "signature": contract.signature.render(), "inputs": sorted(task.context)}
+        self._put("start", {**said, "tools": tools, "max_turns": contract.max_turns, "resumed": resumed})
+
+    def stands(self, state: State) -> None:
+        """Record where the loop stands after a turn."""
+        self._put("turn", {"turn": state.turn, "state": state.to_json()})
+
+    def ended(self, step: Step) -> None:
+        """Record how it ended."""
+        fail = None if step.fail is None else plain(asdict(step.fail))
+        self._put("end", {"ok": step.ok, "value": plain(step.value), "fail": fail, "usage": asdict(step.usage)})
+
+    def _put(self, phase: str, facts: Mapping[str, Any]) -> None:
+        self._recorder.record("mission", {"id": self._run_id, "phase": phase, **facts})
+
+
+def unfinished(conversation: Conversation) -> str:
+    """Return the id of the last run if that was a mission which can go on, else ""."""
+    run = conversation.last_run
+    if run is None or not run.is_finished:
+        return ""
+    rows = conversation.missions.get(run.data["id"], {})
+    ended = rows.get("end")
+    if "turn" not in rows or (ended is not None and ended.get("ok")):
+        return ""
+    return str(run.data["id"])
+
+
+def state_of(conversation: Conversation, run_id: str) -> State:
+    """Return where the mission of a run stands.
+
+    Raises:
+        BadRequest: That run was no mission, or came to no end of a turn.
+    """
+    row = conversation.missions.get(run_id, {}).get("turn")
+    if row is None:
+        raise BadRequest(f"{run_id} is no mission that can go on", mend="Send the task again")
+    from pyagentd.mission.checkpoint import State
+
+    try:
+        return State.from_json(row["state"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRequest(f"Where {run_id} stands cannot be read: {error}", mend="Send the task again") from error
