@@ -141,8 +141,9 @@ async def test_a_client_that_comes_mid_answer_hears_all_of_it_and_nothing_twice(
 async def test_pages_end_between_rows_and_add_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     live = Watcher()
     ref = await conversation(world, live)
-    monkeypatch.setattr("pyagentd.service.inspection._PAGE", 500)
-    assert told(await replayed(world, ref)) == told(live.events)
+    for size in (1, 500, 5000):  # with the smallest, a page ends before every prompt
+        monkeypatch.setattr("pyagentd.service.inspection._PAGE", size)
+        assert told(await replayed(world, ref)) == told(live.events)
 
 
 async def test_without_a_beginning_it_is_the_run_in_flight(world: World) -> None:

@@ -43,7 +43,8 @@ async def page(branch: LiveBranch, *, after: int, upto: int, size: int) -> Page:
         new = [event for event in events if row > after and (event.kind != "prompt" or event.seq > after)]
         cost = sum(_size(event) for event in new)
         if found and held + cost > size:
-            return Page(events=found, seq=taken, done=False)
+            before = min([taken, *(event.seq - 1 for event in new if event.kind == "prompt")])
+            return Page(events=found, seq=before, done=False)
         found += new
         taken, held = max(taken, row), held + cost
     return Page(events=found, seq=max(taken, upto), done=True)
