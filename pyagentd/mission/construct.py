@@ -22,8 +22,8 @@ def constructed(hint: Any, value: Any) -> Any:
         ValueError: It cannot be one: an unknown member of an enum, no ISO date, what a model rejects.
         TypeError: A field of a dataclass is missing.
     """
-    if value is None:
-        return None
+    if value is None or hint is Any:
+        return value
     origin, of = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return _of_union(of, value)

@@ -7,10 +7,10 @@ whole dict.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from pyagentd.mission.construct import constructed
@@ -113,12 +113,14 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
 
 
-@lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=512)
 def _cached(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    if isinstance(function, functools.partial):
+        return _hints(function.func)
     target = function if inspect.isroutine(function) or isinstance(function, type) else function.__call__  # type: ignore[operator]
     if isinstance(target, type):
         target = target.__dict__.get("__init__", target)

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from pyagentd.mission.tools import Tool
 
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[^\W\d_]+|\d+")
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _COMMON = frozenset(_WORD.findall("a an and any by for from get in into is it its of on or that the this to with"))
 _NAME_WEIGHT = 3
 _SATURATION = 1.2  # BM25's k1: how soon saying a word again adds nothing
@@ -30,7 +31,11 @@ def ranked(query: str, tools: Mapping[str, Tool], limit: int = 10) -> list[Tool]
 
 def words(text: str) -> list[str]:
     """Return the words of ``text`` that tell something, in their simplest form."""
-    return [_stem(word) for word in (found.lower() for found in _WORD.findall(text)) if word not in _COMMON]
+    return [
+        _stem(word)
+        for word in (found.lower() for found in _WORD.findall(_HUMP.sub(" ", text)))
+        if word not in _COMMON
+    ]
 
 
 def _document(tool: Tool) -> Counter[str]:
