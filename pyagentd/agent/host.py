@@ -115,6 +115,10 @@ class Host(OpenBranches):
         """Start a run for a message, or queue it behind the run in flight; see ``Submitting.submit``."""
         return await self._submitting.submit(branch, given)
 
+    async def submit_held(self, branch: LiveBranch, given: Submission) -> Submitted:
+        """Do as ``submit`` for a caller that holds ``branch.starting``."""
+        return await self._submitting.submit_held(branch, given)
+
     async def fire(self, branch: LiveBranch, message: QueuedMessage, options: SendOptions) -> None:
         """Start the run of a queued message; see ``Submitting.fire``."""
         await self._submitting.fire(branch, message, options)

@@ -14,6 +14,7 @@ from pyagentd.agent.revising.forking import fork_of, forks_of
 from pyagentd.agent.revising.history import History
 from pyagentd.agent.revising.looking import history
 from pyagentd.agent.running.settings import SendOptions
+from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.store import branching, document, hidden, paths
 from pyagentd.store.document import body_sha256, format_file, gptel_messages
@@ -290,6 +291,25 @@ async def test_what_cannot_be_asked_again_leaves_everything_as_it_was(world: Wor
                 await wanted
             assert len(hidden.visible(branch.conversation)) == 2
             assert document.read(branch.file).spans == spans
+
+
+async def test_nothing_is_asked_again_before_what_waits_is_answered(world: World) -> None:
+    async with world.host.using(world.session()) as branch:
+        chat = Chat(world, branch)
+        first = await chat.say("one")
+        branch.paused = True
+        await world.host.queue.add(branch, Submission(text="two", options=world.options))
+        branch.paused = False  # it is about to fire
+        spans = document.read(branch.file).spans
+        for wanted in (
+            chat.history.regenerate(branch, None, world.options),
+            chat.history.edit(branch, first, "uno", world.options),
+        ):
+            with pytest.raises(Busy):
+                await wanted
+        assert [message.text for message in branch.queue.waiting] == ["two"]
+        assert document.read(branch.file).spans == spans and len(hidden.visible(branch.conversation)) == 2
+        branch.queue.cancel(branch.queue.waiting[0].id)
 
 
 async def test_an_answer_comes_back_when_the_one_instead_of_it_failed(world: World) -> None:

@@ -112,18 +112,20 @@ class History:
             options: Of the run.
 
         Raises:
-            Busy: A run is in flight.
+            Busy: A run is in flight, or messages wait for theirs.
             NotFound: There is no such message.
             PyagentdError: The run cannot start; nothing is changed then.
         """
         async with branch.starting:
             self._require_ready(branch)
+            self._require_next(branch)
             prompt = prompt_of(branch.conversation, message_id)
             gone = hidden.continuation(branch.conversation, prompt.id)
             if gone:
                 await self._hide(branch, gone, by="variant", after=prompt.id)
-            place = await self._place(branch, prompt)
-        return Changed(hidden=_ids(gone)), await self._submit(branch, gone, prompt, place, options)
+            sha256, end = await self._place(branch, prompt)
+            given = Submission(text=None, sha256=sha256, end=end, options=options, metadata=_carried(prompt))
+            return Changed(hidden=_ids(gone)), await self._attempt(branch, gone, given)
 
     async def edit(
         self, branch: LiveBranch, message_id: str, text: str, options: SendOptions
@@ -131,7 +133,7 @@ class History:
         """Take a prompt and all after it back, and send ``text`` in its place.
 
         Raises:
-            Busy: A run is in flight.
+            Busy: A run is in flight, or messages wait for theirs.
             NotFound: There is no such message of the user's.
             PyagentdError: The run cannot start; nothing is changed then.
         """
@@ -139,12 +141,13 @@ class History:
             raise BadRequest("The prompt is empty", mend="Write something")
         async with branch.starting:
             self._require_ready(branch)
+            self._require_next(branch)
             prompt = chosen_prompt(branch.conversation, message_id)
             after = hidden.before(branch.conversation, prompt.id)
             gone = hidden.continuation(branch.conversation, after)
             await self._hide(branch, gone, by="edit", after=after)
-        given = Submission(text=text, options=options, metadata=_carried(prompt))
-        return Changed(hidden=_ids(gone)), await self._attempt(branch, gone, given)
+            given = Submission(text=text, options=options, metadata=_carried(prompt))
+            return Changed(hidden=_ids(gone)), await self._attempt(branch, gone, given)
 
     async def choose(self, branch: LiveBranch, message_id: str, number: int) -> Changed:
         """Show another variant of a message, the oldest is 1, with the turns that came after it.
@@ -177,6 +180,11 @@ class History:
         branch.require_writable()
         if self._host.closing:
             raise Busy("The daemon is stopping", mend="Try again in a moment")
+
+    def _require_next(self, branch: LiveBranch) -> None:
+        """Raise ``Busy`` if what is sent now would not be answered at once, but behind what waits."""
+        if branch.queue.waiting and not branch.paused:
+            raise Busy("Messages wait for their answers", mend="Let them be answered, or take them back first")
 
     async def _hide(
         self, branch: LiveBranch, messages: Sequence[Message], *, by: By, after: str, **notes: Any
@@ -227,28 +235,14 @@ class History:
         place = {} if marker is None else {"marker": marker + 1}
         branch.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told(), **place)
 
-    async def _submit(
-        self,
-        branch: LiveBranch,
-        gone: Sequence[Message],
-        prompt: Message,
-        place: tuple[str, int],
-        options: SendOptions,
-    ) -> Submitted:
-        sha256, end = place
-        metadata = _carried(prompt)
-        given = Submission(text=None, sha256=sha256, end=end, options=options, metadata=metadata)
-        return await self._attempt(branch, gone, given)
-
     async def _attempt(self, branch: LiveBranch, gone: Sequence[Message], given: Submission) -> Submitted:
         """Submit; what was hidden for that comes back if no run can start."""
         try:
-            return await self._host.submit(branch, given)
+            return await self._host.submit_held(branch, given)
         except PyagentdError:
-            async with branch.starting:
-                if branch.run is None and gone:
-                    back = [branch.conversation.messages[message.id] for message in gone]
-                    await self._change(branch, hidden.show(back, now_ms=branch.recorder.now_ms()))
+            if gone:
+                back = [branch.conversation.messages[message.id] for message in gone]
+                await self._change(branch, hidden.show(back, now_ms=branch.recorder.now_ms()))
             raise
 
 

@@ -36,24 +36,28 @@ class Submitting:
             Conflict: The message's id is taken by something else.
             PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
-        given.check()
         async with branch.starting:
-            if (known := self._host.queue.receipt(branch, given)) is not None:
-                return known
-            branch.require_writable()
-            if self._host.closing:
-                raise Busy("The daemon is stopping", mend="Send it again in a moment")
-            self._host.queue.came(branch, given)
-            if self._host.queue.must_wait(branch, given):
-                return await self._host.queue.add(branch, given)
-            try:
-                run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
-            except PyagentdError:
-                if given.is_persons:  # who can mend it
-                    raise
-                return await self._host.queue.add(branch, given)
-            message_id = str(branch.conversation.runs[run_id].data["message_id"])
-            return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
+            return await self.submit_held(branch, given)
+
+    async def submit_held(self, branch: LiveBranch, given: Submission) -> Submitted:
+        """Do as ``submit`` for a caller that holds ``branch.starting``."""
+        given.check()
+        if (known := self._host.queue.receipt(branch, given)) is not None:
+            return known
+        branch.require_writable()
+        if self._host.closing:
+            raise Busy("The daemon is stopping", mend="Send it again in a moment")
+        self._host.queue.came(branch, given)
+        if self._host.queue.must_wait(branch, given):
+            return await self._host.queue.add(branch, given)
+        try:
+            run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
+        except PyagentdError:
+            if given.is_persons:  # who can mend it
+                raise
+            return await self._host.queue.add(branch, given)
+        message_id = str(branch.conversation.runs[run_id].data["message_id"])
+        return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
 
     async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
         if given.text is None:
