@@ -7,6 +7,7 @@ Python values are treated alike.
 
 from pyagentd.errors import SignatureError
 from pyagentd.mission.signature.contract import Signature, parse
+from pyagentd.mission.signature.deriving import of_callable, of_model
 from pyagentd.mission.signature.problems import Coerced, Problem
 from pyagentd.mission.signature.rendering import type_text
 from pyagentd.mission.signature.types import (
@@ -41,6 +42,8 @@ __all__ = [
     "Signature",
     "SignatureError",
     "Type",
+    "of_callable",
+    "of_model",
     "parse",
     "type_text",
 ]

@@ -10,6 +10,7 @@ from pyagentd.mission.signature import schema
 from pyagentd.mission.signature.coercion import coerce
 from pyagentd.mission.signature.data import form_of
 from pyagentd.mission.signature.forms import read
+from pyagentd.mission.signature.hints import is_hint, type_of_hint
 from pyagentd.mission.signature.meaning import parts_of
 from pyagentd.mission.signature.problems import Coerced, Problem, Report
 from pyagentd.mission.signature.rendering import signature_text
@@ -75,7 +76,11 @@ class Signature:
 
 
 def parse(source: Any) -> Signature:
-    """Read a signature: shorthand or Malli as text, Malli as data, or one that was read before.
+    """Read a signature.
+
+    Args:
+        source: Shorthand or Malli as text; Malli as lists, fields as dicts; a Python class or type hint, which says
+            what comes back; or a signature that was read before.
 
     Raises:
         SignatureError: It is none; the error knows the place and what to write instead.
@@ -85,6 +90,10 @@ def parse(source: Any) -> Signature:
             return source
         case str():
             return _parsed(source)
+        case Type():
+            return Signature((), source)
+        case _ if is_hint(source):
+            return Signature((), type_of_hint(source))
         case _:
             return Signature(*parts_of((form_of(source),)))
 

@@ -11,6 +11,7 @@ from typing import Any
 from pyagentd.errors import SignatureError
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission.signature.forms import MAX_DEPTH, Form
+from pyagentd.mission.signature.hints import is_hint, type_of_hint
 from pyagentd.mission.signature.types import Type
 
 
@@ -42,6 +43,8 @@ def form_of(data: Any, depth: int = 0) -> Form:
             return Form(kind="braces", value=tuple(form_of(part, depth + 1) for part in parts))
         case Type():
             return Form(kind="type", value=data)
+        case _ if is_hint(data):
+            return Form(kind="type", value=type_of_hint(data))
         case _:
             name = type(data).__name__
             raise SignatureError(f"a value of type {name} can be no part of a signature", mend="Write text or lists")

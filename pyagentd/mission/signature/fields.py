@@ -25,7 +25,8 @@ def is_plain(name: str) -> bool:
 
 def marked(form: Form) -> bool:
     """Return whether ``form`` has the ``?`` of optional types."""
-    return form.optional or (form.kind == "keyword" and len(form.value) > 1 and form.value.endswith("?"))
+    text = form.kind == "keyword" or (form.kind == "string" and not form.source)  # data may hold shorthand as text
+    return form.optional or (text and len(form.value) > 1 and form.value.endswith("?"))
 
 
 def name_of(form: Form, what: What) -> str:

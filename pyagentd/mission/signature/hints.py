@@ -1,0 +1,248 @@
+"""Types from Python's type hints (SPEC 004 Tool Normalization & Schema Extraction).
+
+==============================================  ==========================
+str, int, float, bool, None, datetime           the type of that name
+Path, UUID, date, time                          ``:string``
+list, tuple, set, frozenset, Sequence, …        ``[:any]``, ``[:int]``
+dict, Mapping; ``dict[str, int]``               ``:map``; ``[:map-of …]``
+dataclass, TypedDict, pydantic model            ``{name :type, …}``
+Literal, Enum                                   ``[:enum …]``
+``X | None``, a default                         ``?``
+``X | Y``                                       ``[:or …]``
+``Annotated[int, Gt(0)]``, pydantic's Field     bounds
+anything else                                   ``:any``, or an error
+==============================================  ==========================
+
+Models inside models go three deep, then they are ``:map``; so a model may contain itself.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import types
+import typing
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum as PythonEnum
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from pyagentd.errors import SignatureError
+from pyagentd.mission.signature.bounds import bounded
+from pyagentd.mission.signature.types import (
+    ANY,
+    NIL,
+    Constant,
+    Enum,
+    Field,
+    List,
+    Map,
+    MapOf,
+    Primitive,
+    Type,
+    choice,
+    maybe,
+)
+
+MAX_DEPTH = 3
+"""Models inside models."""
+
+_NAMED: dict[Any, Type] = {
+    str: Primitive("string"),
+    bool: Primitive("bool"),
+    int: Primitive("int"),
+    float: Primitive("float"),
+    Decimal: Primitive("float"),
+    datetime: Primitive("datetime"),
+    **dict.fromkeys([date, time, UUID], Primitive("string")),
+    **dict.fromkeys([None, type(None)], NIL),
+    **dict.fromkeys([Any, object, typing.Hashable], ANY),
+}
+SEQUENCES = (
+    list,
+    tuple,
+    set,
+    frozenset,
+    collections.abc.Sequence,
+    collections.abc.MutableSequence,
+    collections.abc.Iterable,
+    collections.abc.Collection,
+    collections.abc.Set,
+)
+MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+_TRANSPARENT = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModelField:
+    """A field of a dataclass, TypedDict or pydantic model.
+
+    Attributes:
+        name: Its name in values; a pydantic alias where there is one.
+        hint: Its type hint.
+        required: Whether it has no default.
+        metadata: Bounds that pydantic keeps beside the hint.
+    """
+
+    name: str
+    hint: Any
+    required: bool
+    metadata: tuple[Any, ...] = ()
+
+
+def is_hint(value: object) -> bool:
+    """Return whether ``value`` is a class or a form of ``typing``."""
+    return isinstance(value, type | types.UnionType) or typing.get_origin(value) is not None or value is Any
+
+
+def is_model(hint: object) -> bool:
+    """Return whether ``hint`` is a class with typed fields."""
+    return isinstance(hint, type) and (
+        dataclasses.is_dataclass(hint)
+        or typing.is_typeddict(hint)
+        or isinstance(getattr(hint, "model_fields", 0), dict)
+    )
+
+
+def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
+    """Return the type that a type hint says.
+
+    Args:
+        hint: A class or a form of ``typing``; names in quotes are resolved where they stand in a model.
+        strict: Whether a hint we have no type for is an error and not ``:any``.
+        depth: How many models are around it.
+
+    Raises:
+        SignatureError: A hint cannot be resolved, or has no type and that is ``strict``.
+    """
+    return _Deriving(strict).type_of(hint, depth)
+
+
+def model_fields(model: type) -> tuple[ModelField, ...]:
+    """Return the fields of a dataclass, TypedDict or pydantic model."""
+    if isinstance(fields := getattr(model, "model_fields", None), dict):
+        return tuple(
+            ModelField(_alias(name, info), info.annotation, info.is_required(), tuple(info.metadata))
+            for name, info in fields.items()
+        )
+    hints = resolved_hints(model)
+    if is_typed_dict(model):
+        return tuple(ModelField(name, hint, _is_required(model, name, hint)) for name, hint in hints.items())
+    missing = dataclasses.MISSING
+    return tuple(
+        ModelField(field.name, hints[field.name], field.default is missing and field.default_factory is missing)
+        for field in dataclasses.fields(model)
+        if field.init
+    )
+
+
+def resolved_hints(of: Any) -> dict[str, Any]:
+    """Return the hints of a function or class, names in quotes resolved."""
+    try:
+        return typing.get_type_hints(of, include_extras=True)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        name = getattr(of, "__qualname__", type(of).__name__)
+        mend = "Import the type where the function stands, or give a signature as text"
+        raise SignatureError(f"the type hints of {name} cannot be resolved: {error}", mend=mend) from error
+
+
+def optional_field(name: str, of: Type, *, required: bool) -> Field:
+    """Return a field that, unless it is ``required``, may be absent or nil: the default stands in for both."""
+    return Field(name, of) if required else Field(name, maybe(of), optional=True)
+
+
+class _Deriving:
+    def __init__(self, strict: bool) -> None:
+        self._strict = strict
+
+    def type_of(self, hint: Any, depth: int) -> Type:
+        try:
+            if hint in _NAMED:
+                return _NAMED[hint]
+        except TypeError:  # Annotated[int, []] has no hash
+            pass
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin is typing.Annotated:
+            return bounded(self.type_of(arguments[0], depth), arguments[1:])
+        if origin in _TRANSPARENT:
+            return self.type_of(arguments[0], depth)
+        if origin is typing.Union or origin is types.UnionType:
+            return choice(self.type_of(one, depth) for one in arguments)
+        if origin is typing.Literal:
+            return self._one_of(arguments, hint)
+        if origin in SEQUENCES or hint in SEQUENCES:
+            return self._sequence(origin or hint, arguments, depth)
+        if origin in MAPPINGS or hint in MAPPINGS:
+            return self._mapping(arguments, depth)
+        return self._named(hint, depth)
+
+    def _named(self, hint: Any, depth: int) -> Type:
+        if isinstance(hint, typing.NewType):
+            return self.type_of(hint.__supertype__, depth)
+        if isinstance(hint, typing.TypeVar):
+            return self.type_of(hint.__bound__ or Any, depth)
+        if is_model(hint):
+            return Primitive("map") if depth >= MAX_DEPTH else self._model(hint, depth)
+        if isinstance(hint, type) and issubclass(hint, PythonEnum):
+            return self._one_of(enum_values(hint), hint)
+        if isinstance(hint, type) and issubclass(hint, PurePath):
+            return Primitive("string")
+        for base in (str, int, float, dict, list):  # a subclass is written as its base
+            if isinstance(hint, type) and issubclass(hint, base):
+                return self.type_of(base, depth)
+        return self._unsupported(hint)
+
+    def _model(self, model: type, depth: int) -> Type:
+        return Map(
+            tuple(
+                optional_field(
+                    field.name, bounded(self.type_of(field.hint, depth + 1), field.metadata), required=field.required
+                )
+                for field in model_fields(model)
+            )
+        )
+
+    def _sequence(self, origin: Any, arguments: tuple[Any, ...], depth: int) -> Type:
+        if origin is tuple and arguments and arguments[-1] is not ...:
+            items = choice(self.type_of(one, depth) for one in arguments)
+            return List(items, len(arguments), len(arguments))
+        return List(self.type_of(arguments[0], depth) if arguments else ANY)
+
+    def _mapping(self, arguments: tuple[Any, ...], depth: int) -> Type:
+        if not arguments:
+            return Primitive("map")
+        key, value = (self.type_of(one, depth) for one in arguments)
+        return Primitive("map") if value == ANY and key in (ANY, Primitive("string")) else MapOf(key, value)
+
+    def _one_of(self, values: tuple[Any, ...], hint: Any) -> Type:
+        plain = [value.value if isinstance(value, PythonEnum) else value for value in values]
+        if not all(isinstance(value, str | int | float | bool | None) for value in plain):
+            return self._unsupported(hint)
+        constants = tuple(Constant(value) for value in plain if value is not None)
+        inner = Enum(constants) if constants else NIL
+        return maybe(inner) if None in plain else inner
+
+    def _unsupported(self, hint: Any) -> Type:
+        if self._strict:
+            name = getattr(hint, "__qualname__", str(hint))
+            raise SignatureError(f"there is no type for the hint {name}", mend="Give a signature as text")
+        return ANY
+
+
+def enum_values(cls: type[PythonEnum]) -> tuple[Any, ...]:
+    """Return what stands for the members of ``cls``: their values, or their names where the values are complex."""
+    plain = all(isinstance(member.value, str | int | float | bool) for member in cls)
+    return tuple(member.value if plain else member.name for member in cls)
+
+
+def _is_required(model: Any, name: str, hint: Any) -> bool:
+    # A class whose hints are text does not know which of them say Required.
+    said = {typing.Required: True, typing.NotRequired: False}.get(typing.get_origin(hint))
+    return name in model.__required_keys__ if said is None else said
+
+
+def _alias(name: str, info: Any) -> str:
+    alias = info.validation_alias or info.alias
+    return alias if isinstance(alias, str) else name
