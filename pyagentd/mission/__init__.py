@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyagentd.mission.discovery import Discovery, delegate_discovering, discover
     from pyagentd.mission.dryrun import Validation, validate
     from pyagentd.mission.llmtool import LLMTool, ToolsError
-    from pyagentd.mission.loop import adelegate, delegate
+    from pyagentd.mission.delegation import adelegate, delegate
     from pyagentd.mission.models import Model
     from pyagentd.mission.options import LLM, Answer, PromptLimit, Request, Retry
     from pyagentd.mission.parallel import Mission, gather, gather_sync, mission
@@ -82,14 +82,14 @@ _FROM = {
     "Turn": "mission.step",
     "Usage": "mission.step",
     "Validation": "mission.dryrun",
-    "adelegate": "mission.loop",
+    "adelegate": "mission.delegation",
     "as_tool": "mission.agenttool",
     "compiled": "mission.replay",
     "configure": "mission.registry",
     "cost_of": "mission.costs",
     "create_plan": "mission.planning",
     "current": "mission.budget",
-    "delegate": "mission.loop",
+    "delegate": "mission.delegation",
     "delegate_discovering": "mission.discovery",
     "discover": "mission.discovery",
     "gather": "mission.parallel",

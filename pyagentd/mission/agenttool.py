@@ -14,7 +14,7 @@ from pyagentd.errors import UserError
 from pyagentd.mission import judgment, llmtool, registry
 from pyagentd.mission.budget import Scope, current
 from pyagentd.mission.llmtool import LLMTool, ToolsError
-from pyagentd.mission.loop import delegate
+from pyagentd.mission.delegation import delegate
 from pyagentd.mission.step import MissionFailed, Step, failed
 
 SubAgentError = MissionFailed  # the specification's name for it

@@ -15,8 +15,8 @@ from typing import Any
 
 from pyagentd import lisp
 from pyagentd.lisp import values
-from pyagentd.lisp.errors import LispError, ToolError
-from pyagentd.mission.loop import delegate
+from pyagentd.lisp.errors import LispError
+from pyagentd.mission.delegation import delegate
 from pyagentd.mission.plan import REFERENCE, Plan, PlanError, PlanStep
 from pyagentd.mission.step import Fail, MissionFailed
 from pyagentd.mission.tools import Tool, normalize
@@ -131,7 +131,7 @@ def _caller(tools: Mapping[str, Tool]) -> Callable[[str, dict[Any, Any]], Any]:
         except LispError:
             raise
         except Exception as error:
-            raise ToolError(f'Tool "{name}" failed: {error}') from error
+            raise LispError("tool_error", f'Tool "{name}" failed: {error}') from error
 
     return call
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyagentd.errors import UserError
 from pyagentd.mission.budget import Budget, current
-from pyagentd.mission.loop import delegate
+from pyagentd.mission.delegation import delegate
 from pyagentd.mission.ranking import ranked
 from pyagentd.mission.step import Step, failed
 from pyagentd.mission.tools import Tool, normalize

@@ -8,11 +8,11 @@ of turns, money, time and depth, and with the caller's model unless it names ano
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyagentd.errors import UserError
+from pyagentd.errors import TemplateError, UserError
 from pyagentd.mission import signature as signatures
 from pyagentd.mission import template
 from pyagentd.mission.signature import Signature, SignatureError
@@ -81,9 +81,12 @@ class LLMTool:
 
     def __post_init__(self) -> None:
         contract = self.contract
-        known = {each.name for each in contract.params} | set(self.options.get("context") or {})
-        missing = [name for name in template.placeholders(self.prompt) if name.split(".")[0] not in known]
-        if missing:
+        known = self.options.get("context") or {}
+        try:
+            unknown = template.unknown(self.prompt, contract.params)
+        except TemplateError as error:
+            raise ToolsError(f"The prompt of a tool cannot be read: {error}") from error
+        if missing := [name for name in unknown if name.split(".")[0] not in known]:
             raise ToolsError(
                 f"The prompt has {_braced(missing)}, and the signature {contract.render()} has no such parameter",
                 mend="Add the parameter to the signature, or correct the placeholder",
@@ -128,7 +131,7 @@ def of_mapping(config: Mapping[str, Any]) -> LLMTool:
     return LLMTool(**own, options={key: value for key, value in config.items() if key not in _OWN})
 
 
-def _braced(names: list[str]) -> str:
+def _braced(names: Iterable[str]) -> str:
     return ", ".join("{{" + name + "}}" for name in names)
 
 

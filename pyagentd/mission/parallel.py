@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from pyagentd.errors import UserError
-from pyagentd.mission.loop import adelegate, delegate
+from pyagentd.mission.delegation import adelegate, delegate
 from pyagentd.mission.step import Step, failed
 
 MAX_CONCURRENCY = 8

@@ -12,7 +12,7 @@ from typing import Any
 from pyagentd.errors import ToolError
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.carrying import missing_tools
-from pyagentd.mission.loop import delegate
+from pyagentd.mission.delegation import delegate
 from pyagentd.mission.plan import SIGNATURE, Plan, PlanError
 from pyagentd.mission.step import Step, failed
 from pyagentd.mission.tools import Tool, normalize

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyagentd.errors import UserError
-from pyagentd.mission.loop import delegate
+from pyagentd.mission.delegation import delegate
 from pyagentd.mission.options import Request
 from pyagentd.mission.step import Step
 
