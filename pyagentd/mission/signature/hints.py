@@ -99,11 +99,13 @@ def is_hint(value: object) -> bool:
 
 def is_model(hint: object) -> bool:
     """Return whether ``hint`` is a class with typed fields."""
-    return isinstance(hint, type) and (
-        dataclasses.is_dataclass(hint)
-        or typing.is_typeddict(hint)
-        or isinstance(getattr(hint, "model_fields", 0), dict)
-    )
+    pydantic = isinstance(getattr(hint, "model_fields", None), dict)
+    return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or is_typed_dict(hint) or pydantic)
+
+
+def is_typed_dict(hint: object) -> bool:
+    """Return whether ``hint`` is a TypedDict, be it of ``typing`` or of ``typing_extensions``."""
+    return isinstance(hint, type) and issubclass(hint, dict) and hasattr(hint, "__required_keys__")
 
 
 def type_of_hint(hint: Any, *, strict: bool = False, depth: int = 0) -> Type:
