@@ -30,6 +30,7 @@ class _Block(NamedTuple):
 
     text: str
     role: InsertRole
+    part_id: str
     offset: int
 
     @property
@@ -72,7 +73,7 @@ class _Place:
             # Nothing of the run at the anchor: text above was edited, or nothing was inserted yet.
             found = self._find_anywhere(anchor if self._ends_prompt(anchor) else 0)
             if found is None:
-                return position, known
+                return (anchor, 0) if self._begins_with_part() else (position, known)
             position, known = found
         while (later := self._find_later(position, known)) is not None:
             position, known = later
@@ -115,6 +116,10 @@ class _Place:
     def _shows(self, known: int) -> bool:
         """Return whether so many characters of the run include some of an answer or a tool."""
         return any(block.role is not None and block.offset < known for block in self._blocks)
+
+    def _begins_with_part(self) -> bool:
+        """Return whether the first separator is of the text behind it: then blank lines alone are the user's."""
+        return bool(self._blocks and self._blocks[0].role is None and self._blocks[0].part_id)
 
     def _ends_prompt(self, position: int) -> bool:
         """Return whether text of the user, or a hidden answer, ends here: the position is likely still right."""
@@ -193,9 +198,9 @@ class _Place:
 
 def _blocks(inserts: Sequence[Insert]) -> Iterator[_Block]:
     offset = 0
-    for (role, _), group in groupby(inserts, key=lambda insert: (insert.role, insert.part_id)):
+    for (role, part_id), group in groupby(inserts, key=lambda insert: (insert.role, insert.part_id)):
         text = "".join(insert.text for insert in group)
-        yield _Block(text, role, offset)
+        yield _Block(text, role, part_id, offset)
         offset += len(text)
 
 

@@ -155,7 +155,7 @@ class Renderer:
         self._shown[part_id] = 1
         self._end_step()
         if self._compacts:
-            self._put(RUN_OPEN)
+            self._put(RUN_OPEN, None, part_id)  # no heading follows that would part it from what stands below
         self._separate("compaction")
         self._put(compaction_block(data), "ignore", part_id)
 

@@ -16,9 +16,11 @@ from pyagentd.store.exchange.export import exported
 from pyagentd.store.exchange.source import Source
 from pyagentd.store.expected import expected
 from pyagentd.store.journal import Row
+from pyagentd.store.locate import locate
 from pyagentd.store.pieces import recorded_pieces
 from pyagentd.store.rebuild import rebuilt
 from pyagentd.store.render import RUN_CLOSE
+from pyagentd.store.writer import apply
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view
 
 SUMMARY = "## Goal\nCount files.\n\n## Next Steps\nNone."
@@ -257,3 +259,17 @@ def test_an_exported_page_shows_a_divider_that_opens() -> None:
     page = exported(Source(session_id="s", document=talk.document, conversation=talk.conversation), "html").text
     assert '<details class="compaction">\n<summary><b>Compacted</b> 4 messages, ~1.0k tokens</summary>' in page
     assert "Count files." in page and "Not shown to the model" not in page
+
+
+@pytest.mark.parametrize("below", ["\n\n### ", "\n\n### A prompt that was typed meanwhile"])
+def test_a_marker_that_is_put_where_an_editor_vanished_is_parted_from_what_stands_below(below: str) -> None:
+    talk = Compacted([say("One", "1")])
+    before, known = talk.document, len(talk.inserts)
+    talk.compact()
+    anchor = len(before.body) - len(RUN_CLOSE)
+    body = before.body.removesuffix(RUN_CLOSE) + below
+    place, missing = locate(body, before.spans, anchor, talk.inserts[known:])
+    assert place == anchor and list(missing) == talk.inserts[known:]
+    doc, _ = apply(replace(before, body=body), place, *missing)
+    assert doc.body.endswith(f"\n\n{compaction_block(_last(talk))}{below}")
+    assert locate(doc.body, doc.spans, anchor, talk.inserts[known:])[1] == ()
