@@ -27,6 +27,7 @@ from pyagentd.cli.hooks import hooks
 from pyagentd.cli.logs import logs
 from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
+from pyagentd.cli.mission import mission
 from pyagentd.cli.outcome import ExitCode, exit_code, report
 from pyagentd.cli.presets import presets
 from pyagentd.cli.queue import queue
@@ -60,7 +61,7 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort, export, import_,
+    new, send, mission, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort, export, import_,
     presets, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, rewind, unrewind, fork, regenerate, variants,

@@ -20,6 +20,7 @@ from pyagentd.service.history import Histories
 from pyagentd.service.hooks import HookOperations
 from pyagentd.service.inspection import Inspection
 from pyagentd.service.lifecycle import Lifecycle
+from pyagentd.service.missions import Missions
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
 from pyagentd.service.queue import Queue
@@ -42,6 +43,7 @@ class Service(
     Branches,
     Sessions,
     Lifecycle,
+    Missions,
     Pieces,
     PresetTemplates,
     Spawning,

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyagentd.agent.missions.contract import Mission, Task, task_of
 from pyagentd.agent.missions.kindred import Kindred, Place
+from pyagentd.agent.missions.programs import PROGRAM
 from pyagentd.agent.missions.programtools import program_tools
 from pyagentd.agent.missions.records import Record
 from pyagentd.agent.missions.said import Said
@@ -34,7 +35,7 @@ from pyagentd.llm.backend import (
     StepFinished,
 )
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
-from pyagentd.mission.delegation import adelegate
+from pyagentd.mission.loop import adelegate
 from pyagentd.mission.options import Answer as Told
 from pyagentd.mission.options import Request, Retry
 from pyagentd.mission.step import Fail
@@ -42,9 +43,6 @@ from pyagentd.mission.step import Step as Ending
 from pyagentd.mission.telemetry import Event
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.invoke import Envelope
-
-PROGRAM = "program"
-"""The name under which a program is recorded as a call."""
 
 _ENDED = "The mission ended with this program."
 

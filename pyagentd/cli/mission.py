@@ -1,0 +1,250 @@
+"""``pyagentd mission``: a typed task, answered by programs, as a session of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyagentd.cli.link import branch_of, complete_agent, daemon, run_environment, watch
+from pyagentd.cli.outcome import ExitCode, report
+from pyagentd.cli.output import dim, json_option, note, print_json, shown
+from pyagentd.cli.send import RunFailed, checked_patterns, conclude
+from pyagentd.errors import BadRequest
+from pyagentd.events import Event
+
+if TYPE_CHECKING:
+    from pyagentd.cli.follow import Ending
+    from pyagentd.cli.views import View
+    from pyagentd.rpc.client import DaemonClient
+
+_LONGEST = 900_000  # bytes of prompt and context; a call to the daemon holds 1 MiB
+_CUT = 300  # characters of a result in a trace
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@click.option("--signature", "-s", metavar="SIGNATURE", help="What comes back, such as '{count :int}'.")
+@click.option(
+    "--context", metavar="FILE", help="Data for its programs: a JSON object, or any file (its text is ctx/text)."
+)
+@click.option("--tools", metavar="A,B", help="Its tools in place of the preset's; '' for none.")
+@click.option("--preset", metavar="PRESET", shell_complete=complete_agent, help="What to make it from.")
+@click.option("--max-turns", type=click.IntRange(1, 20), help="How many programs the model may write.")
+@click.option(
+    "--root",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    help="The directory it may work in (default: the current one).",
+)
+@click.option("--resume", metavar="SESSION", help="Go on with a mission that was cut off, in place of PROMPT.")
+@click.option("--wait/--no-wait", default=True, help="Stay until it ends (default), or return at once.")
+@click.option("--allow", multiple=True, metavar="REGEX", callback=checked_patterns, help="As for send.")
+@click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")
+@click.option("--trace", is_flag=True, help="Show the programs, what they called and what came of them.")
+@json_option
+def mission(
+    prompt: str | None,
+    signature: str | None,
+    context: str | None,
+    tools: str | None,
+    preset: str | None,
+    max_turns: int | None,
+    root: Path,
+    resume: str | None,
+    wait: bool,
+    allow: tuple[str, ...],
+    headless: bool,
+    trace: bool,
+    as_json: bool,
+) -> int:
+    """Fulfil PROMPT, and print the value that comes back.
+
+    A model writes small programs that call the tools; what they return is checked against the signature. The mission
+    is a session: `pyagentd show` has all of it, `--resume` goes on with one that was stopped. PROMPT "-" is read
+    from stdin.
+    """
+    if (prompt is None) == (resume is None):
+        raise click.UsageError("Give a PROMPT, or --resume SESSION")
+    human = sys.stdin.isatty() and sys.stdout.isatty() and not headless and not as_json
+    wishes: dict[str, Any] = {
+        "prompt": sys.stdin.read() if prompt == "-" else prompt,
+        "signature": signature,
+        "context": _context(context),
+        "tools": [name for name in (tools or "").split(",") if name],
+        "no_tools": tools is not None and not tools.strip(","),
+        "preset": preset,
+        "max_turns": max_turns,
+        "root": str(root.resolve()),
+    }
+    if resume is None:
+        _check(wishes)
+    with daemon(human=human) as link:
+        env, key = run_environment(os.environ, "Claude")
+        about: dict[str, Any] = {"env": env, "key": key, "allow": allow}
+        if resume is not None:
+            begun = link.call("mission-resume", branch=str(branch_of(link, resume)), **about)
+        else:
+            begun = link.call("mission", **wishes, **about)
+        if not wait:
+            print_json({**begun, "queued": bool(begun["queued"])}) if as_json else print(begun["session_id"])
+            return ExitCode.DONE
+        ending = _followed(link, begun, human=human, trace=trace and not as_json)
+        told = _told(link, begun)
+    if as_json:
+        return _print_json(told, begun, ending, trace)
+    return _print(told, begun, ending)
+
+
+def _check(wishes: Mapping[str, Any]) -> None:
+    if not wishes["prompt"].strip():
+        raise click.UsageError("PROMPT is empty")
+    if len(json.dumps([wishes["prompt"], wishes["context"]]).encode()) > _LONGEST:
+        raise BadRequest("Prompt and context are more than 900 kB", mend="Name files for its tools to read instead")
+
+
+def _context(file: str | None) -> str | None:
+    """Return the data in a file as a JSON object: an object as it is, other JSON as ``data``, text as ``text``."""
+    if file is None:
+        return None
+    if file == "-":
+        text = sys.stdin.read()
+    else:
+        try:
+            text = Path(file).expanduser().read_text("utf-8")
+        except UnicodeDecodeError:
+            raise BadRequest(f"{file} is no text", mend="Give a JSON object, or a file of text") from None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return json.dumps({"text": text})
+    return json.dumps(found if isinstance(found, dict) else {"data": found})
+
+
+class _Quiet:
+    """Shows what the wait is for, and notices; the answer comes at the end."""
+
+    def __init__(self) -> None:
+        from pyagentd.cli.views import TextView
+
+        self._view: View = TextView()
+
+    def show(self, event: Event) -> None:
+        """Show ``event`` unless it is part of the document."""
+        if event.kind not in ("insert", "prompt"):
+            self._view.show(event)
+
+    def idle(self) -> None:
+        """Show progress."""
+        self._view.idle()
+
+    def pause(self) -> None:
+        """Leave the terminal to somebody else."""
+        self._view.pause()
+
+
+class _Tracing(_Quiet):
+    """Prints every turn when it is over."""
+
+    def __init__(self, look: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._look = look
+        self._printed = 0
+
+    def show(self, event: Event) -> None:
+        """Show ``event``, and the turns that are over by then."""
+        super().show(event)
+        if event.kind in ("status", "run"):
+            self.catch_up(event.kind == "run" and event.args[0].get("phase") == "finished")
+
+    def catch_up(self, ended: bool) -> None:
+        """Print the turns that were not printed yet; the one that goes on only when all has ``ended``."""
+        turns = self._look().get("turns") or ()
+        over = [turn for turn in turns if ended or turn.get("state") in ("done", "failed")]
+        for turn in over[self._printed :]:
+            self.pause()
+            for line, aside in _lines(turn):
+                text = shown(line, sys.stderr)
+                print(dim(text, sys.stderr) if aside else text, file=sys.stderr, flush=True)
+        self._printed = max(self._printed, len(over))
+
+
+def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trace: bool) -> Ending:
+    """Follow the run to its end."""
+    from pyagentd.cli.follow import Ending, Follower
+
+    state = watch(link, Path(begun["branch_dir"]))
+    if sys.stderr.isatty() or trace:
+        note(f"session {begun['session_id']}")
+    tracing = _Tracing(lambda: _told(link, begun)) if trace else None
+    if state["status"]["state"] in ("idle", "error"):  # it was faster than we
+        if tracing is not None:
+            tracing.catch_up(True)
+        return Ending("done" if state["status"]["state"] == "idle" else "error")
+    return Follower(link, state["branch"], begun["run"], tracing or _Quiet(), human=human).follow(None)
+
+
+def _told(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the daemon knows of the mission."""
+    answer = link.call("mission-trace", branch=begun["branch"])
+    text = answer.get("json") or Path(answer["path"]).read_text("utf-8")
+    found = json.loads(text)["missions"]
+    return next((each for each in found if each["run"] == begun["run"]), {})
+
+
+def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Ending, trace: bool) -> ExitCode:
+    names = ("ok", "value", "fail", "signature", "usage", "can_resume")
+    said = {"ok": False, **{name: told.get(name) for name in names}}
+    said |= {"ok": bool(told.get("ok")), "state": told.get("state") or ending.reason}
+    said |= {"session": begun["session_id"], "run": begun["run"]}
+    if trace:
+        said["turns"] = told.get("turns")
+    print_json(said)
+    return ExitCode.DONE if said["ok"] else ExitCode.FAILED
+
+
+def _print(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Ending) -> int:
+    if told.get("ok"):
+        value = told["value"]
+        print(shown(value if isinstance(value, str) else told["text"], sys.stdout))
+        return ExitCode.DONE
+    if told.get("can_resume"):
+        note(f"go on with it: pyagentd mission --resume {begun['session_id']}")
+    if fail := told.get("fail"):
+        reason = f"{fail['reason']}: " if fail.get("reason") else ""
+        report(RunFailed(f"{reason}{fail.get('message', '')}".strip(), mend=""), as_json=False)
+        return ExitCode.FAILED
+    return conclude(ending, str(begun["session_id"]), False)
+
+
+def _lines(turn: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of one turn, and whether each is an aside."""
+    yield f"turn {turn['number']}{_spent(turn)}", False
+    yield from ((f"  ; {line}", True) for line in (turn["said"] or "").splitlines())
+    yield from ((f"  {line}", False) for line in (turn["program"] or "(no program)").splitlines())
+    for call in turn["calls"]:
+        yield f"  → {call['name']} {_cut(json.dumps(call['input'], ensure_ascii=False))}{_took(call)}", True
+        yield from ((f"    {line}", True) for line in _cut(call["result"] or "").splitlines())
+    yield from ((f"  = {line}", True) for line in _cut(turn["result"] or "").splitlines())
+
+
+def _spent(turn: Mapping[str, Any]) -> str:
+    usage = turn.get("usage")
+    if not usage:
+        return ""
+    return f"  ({usage['input'] + usage['cache_read'] + usage['cache_write']} in, {usage['output']} out)"
+
+
+def _took(call: Mapping[str, Any]) -> str:
+    failed = " failed" if call["state"] == "failed" else ""
+    return f"{failed} ({call['duration_ms']} ms)" if call["duration_ms"] is not None else failed
+
+
+def _cut(text: str) -> str:
+    line = text.strip()
+    return line if len(line) <= _CUT else f"{line[:_CUT]}…"

@@ -1,0 +1,161 @@
+"""Operations on missions: starting one as a session of its own, going on with one, looking at what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.delegating.task import described as in_words
+from pyagentd.agent.missions.contract import readable
+from pyagentd.agent.missions.missiontool import PRESET
+from pyagentd.agent.missions.records import unfinished
+from pyagentd.agent.missions.report import missions
+from pyagentd.agent.running.toolbox import NAMES
+from pyagentd.agent.turns.queue import Submission
+from pyagentd.errors import BadRequest
+from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.patterns import under
+from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, directory, spill
+from pyagentd.service.options import send_options, told_submitted
+from pyagentd.store import presetfile, sessions
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.builtin import builtin_tools
+
+_GO_ON = "Continue."
+_COMMANDS = "Bash"
+
+
+class Missions(Group):
+    """Typed tasks that are answered by programs."""
+
+    async def mission(
+        self,
+        client: Client,
+        *,
+        prompt: str,
+        signature: str | None = None,
+        context: str | None = None,
+        tools: Sequence[str] = (),
+        no_tools: bool = False,
+        preset: str = PRESET,
+        max_turns: int | None = None,
+        root: str | None = None,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+        allow: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Start a mission as a new session, and say which and what run it is.
+
+        ``context`` is a JSON object, the data that its programs see; ``tools`` are its tools in place of the
+        preset's, and ``no_tools`` leaves it none.
+        """
+        given = _context(context)
+        options = send_options(client, env, key, allow)
+        values: dict[str, Any] = {}
+        if signature:
+            values["signature"] = readable(signature, "The signature").render()
+        if tools or no_tools:
+            values["tools"] = _known(tools)
+        if max_turns:
+            values["max-turns"] = max_turns
+        ref = await self._made(prompt, preset, values, root)
+        metadata = {"mission": {"context": given}} if given is not None else {}
+        async with self._host.using(ref) as live:
+            made = await self._host.submit(live, Submission(text=prompt, options=options, metadata=metadata))
+        return {**described(ref), **told_submitted(made)}
+
+    async def mission_resume(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+        allow: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Go on with the last mission of a session, behind the last program that came to its end."""
+        options = send_options(client, env, key, allow)
+        async with self._host.using(self._ref(branch)) as live:
+            run_id = unfinished(live.conversation)
+            if not run_id:
+                raise BadRequest(
+                    f"{live.ref.session_id} has no mission that was cut off", mend="Send it a task instead"
+                )
+            given = Submission(text=_GO_ON, options=options, metadata={"mission": {"resume": run_id}})
+            made = await self._host.submit(live, given)
+        return {**described(live.ref), **told_submitted(made)}
+
+    async def mission_trace(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return the missions of a session turn by turn, as JSON, in the reply or, when large, as a file."""
+        async with self._host.using(self._ref(branch)) as live:
+            live.recorder.flush()
+            conversation = live.conversation.snapshot()
+            found = await asyncio.to_thread(missions, conversation, live.ref)
+            said = {"session": described(live.ref), "preset": live.conversation.session.get("agent")}
+            text = json.dumps({**said, "missions": found}, ensure_ascii=False, default=str)
+        if len(text) < INLINE_LIMIT:
+            return {"json": text}
+        return {"path": str(spill(self._host.config.runtime_dir, live.ref, text))}
+
+    async def mission_check(self, client: Client, *, signature: str) -> dict[str, Any]:
+        """Return a signature as it is understood: ``{signature, inputs}``; an error names the place."""
+        read = readable(signature, "The signature")
+        return {"signature": read.render(), "inputs": [field.name for field in read.params]}
+
+    async def mission_tools(self, client: Client) -> dict[str, Any]:
+        """Return the names of the tools that a mission can be given."""
+        return {"tools": sorted(_tool_names())}
+
+    async def _made(self, prompt: str, preset: str, values: dict[str, Any], root: str | None) -> BranchRef:
+        """Create the session of a mission."""
+        host, workspace = self._host, directory(root) if root else None
+        parsed, text = host.presets.for_project(workspace).template(preset)
+        if not parsed.signature and "signature" not in values:
+            raise BadRequest(f"The preset {preset} promises no signature", mend="Say what comes back")
+        if _COMMANDS in values.get("tools", ()) and not parsed.shell.allow:
+            values["shell_commands"] = {"allow": ["*"]}  # each is asked about all the same
+        text = presetfile.with_values(presetfile.parse(text, Path(f"{preset}.md")), values)
+        inside = None if workspace is None else [under(str(workspace))]
+        ref = sessions.create_session(
+            host.config.sessions_dir,
+            in_words(prompt),
+            preset_name=parsed.name,
+            preset_text=text,
+            paths_read=inside,
+            paths_write=inside,
+            clock=host.clock,
+        )
+        self._registry.add(ref)
+        host.origins.made(ref)
+        async with host.using(ref) as branch:
+            branch.record_session(workspace_root=workspace or Path.home(), agent=preset)
+        return ref
+
+
+def _context(text: str | None) -> dict[str, Any] | None:
+    if not text:
+        return None
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"The context is no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise BadRequest("The context is no JSON object", mend='Give it names, as in {"rows": […]}')
+    return given
+
+
+def _known(tools: Sequence[str]) -> list[str]:
+    """Return the tools by their own names; raises ``BadRequest`` for those that nobody has."""
+    names = list(dict.fromkeys(map(canonical_tool, tools)))
+    if unknown := [name for name in names if name not in _tool_names()]:
+        raise BadRequest(
+            f"There is no tool {', '.join(unknown)}", mend=f"There are: {', '.join(sorted(_tool_names()))}"
+        )
+    return names
+
+
+def _tool_names() -> frozenset[str]:
+    return frozenset({*builtin_tools(), *NAMES}) - {"tool_search", "question", "TodoWrite"}
