@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pyagentd.mission.signature.fields import marked, name_of, no_duplicates
@@ -36,6 +37,7 @@ Properties: TypeAlias = dict[str, Form]
 
 _DESCRIBING = ("title", "description", "doc", "default", "example", "examples")
 _UNSUPPORTED = {
+    "?": "It stands behind a name, for a field that may be absent",
     "set": "A list is written `[:vector :int]`",
     "tuple": "A list is written `[:vector :any]`",
     "re": "Use `[:string {:min 1}]` and check the rest yourself",
@@ -120,7 +122,17 @@ def entry_of(form: Form, type_of: TypeOf) -> Field:
     key, *middle, last = form.value
     properties = properties_of(_braces(middle[0]), ["optional"]) if middle else {}
     optional = "optional" in properties and _truth(properties["optional"])
-    return Field(name_of(key, "field"), type_of(last), optional=optional or marked(last))
+    field = field_of(name_of(key, "field"), last, type_of)
+    return replace(field, optional=optional or field.optional)
+
+
+def field_of(name: str, form: Form, type_of: TypeOf) -> Field:
+    """Return the field of this name whose type ``form`` writes; ``[:? :int]`` may be absent, ``:int?`` also nil."""
+    match form:
+        case Form(kind="vector", value=(Form(kind="keyword", value="?"), inner), optional=False):
+            return Field(name, type_of(inner), optional=True)
+        case _:
+            return Field(name, type_of(form), optional=marked(form))
 
 
 def map_of_entries(form: Form, type_of: TypeOf) -> Map:

@@ -59,8 +59,7 @@ def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
         name = name_of(key, what)
         if not rest or rest[0].after_comma or _is_name(rest[0]):
             raise no_type(key, name, what)
-        value = rest.pop(0)
-        found.append(Field(name, type_of(value), optional=marked(value)))
+        found.append(malli.field_of(name, rest.pop(0), type_of))
     no_duplicates(found, forms, what)
     return tuple(found)
 
@@ -95,17 +94,9 @@ def _function(whole: Form, rest: Sequence[Form]) -> tuple[tuple[Field, ...], Typ
 
 
 def _named(forms: Sequence[Form]) -> tuple[Field, ...]:
-    params = tuple(_parameter(form) for form in forms)
+    params = tuple(malli.entry_of(form, type_of) for form in forms)
     no_duplicates(params, [form.value[0] for form in forms], "parameter")
     return params
-
-
-def _parameter(form: Form) -> Field:
-    match form:
-        case Form(kind="vector", value=(name, Form(kind="vector", value=(Form(kind="keyword", value="?"), inner)))):
-            return Field(name_of(name, "parameter"), type_of(inner), optional=True)
-        case _:
-            return malli.entry_of(form, type_of)
 
 
 def _unnamed(forms: Sequence[Form]) -> tuple[Field, ...]:
@@ -115,9 +106,7 @@ def _unnamed(forms: Sequence[Form]) -> tuple[Field, ...]:
         if taken.closed:
             raise forms[0].error("parameters are not closed", "Strict validation refuses arguments not declared")
         return taken.fields
-    return tuple(
-        Field(f"arg{number}", type_of(form), optional=marked(form)) for number, form in enumerate(forms, start=1)
-    )
+    return tuple(malli.field_of(f"arg{number}", form, type_of) for number, form in enumerate(forms, start=1))
 
 
 def _unmarked(form: Form) -> Type:

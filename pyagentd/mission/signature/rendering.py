@@ -23,10 +23,7 @@ _ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\
 
 def signature_text(params: tuple[Field, ...], returns: Type) -> str:
     """Return the text of a signature: ``(query :string, limit :int?) -> [{id :int}]``."""
-    result = type_text(returns)
-    if _sayable(params):
-        return f"({_fields(params)}) -> {result}"
-    return f"[:=> [:cat [:map {_entries(params)}]] {result}]"
+    return f"({_fields(params)}) -> {type_text(returns)}"
 
 
 def type_text(of: Type) -> str:
@@ -74,35 +71,30 @@ def name_text(name: str) -> str:
     return name if is_plain(name) else f'"{name.translate(_ESCAPED)}"'
 
 
-def _sayable(fields: tuple[Field, ...]) -> bool:
-    # The `?` of shorthand says both that a field may be absent and that it may be nil.
-    return all(isinstance(field.type, Maybe) or not field.optional for field in fields)
-
-
 def _fields(fields: tuple[Field, ...]) -> str:
     return ", ".join(f"{name_text(field.name)} {_in_field(field)}" for field in fields)
 
 
 def _in_field(field: Field) -> str:
-    if isinstance(field.type, Maybe) and not field.optional:
-        return f"[:maybe {type_text(field.type.inner)}]"
-    return type_text(field.type)
+    # The `?` of shorthand says both that a field may be absent and that it may be nil.
+    match field.type:
+        case Maybe(inner) if not field.optional:
+            return f"[:maybe {type_text(inner)}]"
+        case Maybe():
+            return type_text(field.type)
+        case _:
+            return f"[:? {type_text(field.type)}]" if field.optional else type_text(field.type)
 
 
 def _map(fields: tuple[Field, ...], closed: bool) -> str:
-    if not closed and _sayable(fields):
+    if not closed:
         return f"{{{_fields(fields)}}}"
-    return _vector(":map", "{:closed true}" if closed else "", _entries(fields))
-
-
-def _entries(fields: tuple[Field, ...]) -> str:
-    return " ".join(_entry(field) for field in fields)
+    return _vector(":map", "{:closed true}", *map(_entry, fields))
 
 
 def _entry(field: Field) -> str:
     name = f":{field.name}" if is_plain(field.name) else name_text(field.name)
-    absent = field.optional and not isinstance(field.type, Maybe)
-    return _vector(name, "{:optional true}" if absent else "", _in_field(field))
+    return _vector(name, _in_field(field))
 
 
 def _properties(least: object, most: object) -> str:
