@@ -24,6 +24,7 @@ from datetime import date, datetime
 from typing import Any
 
 from pyagentd.lisp.values import Keyword
+from pyagentd.mission.signature.forms import is_keyword
 from pyagentd.mission.signature.kinds import kind_of, wanted
 from pyagentd.mission.signature.problems import Report, Trail
 from pyagentd.mission.signature.types import And, Enum, List, Map, MapOf, Maybe, Or, Primitive, Type
@@ -41,7 +42,6 @@ from pyagentd.mission.signature.validation import (
 
 _INT = re.compile(r"[+-]?[0-9]{1,4000}")
 _FLOAT = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
-_KEYWORD = re.compile(r"[\w\-.*+!?/<>=%&$#]+")
 
 FAILED: Any = object()
 """Stands for a value that could not be converted; the report says why."""
@@ -128,7 +128,7 @@ def _to_string(value: Any) -> Any:
 
 
 def _to_keyword(value: Any) -> Any:
-    return Keyword(value) if isinstance(value, str) and _KEYWORD.fullmatch(value) else FAILED
+    return Keyword(value) if isinstance(value, str) and is_keyword(value) else FAILED
 
 
 def _to_datetime(value: Any) -> Any:

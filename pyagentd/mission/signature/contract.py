@@ -100,7 +100,7 @@ def parse(source: Any) -> Signature:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> Signature:
-    return Signature(*parts_of(read(text), text))
+    return Signature(*parts_of(read(text)))
 
 
 def _problems(of: Type, value: Any, strict: bool) -> tuple[Problem, ...]:

@@ -23,7 +23,7 @@ def of_callable(function: Callable[..., Any], *, strict: bool = False) -> Signat
         strict: Whether missing hints, and hints there is no type for, are errors.
 
     Raises:
-        SignatureError: It cannot be inspected, or has a parameter that cannot be given by name.
+        SignatureError: It cannot be inspected, or says too little and that is ``strict``.
     """
     name = getattr(function, "__qualname__", type(function).__name__)
     try:
@@ -68,9 +68,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _param(parameter: Parameter, hints: dict[str, Any], function: str, strict: bool) -> Field:
-    if parameter.kind is Parameter.POSITIONAL_ONLY:
-        mend = "Take the `/` out of its definition, or give a signature as text"
-        raise SignatureError(f"the parameter {parameter.name} of {function} cannot be given by name", mend=mend)
     required = parameter.default is Parameter.empty
     if parameter.name in hints:
         return optional_field(parameter.name, type_of_hint(hints[parameter.name], strict=strict), required=required)

@@ -32,6 +32,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_KEYWORD = re.compile(r"(?:(?!->)[\w\-.*+!?/<>=%&$#])+")
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 _BRACKETS: dict[str, Kind] = {"(": "parens", "[": "vector", "{": "braces"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
@@ -70,6 +71,11 @@ def read(text: str) -> tuple[Form, ...]:
         SignatureError: Something that can be no part of a signature, or brackets that do not pair.
     """
     return _Reader(text).forms()
+
+
+def is_keyword(name: str) -> bool:
+    """Return whether ``name`` behind a colon is read as one keyword."""
+    return _KEYWORD.fullmatch(name) is not None
 
 
 def _error(message: str, source: str, offset: int, mend: str = "") -> SignatureError:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pyagentd.mission.signature.fields import marked, name_of, no_duplicates
-from pyagentd.mission.signature.forms import Form
+from pyagentd.mission.signature.forms import Form, is_keyword
 from pyagentd.mission.signature.names import closest, known
 from pyagentd.mission.signature.types import (
     OPERATORS,
@@ -105,7 +105,7 @@ def constant_of(form: Form) -> Constant | None:
             if isinstance(form.value, float) and not math.isfinite(form.value):
                 raise form.error("this number is too large")
             return Constant(form.value)
-        case "keyword", str(name):
+        case "keyword", str(name) if is_keyword(name):
             return Constant(name, is_keyword=True)
         case ("constant", value) if value is None or isinstance(value, bool):
             return None if value is None else Constant(value)
@@ -279,8 +279,8 @@ def _braces(form: Form) -> Form:
 
 
 def _truth(form: Form) -> bool:
-    if form.value in (True, "true"):
-        return True
-    if form.value in (False, "false"):
-        return False
+    if form.kind == "constant" and isinstance(form.value, bool):
+        return form.value
+    if form.value in ("true", "false"):
+        return bool(form.value == "true")
     raise form.error("this is neither true nor false")

@@ -15,7 +15,7 @@ from pyagentd.mission.signature.names import known, meant
 from pyagentd.mission.signature.types import Field, List, Map, Primitive, Type, maybe
 
 
-def parts_of(forms: Sequence[Form], source: str = "") -> tuple[tuple[Field, ...], Type]:
+def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
     """Return the parameters and the result that the ``forms`` of a whole signature write.
 
     Raises:
@@ -23,8 +23,7 @@ def parts_of(forms: Sequence[Form], source: str = "") -> tuple[tuple[Field, ...]
     """
     match forms:
         case []:
-            line = {"source": source, "line": 1, "column": 1} if source.strip() else {}
-            raise SignatureError("there is no signature", mend="The shortest one is `:any`", **line)  # type: ignore[arg-type]
+            raise SignatureError("there is no signature", mend="The shortest one is `:any`")
         case [Form(kind="vector", value=(Form(kind="keyword", value="=>"), *rest)) as whole]:
             return _function(whole, rest)
         case [Form(kind="arrow") as arrow, *rest]:
@@ -44,8 +43,8 @@ def type_of(form: Form) -> Type:
     Raises:
         SignatureError: It writes none.
     """
-    if form.kind == "string" and not form.source:
-        return _only(read(form.value) or (form,))
+    if form.kind == "string" and not form.source and form.value.strip():
+        return _only(read(form.value))
     meaning = _unmarked(form)
     return maybe(meaning) if marked(form) else meaning
 
