@@ -1,0 +1,198 @@
+"""Missions as tools: one question or several turns, with the caller's model and on the caller's budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyagentd.mission import (
+    Budget,
+    LLMTool,
+    MissionFailed,
+    Scripted,
+    SubAgentError,
+    as_tool,
+    delegate,
+    parse_signature,
+)
+from pyagentd.mission.judgment import instructions, program_of
+
+URGENT = {"prompt": "Is this urgent? {{subject}}", "signature": "(subject :string) -> {urgent :bool}"}
+CALL = '(call "return" (call "t" {:subject "Server down"}))'
+
+
+def run(llm: Any, tool: Any, **options: Any) -> Any:
+    return delegate("Judge", llm=llm, tools={"t": tool}, **options)
+
+
+@pytest.mark.spec("004", "PtcRunner.SubAgent.LLMTool")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"urgent": true}',
+        '```json\n{"urgent": true}\n```',
+        'Certainly:\n```json\n{"urgent": true}\n```\nHope it helps.',
+        "{:urgent true}",
+        "```clojure\n{:urgent true}\n```",
+        '(call "return" {:urgent true})',
+        "```clojure\n(return {:urgent true})\n```",
+        '```clojure\n{:urgent (not= ctx/subject "Lunch")}\n```',
+    ],
+)
+def test_a_question_may_be_answered_in_any_notation(answer: str) -> None:
+    step = run(Scripted([CALL, answer]), URGENT)
+    assert step.value == {"urgent": True}, step.fail
+
+
+def test_a_plain_string_is_an_answer_where_one_is_asked_for() -> None:
+    tool = {"prompt": "Shout {{text}}", "signature": "(text :string) -> :string"}
+    step = run(Scripted(['(call "return" (call "t" {:text "hi"}))', 'HI "there"']), tool)
+    assert step.value == 'HI "there"'
+
+
+@pytest.mark.parametrize(
+    ("text", "expression"),
+    [
+        ('{"a b": 1, "c-d": [1.5, null]}', '{"a b" 1 :c-d [1.5 nil]}'),
+        ('"x\\"y"', '"x\\"y"'),
+        ("[true]", "[true]"),
+        ("3", "3"),
+        ("#{1}", "#{1}"),
+        (":high", ":high"),
+    ],
+)
+def test_data_becomes_a_program_that_returns_it(text: str, expression: str) -> None:
+    program = program_of(text, parse_signature(":any"))
+    assert program == f'```clojure\n(call "return" (do {expression}\n))\n```'
+
+
+def test_prose_is_no_answer() -> None:
+    assert program_of("I would say yes", parse_signature(":bool")) == "I would say yes"
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
+    llm = Scripted([CALL, '{"urgent": "very"}', '{"urgent": true}'])
+    step = run(llm, URGENT)
+    assert step.value == {"urgent": True} and step.usage.llm_requests == 3
+    assert "urgent" in llm.requests[2]["messages"][-1]["content"]
+
+
+def test_a_judgment_is_told_its_type_and_no_language() -> None:
+    llm = Scripted([CALL, '{"urgent": true}'])
+    run(llm, URGENT)
+    system = llm.requests[1]["system"]
+    assert "{urgent :bool}" in system and '"boolean"' in system and "ctx/" not in system
+    assert system == instructions(parse_signature(URGENT["signature"]))
+    assert "Is this urgent? Server down" in llm.requests[1]["messages"][0]["content"]
+
+
+@pytest.mark.spec("004", "Tool Configuration (Unified Model)")
+def test_with_tools_it_is_a_mission_of_several_turns() -> None:
+    agent = {
+        "prompt": "Research {{topic}}",
+        "signature": "(topic :string) -> {summary :string, _refs [:int]}",
+        "tools": {"lookup": (lambda word: [1, 2], "(word :string) -> [:int]")},
+    }
+    llm = Scripted(
+        [
+            '(call "return" (call "t" {:topic "owls"}))',
+            '(memory/put :refs (call "lookup" {:word ctx/topic}))',
+            '(call "return" {:summary "about owls" :_refs memory/refs})',
+        ]
+    )
+    step = run(llm, agent)
+    assert step.value == {"summary": "about owls", "_refs": [1, 2]}, "the caller's program gets everything"
+    assert step.usage.turns == 3
+    assert "lookup(word :string) -> [:int]" in llm.requests[1]["system"]
+
+
+@pytest.mark.spec("004", "Execution Behavior")
+def test_a_failed_child_is_an_error_that_the_model_can_answer() -> None:
+    tool = as_tool(**URGENT, llm=Scripted(['(fail {:reason :no_idea :message "Who knows"})'] * 2))
+    llm = Scripted([CALL, '(call "return" "gave up")'])
+    step = run(llm, tool)
+    assert step.value == "gave up"
+    error = step.trace[0].error
+    assert error is not None and error.reason == "tool_error" and "no_idea: Who knows" in error.message
+    with pytest.raises(SubAgentError) as caught:
+        tool({"subject": "x"})
+    assert caught.value.step.fail.reason == "no_idea" and SubAgentError is MissionFailed
+
+
+def test_a_tool_is_a_function_too() -> None:
+    tool = as_tool(URGENT, llm=Scripted(['{"urgent": false}'], repeat=True))
+    assert tool({"subject": "a"}) == tool(subject="a") == {"urgent": False}
+
+
+@pytest.mark.parametrize(
+    ("llm", "models", "asked"),
+    [
+        ("caller", {}, "caller"),
+        ("cheap", {"cheap": "own"}, "own"),
+        ("own", {}, "own"),
+    ],
+)
+def test_a_tool_takes_the_model_it_names(llm: str, models: dict[str, Any], asked: str) -> None:
+    here = {"caller": Scripted([CALL, '{"urgent": true}']), "own": Scripted(['{"urgent": true}'])}
+    given = here["own"] if llm == "own" else llm
+    named = {name: here[value] for name, value in models.items()}
+    assert run(here["caller"], LLMTool(**URGENT, llm=given), models=named).ok
+    assert len(here[asked].requests) == (2 if asked == "caller" else 1)
+
+
+@pytest.mark.spec("004", "Error reason model_not_found")
+def test_a_model_nobody_registered_fails_the_tool_and_not_the_mission() -> None:
+    step = run(Scripted([CALL, '(call "return" 1)']), LLMTool(**URGENT, llm="nobody"))
+    assert step.value == 1 and "model_not_found" in step.trace[0].error.message
+    with pytest.raises(SubAgentError, match="model_not_found"):
+        as_tool(**URGENT, llm="nobody")(subject="x")
+    with pytest.raises(SubAgentError, match="no mission around"):
+        as_tool(**URGENT)(subject="x")
+
+
+@pytest.mark.spec("004", "Total Turn Budget")
+def test_children_spend_the_turns_of_their_caller() -> None:
+    budget = Budget(turns=2)
+    step = run(Scripted([CALL, '{"urgent": 1}', '{"urgent": true}', CALL]), URGENT, budget=budget)
+    assert not step.ok and step.fail.reason == "turn_budget_exhausted" and budget.used == 2
+
+
+@pytest.mark.spec("004", "Nested Depth")
+def test_nesting_ends_at_the_third_level() -> None:
+    def nested(levels: int) -> dict[str, Any]:
+        tool = {"prompt": "Go on", "signature": "() -> :any"}
+        return tool | ({"tools": {"t": nested(levels - 1)}} if levels else {})
+
+    down = '(call "return" (call "t"))'
+    deep = run(Scripted([down, down, down, '"at the bottom"']), nested(2))
+    assert deep.value == "at the bottom"
+    llm = Scripted([down] * 4 + ['(call "return" "too deep")'] * 9)
+    step = run(llm, nested(3), max_turns=5)
+    assert step.value == "too deep"
+    assert any("max_depth_exceeded" in text for text in llm.texts)
+
+
+def test_what_a_child_hides_its_caller_does_not_read() -> None:
+    agent = {"prompt": "Find", "signature": "() -> {count :int, _ids [:int]}", "tools": {"x": lambda: 1}}
+    llm = Scripted(
+        [
+            '(call "t" {})',
+            '(call "return" {:count 2 :_ids [7770 7771]})',
+            '(call "return" (count ctx/_ids))',
+        ]
+    )
+    step = run(llm, agent)
+    assert step.value == 2, step.fail
+    assert not [text for text in llm.texts[-2:] if "7771" in text]
+
+
+async def test_an_async_model_judges_too() -> None:
+    async def llm(request: Any) -> str:
+        return answers.pop(0)
+
+    from pyagentd.mission import adelegate
+
+    answers = [CALL, '{"urgent": true}']
+    step = await adelegate("Judge", llm=llm, tools={"t": URGENT})
+    assert step.value == {"urgent": True}, step.fail

@@ -1,0 +1,98 @@
+"""A mission between two turns survives the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyagentd.lisp.values import Keyword, LispSet
+from pyagentd.mission import CheckpointError, State
+from pyagentd.mission.checkpoint import load, save, saved
+
+STATE = State(
+    prompt="Count {{x}}",
+    signature="(x :int) -> {n :int}",
+    turn=2,
+    memory={"seen": [1, 2.5, Keyword("a")], "set": LispSet.of([1, "a"])},
+    context={"x": 1, "last": None, "nested": {Keyword("k"): {"s": True}}},
+    messages=({"role": "user", "content": "Count 1"}, {"role": "assistant", "content": "(inc 1)"}),
+    usage={"turns": 2, "cost_usd": 0.01},
+    budget={"turns_used": 3, "elapsed_ms": 1200},
+    trace=({"number": 1}, {"number": 2}),
+    consecutive_failures=1,
+)
+
+
+@pytest.mark.spec("004", "Checkpoint/Resume")
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = save(tmp_path / "new" / "place", STATE)
+    assert path.name == "checkpoint-2.json"
+    assert load(path) == STATE == load("checkpoint-2.json", path.parent) == load("latest", path.parent)
+    assert load(STATE) is STATE
+    assert State.from_json(json.loads(json.dumps(STATE.to_json()))) == STATE
+
+
+def test_a_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    assert stat.S_IMODE(save(tmp_path, STATE).stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2.json"], "no drafts are left"
+
+
+def test_the_latest_is_the_one_written_last(tmp_path: Path) -> None:
+    for turn, written in ((9, 100), (1, 200), (2, 300)):
+        os.utime(save(tmp_path, State(prompt="p", turn=turn)), (written, written))
+    assert [path.name for path in saved(tmp_path)] == ["checkpoint-9.json", "checkpoint-1.json", "checkpoint-2.json"]
+    assert load("latest", tmp_path).turn == 2
+    assert saved(tmp_path / "none") == []
+
+
+def test_functions_are_left_out_and_named(tmp_path: Path) -> None:
+    again = load(save(tmp_path, State(prompt="p", turn=1, memory={"f": len, "n": 1}, context={"g": {"h": max}})))
+    assert again.memory == {"n": 1} and again.context == {}
+    assert again.omitted == ("memory/f", "context/g")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ([], "no checkpoint"),
+        ({"prompt": "p"}, "no checkpoint"),
+        ({"version": 99, "prompt": "p", "turn": 1}, "version 99"),
+        ({"version": 1, "turn": 1}, "damaged"),
+        ({"version": 1, "prompt": "p", "turn": "1"}, "damaged"),
+    ],
+)
+def test_what_is_no_checkpoint_is_told(tmp_path: Path, data: Any, said: str) -> None:
+    path = tmp_path / "checkpoint-1.json"
+    path.write_text(json.dumps(data), "utf-8")
+    with pytest.raises(CheckpointError, match=said) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("checkpoint-7.json", "There are checkpoint-2.json"),
+        ("broken.json", "no JSON"),
+        ("latin.json", "cannot be read"),
+        (".", "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, source: str, said: str) -> None:
+    save(tmp_path, STATE)
+    (tmp_path / "broken.json").write_text("{", "utf-8")
+    (tmp_path / "latin.json").write_bytes(b"\xff")
+    with pytest.raises(CheckpointError, match=said):
+        load(source if source != "." else tmp_path, tmp_path)
+
+
+def test_the_latest_needs_a_directory_with_one(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="needs a checkpoint_dir"):
+        load("latest")
+    with pytest.raises(CheckpointError, match="no checkpoint in"):
+        load("latest", tmp_path)

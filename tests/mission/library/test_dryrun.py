@@ -1,0 +1,94 @@
+"""A mission can be looked over, and its programs run again, without a model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import pyagentd.mission as public
+from pyagentd.errors import UserError
+from pyagentd.mission import LLMTool, Scripted, compiled, delegate, validate
+from pyagentd.mission.llmtool import OPTIONS
+
+
+@pytest.mark.spec("004", "Dry Run Mode")
+@pytest.mark.parametrize(
+    ("prompt", "options", "reasons"),
+    [
+        ("Do it", {}, []),
+        ("{{x}}", {"context": {"x": 1}}, []),
+        ("{{x}}", {}, ["template_error"]),
+        ("Do it", {"signature": "{a"}, ["validation_error"]),
+        ("Do it", {"tools": {"fail": len}}, ["reserved_tool_name"]),
+        ("Do it", {"tools": {"t": 3}}, ["validation_error"]),
+        ("Do it", {"signature": "(x :int) -> :any", "context": {"x": "many"}}, ["validation_error"]),
+        ("Do it", {"context": {"x": "many"}, "context_signature": "{x :int}"}, ["validation_error"]),
+        ("Do it", {"llm": "nobody"}, ["model_not_found"]),
+        ("Do it", {"tools": {"t": lambda args: 1}}, []),
+        ("Do it", {"tools": {"t": lambda args: 1}, "signature_validation": "strict"}, ["validation_error"]),
+        (
+            "{{x}}",
+            {"signature": "{a", "tools": {"return": len}},
+            ["validation_error", "reserved_tool_name", "template_error"],
+        ),
+    ],
+)
+def test_what_stands_against_a_mission_is_said_beforehand(prompt: str, options: Any, reasons: list[str]) -> None:
+    found = validate(prompt, **options)
+    assert [problem.reason for problem in found.problems] == reasons
+    assert found.ok == bool(found) == (not reasons)
+    assert all(problem.message in str(found) for problem in found.problems)
+    step = delegate(prompt, **{"llm": Scripted(['(call "return" 1)']), **options})
+    assert (step.fail.reason if step.fail else None) == (reasons[0] if reasons else None)
+
+
+def test_programs_run_again_on_other_data() -> None:
+    llm = Scripted(
+        ["(memory/put :n (count ctx/xs))", "(oh dear", '(call "return" {:n memory/n :sum (reduce + 0 ctx/xs)})']
+    )
+    first = delegate("Add", signature="(xs [:int]) -> {n :int, sum :int}", context={"xs": [1, 2]}, llm=llm)
+    again = compiled(first)
+    assert first.value == {"n": 2, "sum": 3} and len(again.programs) == 2
+    assert again({"xs": [1, 2, 3]}).value == {"n": 3, "sum": 6}
+    assert again({"xs": ["a"]}).fail is not None and len(llm.requests) == 3
+
+
+def test_programs_of_a_failure_are_not_worth_it() -> None:
+    with pytest.raises(UserError, match="succeeded"):
+        compiled(delegate("Add", llm=Scripted(['(fail {:reason :no :message "No"})'])))
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(public._FROM) == sorted(public.__all__)
+    for name in public.__all__:
+        assert getattr(public, name).__class__ is not type(sys), f"{name} is a module's name too"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        public.nothing  # noqa: B018
+
+
+def test_options_of_tools_are_options_of_delegate() -> None:
+    tool = LLMTool(prompt="x", signature=":any", options=dict.fromkeys(OPTIONS - {"context"}))
+    assert tool.options
+    import inspect
+
+    assert set(inspect.signature(delegate).parameters) >= OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("code", "without"),
+    [
+        ("import pyagentd.mission", ["pyagentd.lisp", "pyagentd.config", "asyncio"]),
+        (
+            "from pyagentd.mission import delegate, Scripted, as_tool, gather",
+            ["anthropic", "pydantic", "pyagentd.llm"],
+        ),
+        ("from pyagentd.mission import Model", ["anthropic", "pydantic"]),
+    ],
+)
+def test_importing_loads_only_what_is_used(code: str, without: list[str]) -> None:
+    show = f"import sys; {code}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True).stdout.split()
+    assert not [name for name in loaded if any(name == each or name.startswith(f"{each}.") for each in without)]
