@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.options import LLM, MAX_DEPTH, TURN_BUDGET, Validation
 from pyagentd.mission.step import Step, Usage
 from pyagentd.mission.telemetry import Listener
@@ -60,6 +61,7 @@ class Scope:
         llm: The callback it uses: the ``caller`` of a tool that brings none of its own.
         models: The registry it looks names up in.
         signature_validation: Its mode.
+        firewall: Between its values and its model.
         telemetry: Its listener; nested missions tell the same one.
         parent: The mission around, or None.
         cancelled: Whether somebody asked for the end.
@@ -73,6 +75,7 @@ class Scope:
     llm: LLM | None = None
     models: Mapping[str, Any] = field(default_factory=dict)
     signature_validation: Validation = "enabled"
+    firewall: Firewall | None = None
     telemetry: Listener | None = None
     parent: Scope | None = None
     cancelled: Callable[[], bool] = lambda: False
@@ -91,6 +94,10 @@ class Scope:
             self._spent = self._spent.plus(usage)
         if self.parent:
             self.parent.spend(usage)
+
+    def resume(self, usage: Usage) -> None:
+        """Begin with what was spent before a checkpoint."""
+        self._spent = usage
 
     def overspent(self) -> Scope | None:
         """Return the mission, this one or one around, that has cost more than it may."""

@@ -83,6 +83,10 @@ class Firewall:
         """Take note of what is secret in data that a program made, whose public part may be secrets renamed."""
         self._note(value, trusted=False)
 
+    def adopt(self, below: Firewall) -> None:
+        """Take over the secrets of a mission below: what it failed of may quote them."""
+        self._secret |= below._secret - below._public
+
     def _note(self, value: Any, *, trusted: bool) -> None:
         for each, hidden in _walked(value):
             if not hidden and not trusted:

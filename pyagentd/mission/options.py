@@ -140,6 +140,14 @@ class Options:
         yield from _not_a_number("prompt_limit.string", self.prompt_limit.string, 0)
 
 
+def options_of(**named: Any) -> Options:
+    """Return options from the arguments of a delegation; arguments that are no options are left out."""
+    known = {name: value for name, value in named.items() if name in Options.__slots__}
+    known["prompt_limit"] = prompt_limit(named.get("prompt_limit"))
+    known["llm_retry"] = retry(named.get("llm_retry"))
+    return Options(**known)
+
+
 def prompt_limit(given: PromptLimit | Mapping[str, int] | None) -> PromptLimit:
     """Return the limit that was given as such, as ``{"list": 5, "string": 1000}``, or not at all."""
     return given if isinstance(given, PromptLimit) else PromptLimit(**dict(given or {}))

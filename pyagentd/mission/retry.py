@@ -15,6 +15,9 @@ from pyagentd.mission.options import Retry
 
 _T = TypeVar("_T")
 
+LONGEST_WAIT_S = 60.0
+"""The most a server's word is waited for."""
+
 
 class LLMError(Exception):
     """An LLM callback could not answer.
@@ -76,6 +79,12 @@ def delay_ms(retry: Retry, failures: int) -> int:
             return retry.base_ms * failures
 
 
+def _asked_for(error: BaseException) -> float:
+    """Return the seconds a server asked to wait for."""
+    after = getattr(error, "retry_after", None) or getattr(error.__cause__, "retry_after", None)
+    return min(float(after), LONGEST_WAIT_S) if isinstance(after, int | float) else 0.0
+
+
 def attempted(
     call: Callable[[], _T],
     retry: Retry,
@@ -104,7 +113,7 @@ def attempted(
         except Exception as error:
             failed(error, attempt)
             reason = reason_of(error)
-            wait = delay_ms(retry, attempt) / 1000
+            wait = max(delay_ms(retry, attempt) / 1000, _asked_for(error))
             hopeless = retry.retryable_errors is not None and reason not in retry.retryable_errors
             if hopeless or attempt >= retry.max_attempts or wait >= seconds_left():
                 raise GaveUp(reason, str(error) or type(error).__name__, attempt) from error

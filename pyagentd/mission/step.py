@@ -50,6 +50,18 @@ class Usage:
             memory_bytes=self.memory_bytes,
         )
 
+    def minus(self, before: Usage) -> Usage:
+        """Return what was spent since ``before``; durations and memory stay those of ``self``."""
+        return Usage(
+            duration_ms=self.duration_ms,
+            turns=self.turns - before.turns,
+            llm_requests=self.llm_requests - before.llm_requests,
+            input_tokens=self.input_tokens - before.input_tokens,
+            output_tokens=self.output_tokens - before.output_tokens,
+            cost_usd=self.cost_usd - before.cost_usd,
+            memory_bytes=self.memory_bytes,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:

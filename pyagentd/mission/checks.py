@@ -1,0 +1,286 @@
+"""What stands against a mission before it runs, and the mission that is ready to (SPEC 004 Dry Run Mode).
+
+Nothing here calls a model or a tool. ``problems`` collects every reason not to start, in the order in which they
+matter; ``prepare`` gives the mission, or raises the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pyagentd.errors import SignatureError, TemplateError, UserError
+from pyagentd.lisp import values
+from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.values import Keyword, from_key
+from pyagentd.mission import registry, template, tools
+from pyagentd.mission import signature as signatures
+from pyagentd.mission.chaining import Chained, ChainedFailure, chained
+from pyagentd.mission.firewall import Firewall
+from pyagentd.mission.llmtool import ToolsError
+from pyagentd.mission.options import LLM, Options, Request, options_of
+from pyagentd.mission.signature import Map, Problem, Signature
+from pyagentd.mission.step import Fail
+from pyagentd.mission.tools import Tool
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mission:
+    """A mission that can run.
+
+    Attributes:
+        prompt: As given.
+        text: With its placeholders filled in, as the model reads it.
+        llm: The callback.
+        signature: The contract, or None.
+        context: What stands in ``ctx/`` at the start, by name, as programs see it.
+        memory: What stands in ``memory/`` at the start.
+        declared: The types of the context, or None.
+        tools: What programs can call.
+        catalog: What is only shown.
+        options: How it runs.
+        firewall: Between its values and the model.
+        warnings: What was let pass.
+    """
+
+    prompt: str
+    text: str
+    llm: LLM
+    signature: Signature | None
+    context: Mapping[str, Any]
+    memory: Mapping[str, Any]
+    declared: Signature | None
+    tools: Mapping[str, Tool]
+    catalog: Mapping[str, Tool]
+    options: Options
+    firewall: Firewall
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def single_shot(self) -> bool:
+        """Whether the value of the only program is the result (one turn, no tools)."""
+        return self.options.max_turns == 1 and not self.tools
+
+
+class Refused(Exception):
+    """A mission cannot start; ``fails`` are all the reasons."""
+
+    def __init__(self, fails: tuple[Fail, ...]) -> None:
+        super().__init__(fails[0].message)
+        self.fails = fails
+
+
+def problems(
+    prompt: str,
+    *,
+    llm: Any = None,
+    signature: Any = None,
+    tools: Any = None,
+    tool_catalog: Any = None,
+    context: Any = None,
+    context_signature: Any = None,
+    models: Mapping[str, Any] | None = None,
+    signature_validation: str = "enabled",
+    **options: Any,
+) -> tuple[Fail, ...]:
+    """Return why ``delegate`` with the same arguments would fail before its first turn; ``llm`` may be left out."""
+    try:
+        prepare(
+            prompt,
+            llm=_silent if llm is None else llm,
+            signature=signature,
+            tools=tools,
+            tool_catalog=tool_catalog,
+            context=context,
+            context_signature=context_signature,
+            models=models,
+            options=options_of(signature_validation=signature_validation, **options),
+        )
+    except Refused as refused:
+        return refused.fails
+    return ()
+
+
+def prepare(
+    prompt: str,
+    *,
+    llm: Any,
+    signature: Any = None,
+    tools: Any = None,
+    tool_catalog: Any = None,
+    context: Any = None,
+    context_signature: Any = None,
+    memory: Mapping[str, Any] | None = None,
+    models: Mapping[str, Any] | None = None,
+    caller: LLM | None = None,
+    options: Options,
+) -> Mission:
+    """Return the mission.
+
+    Raises:
+        Refused: It cannot start.
+    """
+    found = _Findings(options)
+    found.fails += [Fail(reason="validation_error", message=each) for each in options.mistakes()]
+    contract = found.signature(signature, "signature")
+    start = found.chained(context, context_signature)
+    declared = found.signature(start.signature, "context_signature")
+    own = found.tools(tools, catalog=False)
+    catalog = found.tools(tool_catalog, catalog=True)
+    callback = found.llm(llm, models, caller)
+    firewall = Firewall(options.prompt_limit)
+    data = found.context(start.context, contract, declared)
+    firewall.learn(data)
+    text = found.text(prompt, data, firewall)
+    kept = found.plain_values(memory or {}, "memory")
+    firewall.learn(kept)
+    found.strictly(own, data, contract, declared)
+    if found.fails:
+        raise Refused(tuple(found.fails))
+    return Mission(
+        prompt=prompt,
+        text=text,
+        llm=callback,
+        signature=contract,
+        context=data,
+        memory=kept,
+        declared=_types(contract, declared),
+        tools=own,
+        catalog=catalog,
+        options=options,
+        firewall=firewall,
+        warnings=tuple(found.warnings),
+    )
+
+
+def named(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a map of the language by the names of its keys; a key without a name is left out."""
+    plain = ((from_key(key), item) for key, item in value.items())
+    return {
+        key.name if isinstance(key, Keyword) else key: item for key, item in plain if isinstance(key, str | Keyword)
+    }
+
+
+def _silent(request: Request) -> str | Mapping[str, Any] | Awaitable[Any]:
+    """Stand in for a callback where none is called."""
+    return ""
+
+
+def _types(contract: Signature | None, declared: Signature | None) -> Signature | None:
+    """Return the types of the context: what the context's signature promises, and the mission's parameters."""
+    params = contract.params if contract else ()
+    return Signature(params, declared.returns if declared else Map(())) if params or declared else None
+
+
+@dataclass(slots=True)
+class _Findings:
+    """What was found so far; a check that fails gives something harmless to go on with."""
+
+    options: Options
+    fails: list[Fail] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def _found(self, check: Callable[[], _T], otherwise: _T, reason: str = "validation_error") -> _T:
+        try:
+            return check()
+        except (UserError, LispError, TypeError) as error:
+            own = getattr(error, "reason", reason)
+            self.fails.append(Fail(reason=own, message=str(error)))
+            return otherwise
+
+    def signature(self, given: Any, name: str) -> Signature | None:
+        if given is None:
+            return None
+        try:
+            return signatures.parse(given)
+        except SignatureError as error:
+            self.fails.append(Fail(reason="validation_error", message=f"The {name} cannot be read: {error}"))
+            return None
+
+    def chained(self, context: Any, signature: Any) -> Chained:
+        try:
+            return chained(context, signature)
+        except ChainedFailure as error:
+            self.fails.append(error.fail)
+        except UserError as error:
+            self.fails.append(Fail(reason="validation_error", message=str(error)))
+        return Chained(context={})
+
+    def tools(self, given: Any, *, catalog: bool) -> Mapping[str, Tool]:
+        try:
+            return tools.normalize(given, catalog=catalog)
+        except ToolsError as error:
+            self.fails.append(Fail(reason=error.reason, message=str(error)))
+            return {}
+
+    def llm(self, given: Any, models: Mapping[str, Any] | None, caller: LLM | None) -> LLM:
+        silent: LLM = _silent
+        return self._found(lambda: registry.resolve(given, models, caller), silent)
+
+    def plain_values(self, given: Mapping[Any, Any], what: str) -> dict[str, Any]:
+        def made() -> dict[str, Any]:
+            try:
+                return named(values.from_python(dict(given)))
+            except TypeError as error:
+                raise UserError(f"The {what} holds something that programs cannot use: {error}") from error
+
+        return self._found(made, {})
+
+    def context(self, given: Mapping[Any, Any], contract: Signature | None, declared: Signature | None) -> Any:
+        data = self.plain_values(given, "context")
+        mode = self.options.signature_validation
+        if mode == "disabled":
+            return data
+        if declared is not None:
+            self._mismatches("context_signature", declared.returns_only().validate(data), data)
+        if contract is None or not contract.params:
+            return data
+        here = {each.name for each in contract.params} & data.keys()
+        coerced = contract.coerce_input({name: data[name] for name in here})
+        self.warnings += [str(each) for each in coerced.warnings]
+        self._mismatches("signature", coerced.problems, data)
+        return {**data, **coerced.value}
+
+    def _mismatches(self, what: str, found: tuple[Problem, ...], data: Mapping[str, Any]) -> None:
+        """Take what of the context does not fit; that something is missing matters in strict mode only."""
+        wrong = [each for each in found if len(each.keys) != 1 or each.keys[0] in data]
+        if not wrong:
+            return
+        message = f"The context does not fit the {what}: " + "; ".join(map(str, wrong))
+        if self.options.signature_validation == "warn_only":
+            self.warnings.append(message)
+        else:
+            details = {"problems": [{"path": each.path, "message": each.message} for each in wrong]}
+            self.fails.append(Fail(reason="validation_error", message=message, details=details))
+
+    def strictly(
+        self, own: Mapping[str, Tool], data: Mapping[str, Any], contract: Signature | None, declared: Signature | None
+    ) -> None:
+        """Check what only ``signature_validation="strict"`` asks for."""
+        if self.options.signature_validation != "strict":
+            return
+        if bare := [name for name, tool in own.items() if tool.signature is None or not tool.specified]:
+            message = f"Strict validation needs a signature for every tool; none has {', '.join(sorted(bare))}"
+            self.fails.append(Fail(reason="validation_error", message=message))
+        fields = [*(contract.params if contract else ())]
+        if declared is not None and isinstance(declared.returns, Map):
+            fields += declared.returns.fields
+        missing = [
+            each.name for each in fields if not (each.optional or each.type.is_optional) and each.name not in data
+        ]
+        if missing:
+            message = f"The context has no {', '.join(dict.fromkeys(missing))}, which the signature requires"
+            self.fails.append(Fail(reason="validation_error", message=message))
+
+    def text(self, prompt: str, data: Mapping[str, Any], firewall: Firewall) -> str:
+        if not isinstance(prompt, str) or not prompt.strip():
+            self.fails.append(Fail(reason="validation_error", message="A mission needs a prompt"))
+            return ""
+        try:
+            return template.expand(prompt, data, firewall.template)
+        except TemplateError as error:
+            self.fails.append(Fail(reason="template_error", message=str(error)))
+            return prompt
