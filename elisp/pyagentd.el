@@ -78,6 +78,8 @@
 (autoload 'pyagentd-grants "pyagentd-grants" nil t)
 (autoload 'pyagentd-audit "pyagentd-audit" nil t)
 (autoload 'pyagentd-inspect "pyagentd-inspect" nil t)
+(autoload 'pyagentd-mission "pyagentd-mission" nil t)
+(autoload 'pyagentd-mission-trace "pyagentd-mission" nil t)
 (autoload 'pyagentd-schedule "pyagentd-schedules" nil t)
 (autoload 'pyagentd-schedules "pyagentd-schedules" nil t)
 (autoload 'pyagentd-trust-presets "pyagentd-trust" nil t)
