@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyagentd.mission.carrying import run_plan
     from pyagentd.mission.checkpoint import CheckpointError, State
     from pyagentd.mission.costs import cost_of, priced
+    from pyagentd.mission.delegation import adelegate, delegate
     from pyagentd.mission.discovery import Discovery, delegate_discovering, discover
     from pyagentd.mission.dryrun import Validation, validate
     from pyagentd.mission.llmtool import LLMTool, ToolsError
-    from pyagentd.mission.delegation import adelegate, delegate
     from pyagentd.mission.models import Model
     from pyagentd.mission.options import LLM, Answer, PromptLimit, Request, Retry
     from pyagentd.mission.parallel import Mission, gather, gather_sync, mission

@@ -13,8 +13,8 @@ from typing import Any
 from pyagentd.errors import UserError
 from pyagentd.mission import judgment, llmtool, registry
 from pyagentd.mission.budget import Scope, current
-from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.delegation import delegate
+from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.step import MissionFailed, Step, failed
 
 SubAgentError = MissionFailed  # the specification's name for it

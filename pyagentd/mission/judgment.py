@@ -58,14 +58,14 @@ def program_of(text: str, signature: Signature) -> str:
     """Return the program that returns what ``text`` says; the text itself when it says no value."""
     for candidate in (text, *_FENCE.findall(text)):
         try:
-            return _returning(printing.pr_str(_named(json.loads(candidate))))
+            return _returning(printing.readable(_named(json.loads(candidate))))
         except (ValueError, RecursionError):
             continue
     parsed = response.parse(text)
     if parsed.program is not None:
         return _returning(parsed.program)
     if signature.returns == Primitive("string"):
-        return _returning(printing.pr_str(text.strip()))
+        return _returning(printing.readable(text.strip()))
     return _returning(text) if text.lstrip().startswith(("{", "[", "#{", ":")) else text
 
 

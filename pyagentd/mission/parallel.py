@@ -132,7 +132,7 @@ def _step(done: Future[Step]) -> Step:
 
 
 def _broken(error: Exception) -> Step:
-    return failed("error", f"The mission could not be run: {error or type(error).__name__}")
+    return failed("error", f"The mission could not be run: {str(error) or type(error).__name__}")
 
 
 def _all(missions: Iterable[Runnable], common: Mapping[str, Any]) -> list[Mission]:

@@ -250,14 +250,16 @@ def _decoded(result: Any) -> Any:
 
 
 def _json(step: PlanStep) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for each in fields(step):
-        value = getattr(step, each.name)
-        if value is not None and value != () and value != {} and value != "":
-            made[each.name] = list(value) if isinstance(value, tuple) else value
-    if "result" in made:
-        made["result"] = encoding.encode(values.from_python(made["result"]))
-    return made
+    stated = {name: getattr(step, name) for name in _STATED if getattr(step, name)}
+    made = {name: list(value) if isinstance(value, tuple) else value for name, value in stated.items()}
+    if step.status == "pending":
+        return made
+    result = {} if step.result is None else {"result": encoding.encode(values.from_python(step.result))}
+    failure = {} if step.failure is None else {"failure": dict(step.failure)}
+    return {**made, "status": step.status, **result, **failure, "duration_ms": step.duration_ms}
+
+
+_STATED = ("id", "description", "tool", "args", "prompt", "signature", "tools", "program", "needs")
 
 
 def _texts(value: Any) -> Iterator[str]:

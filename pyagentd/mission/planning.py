@@ -69,4 +69,4 @@ def make_plan(prompt: str, *, tool_catalog: Mapping[str, Any], llm: Any, **optio
 
 def _stated(plan: Plan) -> dict[str, Any]:
     """Return a plan as its author wrote it, without state."""
-    return {"steps": [{k: v for k, v in step.items() if k != "status"} for step in plan.to_json()["steps"]]}
+    return {"steps": plan.again().to_json()["steps"]}

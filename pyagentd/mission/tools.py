@@ -174,14 +174,19 @@ def _with_options(name: str, function: Any, signature: Any, options: Mapping[str
     validation = options.get("validation")
     if validation is not None and validation not in _MODES:
         raise ToolsError(f"validation is {validation!r}, not one of {', '.join(_MODES)}")
-    tool = _of(name, function, False)
-    if signature is not None:
-        tool = replace(tool, signature=_parsed(signature), specified=True)
+    if signature is not None and callable(function):
+        tool = Tool(name=name, function=function, signature=_parsed(signature), description=_described(function))
+    else:
+        tool = _of(name, function, False)
     return replace(tool, validation=validation, description=options.get("description") or tool.description)
 
 
 def _parsed(signature: Any) -> Signature:
     return signature if isinstance(signature, Signature) else signatures.parse(signature)
+
+
+def _described(function: Callable[..., Any]) -> str:
+    return function.description or "" if isinstance(function, LLMTool) else passing.described(function)
 
 
 def _of_function(name: str, function: Callable[..., Any]) -> Tool:
