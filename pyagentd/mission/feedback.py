@@ -12,8 +12,9 @@ from typing import Any
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.values import LispSet
 from pyagentd.mission.firewall import Firewall
-from pyagentd.mission.inventory import text_of_type, type_of
+from pyagentd.mission.inventory import type_of
 from pyagentd.mission.signature import Problem, Signature
+from pyagentd.mission.signature.rendering import type_text
 
 _PROBLEMS = 10
 _WARNINGS = 5
@@ -29,7 +30,7 @@ def of_value(value: Any, places: Sequence[str], firewall: Firewall, warnings: It
         warnings: What was converted or left out on the way.
     """
     text, notes = firewall.shown(value)
-    type_ = f" {text_of_type(type_of(value))}" if isinstance(value, dict | list | LispSet) and value else ""
+    type_ = f" {type_text(type_of(value))}" if isinstance(value, dict | list | LispSet) and value else ""
     lines = [f"Result{type_}:", text, *notes, _kept(places, firewall), *_warned(warnings, firewall)]
     return "\n".join(line for line in lines if line)
 
@@ -50,7 +51,7 @@ def of_return(value: Any, problems: Sequence[Problem], signature: Signature, fir
     return "\n".join(
         [
             "Error (validation_error): The returned value does not fit the expected output.",
-            f"Expected: {text_of_type(signature.returns)}",
+            f"Expected: {type_text(signature.returns)}",
             f"Received: {text}",
             *notes,
             *problem_lines(problems, firewall),

@@ -105,10 +105,10 @@ class Firewall:
         text, notes = self.shown(value)
         return "\n".join([text, *notes])
 
-    def shown(self, value: Any, limits: PromptLimit | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return the text and the notes of what was cut, in whole sentences."""
-        writer = _Writer(limits or self.limits, self)
-        return writer.write(value, ""), writer.notes()
+    def shown(self, value: Any, name: str = "") -> tuple[str, tuple[str, ...]]:
+        """Return the text and the notes of what was cut, in whole sentences that call the value ``name``."""
+        writer = _Writer(self.limits, self)
+        return writer.write(value, name), writer.notes()
 
     def template(self, path: str | Iterable[str], value: Any) -> str:
         """Return what stands for ``{{path}}`` in a prompt: strings whole, since the author put them there."""

@@ -13,6 +13,7 @@ from typing import Any
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.firewall import HIDDEN, Firewall, is_firewalled
 from pyagentd.mission.signature import Field, List, Map, MapOf, Maybe, Primitive, Signature, Type
+from pyagentd.mission.signature.rendering import type_text
 from pyagentd.mission.signature.types import ANY, NIL, choice, maybe
 
 _LOOKED_AT = 50
@@ -40,11 +41,6 @@ def declared_types(signature: Signature | None) -> dict[str, Type]:
         return {}
     returned = signature.returns.fields if isinstance(signature.returns, Map) else ()
     return {field.name: field.type for field in (*returned, *signature.params)}
-
-
-def text_of_type(type_: Type) -> str:
-    """Return a type in the shorthand."""
-    return Signature((), type_).render().removeprefix("() -> ").removeprefix("-> ")
 
 
 def type_of(value: Any, depth: int = 0) -> Type:
@@ -87,7 +83,7 @@ def _of_map(value: dict[Any, Any], depth: int) -> Type:
 
 def _field(name: str, type_: Type) -> Field:
     # A nil tells nothing of what else may stand there.
-    return Field(name, maybe(ANY) if type_ == NIL else type_, False)
+    return Field(name, ANY if type_ == NIL else type_, False)
 
 
 def joined(types: list[Type]) -> Type:
@@ -97,8 +93,9 @@ def joined(types: list[Type]) -> Type:
     bare = [each.inner if isinstance(each, Maybe) else each for each in types if each != NIL]
     takes_nil = len(bare) < len(types) or any(isinstance(each, Maybe) for each in types)
     if not bare:
-        return maybe(ANY)
-    return maybe(_joined(bare)) if takes_nil else _joined(bare)
+        return ANY
+    found = _joined(bare)
+    return maybe(found) if takes_nil and found != ANY else found
 
 
 def _joined(types: list[Type]) -> Type:
@@ -112,7 +109,7 @@ def _joined(types: list[Type]) -> Type:
     kinds = set(types)
     if kinds == {Primitive("int"), Primitive("float")}:
         return Primitive("float")
-    return types[0] if len(kinds) == 1 else ANY if ANY in kinds or maybe(ANY) in kinds else choice(types)
+    return types[0] if len(kinds) == 1 else ANY if ANY in kinds else choice(types)
 
 
 def _joined_maps(maps: list[Map]) -> Map:
@@ -124,20 +121,21 @@ def _joined_maps(maps: list[Map]) -> Map:
 
 
 def _shared(name: str, types: list[Type], everywhere: bool) -> Field:
-    known = [each for each in types if each != maybe(ANY)]
-    type_ = joined(known) if known else ANY
+    known = [each for each in types if each != ANY]
+    if not known:
+        return Field(name, ANY, not everywhere)
     missing = not everywhere or len(known) < len(types)
-    return Field(name, maybe(type_) if missing else type_, missing)
+    return Field(name, maybe(joined(known)) if missing else joined(known), missing)
 
 
 def _entry(name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
     type_ = types.get(name) or type_of(value)
-    head = f"- `ctx/{name}` {text_of_type(type_)}{_count(value)}"
+    head = f"- `ctx/{name}` {type_text(type_)}{_count(value)}"
     if is_firewalled(name):
         return f"{head} {HIDDEN}"
-    text, notes = firewall.shown(value)
+    text, notes = firewall.shown(value, f"ctx/{name}")
     lines = [f"{head}", f"  {text}", *(f"  {note}" for note in notes)]
-    return "\n".join(lines) if isinstance(value, list | dict | LispSet) or len(text) > 60 else f"{head} = {text}"
+    return "\n".join(lines) if notes or isinstance(value, list | dict) or len(text) > 60 else f"{head} = {text}"
 
 
 def _count(value: Any) -> str:

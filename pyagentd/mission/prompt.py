@@ -14,9 +14,10 @@ from typing import Any
 
 from pyagentd.mission.example import example
 from pyagentd.mission.firewall import Firewall
-from pyagentd.mission.inventory import inventory, text_of_type
+from pyagentd.mission.inventory import inventory
 from pyagentd.mission.options import Options
 from pyagentd.mission.signature import Primitive, Signature
+from pyagentd.mission.signature.rendering import type_text
 from pyagentd.mission.tools import Tool
 
 _ROLE = """\
@@ -123,7 +124,7 @@ def _rules(brief: Brief) -> str:
 def _tools(brief: Brief) -> str:
     if brief.single_shot and not brief.catalog:
         return ""
-    data = text_of_type(brief.returns.returns) if brief.returns else ":any"
+    data = type_text(brief.returns.returns) if brief.returns else ":any"
     own = [_described(tool) for tool in brief.tools.values()]
     system = [
         f"; Ends the mission with its result.\nreturn(data {data})",
@@ -156,7 +157,7 @@ def _expected(brief: Brief) -> str:
     type_ = brief.returns.returns
     how = example(type_) if brief.single_shot else f'(call "return" {example(type_)})'
     strictly = " Other keys are refused." if brief.options.signature_validation == "strict" else ""
-    return f"A value of the type\n\n```\n{text_of_type(type_)}\n```\n\nas in `{how}`.{strictly}"
+    return f"A value of the type\n\n```\n{type_text(type_)}\n```\n\nas in `{how}`.{strictly}"
 
 
 def _sample_call(tool: Tool) -> str:
@@ -173,7 +174,7 @@ def _sample_program(brief: Brief) -> str:
         return "(count ctx/items)"
     if brief.tools:
         return f'(let [found {_sample_call(next(iter(brief.tools.values())))}]\n  (call "return" found))'
-    return '(call "return" (count ctx/items))'
+    return f'(call "return" {example(brief.returns.returns) if brief.returns else "(count ctx/items)"})'
 
 
 def _limits(brief: Brief) -> str:
