@@ -97,7 +97,8 @@ class State:
         except (LispError, ValueError, TypeError) as error:
             raise CheckpointError(f"The checkpoint holds a value that cannot be read: {error}") from error
         tuples = {name: tuple(known[name]) for name in ("messages", "trace", "omitted") if name in known}
-        return cls(**{**known, **values, **tuples})
+        parts: dict[str, Any] = {**known, **values, **tuples}
+        return cls(**parts)
 
 
 def save(directory: str | Path, state: State) -> Path:
@@ -169,15 +170,13 @@ def _turn(path: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def _encoded(values: Mapping[Any, Any]) -> tuple[Any, list[str]]:
-    """Return a map in the encoding, and the keys whose values cannot be written."""
-    kept: dict[Any, Any] = {}
+def _encoded(named: Mapping[Any, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return a map in the encoding, and the names of what cannot be written: functions, and what is too large."""
+    kept: dict[str, Any] = {}
     left: list[str] = []
-    for key, value in values.items():
+    for key, value in named.items():
         try:
-            encoding.encode(value)
-        except (LispError, TypeError, ValueError):
+            kept[encoding.encode(key)] = encoding.encode(value)
+        except LispError:
             left.append(str(getattr(key, "name", key)))
-        else:
-            kept[key] = value
-    return encoding.encode(kept), left
+    return kept, left

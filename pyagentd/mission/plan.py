@@ -226,7 +226,8 @@ def _step(data: Mapping[str, Any], index: int) -> PlanStep:
         raise PlanError([f'Step "{known["id"]}": its status is none of {", ".join(get_args(Status))}'])
     if "result" in known:
         known["result"] = _decoded(known["result"])
-    return PlanStep(**{**known, **{name: tuple(known[name]) for name in ("tools", "needs") if name in known}})
+    known.update({name: tuple(known[name]) for name in ("tools", "needs") if name in known})
+    return PlanStep(**known)
 
 
 _SHAPES: dict[str, Any] = {

@@ -54,7 +54,7 @@ def test_a_plain_string_is_an_answer_where_one_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("text", "expression"),
     [
-        ('{"a b": 1, "c-d": [1.5, null]}', '{"a b" 1 :c-d [1.5 nil]}'),
+        ('{"a b": 1, "c-d": [1.5, null]}', '{:c-d [1.5 nil] "a b" 1}'),
         ('"x\\"y"', '"x\\"y"'),
         ("[true]", "[true]"),
         ("3", "3"),
