@@ -96,9 +96,9 @@ class State:
             values = {name: encoding.decode(known.get(name) or {}) for name in _VALUES}
         except (LispError, ValueError, TypeError) as error:
             raise CheckpointError(f"The checkpoint holds a value that cannot be read: {error}") from error
-        tuples = {name: tuple(known[name]) for name in ("messages", "trace", "omitted") if name in known}
-        parts: dict[str, Any] = {**known, **values, **tuples}
-        return cls(**parts)
+        known.update(values)
+        known.update({name: tuple(known[name]) for name in ("messages", "trace", "omitted") if name in known})
+        return cls(**known)
 
 
 def save(directory: str | Path, state: State) -> Path:

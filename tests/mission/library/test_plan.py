@@ -126,7 +126,8 @@ def test_a_step_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     ],
 )
 def test_a_step_that_cannot_be_done_says_why(step: dict[str, Any], reason: str, said: str) -> None:
-    plan = run_plan(Plan.of([FETCH, {"id": "a", **step}]), tools=TOOLS, llm=Scripted([]), llm_retry={"max_attempts": 1})
+    plan = Plan.of([FETCH, {"id": "a", **step}])
+    plan = run_plan(plan, tools=TOOLS, llm=Scripted([]), llm_retry={"max_attempts": 1})
     failure = (plan.failed or PLAN.steps[0]).failure or {}
     assert failure.get("reason") == reason and said in failure["message"]
 
