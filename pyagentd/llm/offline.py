@@ -20,6 +20,7 @@ import httpx2
 
 from pyagentd.errors import ConfigError
 from pyagentd.llm.anthropic import AnthropicBackend, make_client
+from pyagentd.llm.offline_mission import answer, wants_mission
 from pyagentd.llm.offline_plan import Call, plan
 from pyagentd.llm.offline_report import report
 from pyagentd.llm.offline_summary import summary_of, wants_summary
@@ -106,11 +107,13 @@ def _refusal(status: int, kind: str, message: str) -> httpx2.Response:
 
 def _answer(body: Json, key: str) -> Iterator[Json]:
     view = view_of(body)
-    calls = () if wants_title(body) or wants_summary(body) else plan(view)
+    calls = () if wants_title(body) or wants_summary(body) or wants_mission(body) else plan(view)
     if wants_title(body):
         text = first_words(view.prompt)
     elif wants_summary(body):
         text = summary_of(view.prompt)
+    elif wants_mission(body):
+        text = answer(body)
     elif calls:
         text = _announcement(calls)
     else:

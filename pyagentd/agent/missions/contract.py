@@ -11,17 +11,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.messages import Message, Text
+from pyagentd.mission.checkpoint import State
 from pyagentd.mission.options import MAX_TURNS
 from pyagentd.mission.signature import Signature, SignatureError, parse
 from pyagentd.mission.template import placeholders
 from pyagentd.policy.presets import Preset
-
-if TYPE_CHECKING:
-    from pyagentd.mission.checkpoint import State
 
 EARLIER = "earlier"
 """The input that holds what was asked and answered before in the same session: ``[{prompt, answer}]``."""

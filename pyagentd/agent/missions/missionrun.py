@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyagentd.agent.missions.contract import Mission, Task, task_of
+from pyagentd.agent.missions.contract import Contract, Mission, Task, task_of
 from pyagentd.agent.missions.kindred import Kindred, Place
 from pyagentd.agent.missions.programs import PROGRAM
 from pyagentd.agent.missions.programtools import program_tools
@@ -35,7 +35,8 @@ from pyagentd.llm.backend import (
     StepFinished,
 )
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
-from pyagentd.mission.loop import adelegate
+from pyagentd.mission.budget import Scope, entered
+from pyagentd.mission.delegation import adelegate
 from pyagentd.mission.options import Answer as Told
 from pyagentd.mission.options import Request, Retry
 from pyagentd.mission.step import Fail
@@ -103,6 +104,11 @@ class MissionRun(Run):
     async def _delegated(self, task: Task, place: Place) -> Ending:
         """Run the loop to its end."""
         contract = self._mission.contract
+        # What is around it is what the tree of sessions says, whoever's task started this run.
+        with entered(Scope(budget=place.budget, depth=place.depth - 1)):
+            return await self._loop(contract, task)
+
+    async def _loop(self, contract: Contract, task: Task) -> Ending:
         return await adelegate(
             task.prompt,
             llm=self._asked,
@@ -113,8 +119,6 @@ class MissionRun(Run):
             mission_timeout_ms=None,  # the run has a stopwatch, which stands still while a human is asked
             llm_retry=Retry(max_attempts=1),  # the backend tries again
             system_prompt=lambda own: "\n\n".join(filter(None, (self._settings.system, own))),
-            budget=place.budget,
-            depth=place.depth,
             resume_from=task.state,
             on_checkpoint=self._record.stands,
             tool_time_counts=False,

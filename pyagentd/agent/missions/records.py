@@ -11,17 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.missions.contract import Contract, Task
 from pyagentd.agent.missions.valuetext import plain
 from pyagentd.errors import BadRequest
+from pyagentd.mission.checkpoint import CheckpointError, State
 from pyagentd.mission.step import Step
 from pyagentd.store.conversation import Conversation
-
-if TYPE_CHECKING:
-    from pyagentd.mission.checkpoint import State
 
 
 class Record:
@@ -70,9 +68,7 @@ def state_of(conversation: Conversation, run_id: str) -> State:
     row = conversation.missions.get(run_id, {}).get("turn")
     if row is None:
         raise BadRequest(f"{run_id} is no mission that can go on", mend="Send the task again")
-    from pyagentd.mission.checkpoint import State
-
     try:
         return State.from_json(row["state"])
-    except (KeyError, TypeError, ValueError) as error:
+    except CheckpointError as error:
         raise BadRequest(f"Where {run_id} stands cannot be read: {error}", mend="Send the task again") from error
