@@ -1,0 +1,58 @@
+"""The functions every program has, by name (SPEC 004 "The System Prompt"; DD-25).
+
+One module per family; ``BUILTINS`` joins them. Builtins are pure: they touch neither disk nor network nor clock, and
+what they give depends on their arguments only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pyagentd.lisp.builtins import (
+    aggregation,
+    arithmetic,
+    bits,
+    building,
+    comparing,
+    conversion,
+    formatting,
+    functions,
+    maps,
+    nesting,
+    picking,
+    predicates,
+    regex,
+    sets,
+    sorting,
+    texts,
+    transforming,
+)
+from pyagentd.lisp.builtins.table import Builtin, Family
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    transforming.FAMILY,
+    picking.FAMILY,
+    sorting.FAMILY,
+    aggregation.FAMILY,
+    building.FAMILY,
+    maps.FAMILY,
+    nesting.FAMILY,
+    sets.FAMILY,
+    arithmetic.FAMILY,
+    conversion.FAMILY,
+    comparing.FAMILY,
+    predicates.FAMILY,
+    texts.FAMILY,
+    formatting.FAMILY,
+    regex.FAMILY,
+    functions.FAMILY,
+    bits.FAMILY,
+)
+
+BUILTINS: Final[Mapping[str, Builtin]] = MappingProxyType(
+    {name: builtin for family in FAMILIES for name, builtin in family.builtins.items()}
+)
+
+__all__ = ["BUILTINS", "FAMILIES", "Builtin", "Family"]

@@ -1,0 +1,316 @@
+"""Functions that make one value, or one value per group, of many items."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyagentd.lisp.access import as_function
+from pyagentd.lisp.builtins import arithmetic
+from pyagentd.lisp.builtins.arguments import NUMBERS, function_named, items, refuse, wrong
+from pyagentd.lisp.builtins.columns import as_keys, getter, key_column
+from pyagentd.lisp.builtins.functions import complement
+from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.limits import Budget
+
+FAMILY: Final = Family("Aggregating")
+define = FAMILY.define
+
+
+@define("reduce", charges=True)
+def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
+    """Combine all items: call f with what there is so far and the next item. ``(reduced x)`` ends it early.
+
+    Without an initial value it begins with the first item; an empty collection then gives nil.
+
+    (reduce + 0 [1 2 3]) => 6
+    (reduce - 10 [1 2 3]) => 4
+    (reduce + []) => nil
+    """
+    found = items("reduce", init_or_coll if coll is MISSING else coll, budget)
+    if coll is MISSING:
+        if not found:
+            return None
+        initial, found = found[0], found[1:]
+    else:
+        initial = init_or_coll
+    if function_named(f) is arithmetic.add and type(initial) in NUMBERS and set(map(type, found)) <= NUMBERS:
+        budget.steps(len(found))
+        return _sum("reduce", found, initial)
+    return _fold(as_function(f, 2, "reduce"), initial, found, budget)
+
+
+def _fold(function: Callable[[Any, Any], Any], value: Any, found: list[Any], budget: Budget) -> Any:
+    for item in budget.each(found):
+        value = function(value, item)
+        if type(value) is Reduced:
+            return value.value
+    return value
+
+
+class Reduced:
+    """The value with which a reduction ends before its collection does."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@define("reduced")
+def reduced(x: Any) -> Reduced:
+    """Inside ``reduce``: end it with this value.
+
+    (reduce (fn [sum x] (if (> sum 5) (reduced sum) (+ sum x))) 0 [1 2 3 4 5]) => 6
+    """
+    return Reduced(x)
+
+
+@define("reduce-kv", charges=True)
+def reduce_kv(budget: Budget, f: Any, init: Any, m: Any) -> Any:
+    """Like ``reduce`` over a map, calling f with what there is so far, a key and its value; also for vectors.
+
+    (reduce-kv (fn [sum k v] (+ sum v)) 0 {:a 1 :b 2}) => 3
+    """
+    function = as_function(f, 3, "reduce-kv")
+    entries = enumerate(m) if type(m) is list else items("reduce-kv", m, budget)
+    return _fold(lambda value, entry: function(value, entry[0], entry[1]), init, list(entries), budget)
+
+
+@define("reductions", charges=True)
+def reductions(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> list[Any]:
+    """All values that ``reduce`` goes through.
+
+    (reductions + [1 2 3]) => [1 3 6]
+    (reductions + 10 [1 2]) => [10 11 13]
+    """
+    found = items("reductions", init_or_coll if coll is MISSING else coll, budget)
+    function = as_function(f, 2, "reductions")
+    budget.cells(1 + len(found))
+    if coll is MISSING and not found:
+        return []
+    values, others = ([found[0]], found[1:]) if coll is MISSING else ([init_or_coll], found)
+    for item in budget.each(others):
+        value = function(values[-1], item)
+        if type(value) is Reduced:
+            return [*values, value.value]
+        values.append(value)
+    return values
+
+
+def _sum(op: str, numbers: list[Any], initial: Any = 0) -> Any:
+    try:
+        return sum(numbers, initial)
+    except OverflowError:
+        raise refuse(op, "the sum is too large for a float", "use smaller numbers or integers") from None
+
+
+def _amounts(op: str, values: list[Any]) -> list[Any]:
+    """Return the numbers among the values; nils are left out, anything else is an error."""
+    kinds = set(map(type, values))
+    if kinds <= NUMBERS:
+        return values
+    if not kinds <= NUMBERS | {type(None)}:
+        index = next(i for i, each in enumerate(values) if type(each) not in NUMBERS and each is not None)
+        hint = "Turn text into numbers first: (parse-long s), (parse-double s)." if type(values[index]) is str else ""
+        raise wrong(op, "numbers", values[index], item=index, hint=hint)
+    return [each for each in values if each is not None]
+
+
+def _measured(op: str, key: Any, coll: Any, budget: Budget) -> list[Any]:
+    return _amounts(op, key_column(op, key, items(op, coll, budget), budget))
+
+
+@define("sum-by", charges=True)
+def sum_by(budget: Budget, key: Any, coll: Any) -> Any:
+    """Return the sum of what the items have under a key or a function gives for them; nils do not count.
+
+    (sum-by :amount [{:amount 10} {:amount nil} {:amount 5}]) => 15
+    (sum-by :amount []) => 0
+    """
+    return _sum("sum-by", _measured("sum-by", key, coll, budget))
+
+
+@define("avg-by", charges=True)
+def avg_by(budget: Budget, key: Any, coll: Any) -> Any:
+    """Return the average of what the items have under a key; nils do not count; nil when there is nothing.
+
+    (avg-by :amount [{:amount 10} {:amount 20}]) => 15.0
+    (avg-by :amount []) => nil
+    """
+    return _average("avg-by", _measured("avg-by", key, coll, budget))
+
+
+def _average(op: str, amounts: list[Any]) -> Any:
+    return arithmetic.divide(_sum(op, amounts), len(amounts)) if amounts else None
+
+
+@define("sum", charges=True)
+def sum_(budget: Budget, coll: Any) -> Any:
+    """Return the sum of numbers; nils do not count.
+
+    (sum [1 2 3]) => 6
+    """
+    found = items("sum", coll, budget)
+    budget.steps(len(found))
+    return _sum("sum", _amounts("sum", found))
+
+
+@define("avg", charges=True)
+def avg(budget: Budget, coll: Any) -> Any:
+    """Return the average of numbers; nils do not count; nil when there is nothing.
+
+    (avg [1 2 3 4]) => 2.5
+    """
+    found = items("avg", coll, budget)
+    budget.steps(len(found))
+    return _average("avg", _amounts("avg", found))
+
+
+@define("min-by", charges=True)
+def min_by(budget: Budget, key: Any, coll: Any) -> Any:
+    """Return the item with the least number under a key; items without one do not count; nil when there is nothing.
+
+    (min-by :price [{:price 10} {:price nil} {:price 5}]) => {:price 5}
+    """
+    return _extreme_by("min-by", min, key, coll, budget)
+
+
+@define("max-by", charges=True)
+def max_by(budget: Budget, key: Any, coll: Any) -> Any:
+    """Return the item with the greatest number under a key; nil when there is nothing.
+
+    Items without one do not count.
+
+    (max-by :price [{:price 10} {:price nil} {:price 5}]) => {:price 10}
+    """
+    return _extreme_by("max-by", max, key, coll, budget)
+
+
+def _extreme_by(op: str, choose: Callable[..., Any], key: Any, coll: Any, budget: Budget) -> Any:
+    found = items(op, coll, budget)
+    values = key_column(op, key, found, budget)
+    amounts = _amounts(op, values)
+    if not amounts:
+        return None
+    extreme = choose(amounts)
+    return next(item for item, value in zip(found, values, strict=True) if value is extreme)
+
+
+@define("max-key", charges=True)
+def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
+    """Return the argument for which f gives the greatest number.
+
+    (max-key count "a" "abc" "ab") => "abc"
+    """
+    return _extreme_by("max-key", max, getter("max-key", f), [x, *xs], budget)
+
+
+@define("min-key", charges=True)
+def min_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
+    """Return the argument for which f gives the least number.
+
+    (min-key count "abc" "a" "ab") => "a"
+    """
+    return _extreme_by("min-key", min, getter("min-key", f), [x, *xs], budget)
+
+
+@define("group-by", charges=True)
+def group_by(budget: Budget, key: Any, coll: Any) -> dict[Any, Any]:
+    """Return a map from each value under a key to the items that have it.
+
+    (group-by :k [{:k 1 :v "a"} {:k 2} {:k 1}]) => {1 [{:k 1 :v "a"} {:k 1}] 2 [{:k 2}]}
+    (group-by odd? [1 2 3]) => {true [1 3] false [2]}
+    """
+    found = items("group-by", coll, budget)
+    keys = as_keys(key_column("group-by", key, found, budget), budget)
+    budget.cells(3 * len(found))
+    groups: defaultdict[Any, list[Any]] = defaultdict(list)
+    for name, item in zip(keys, found, strict=True):
+        groups[name].append(item)
+    return dict(groups)
+
+
+@define("count-by", charges=True)
+def count_by(budget: Budget, key: Any, coll: Any) -> dict[Any, int]:
+    """Return a map from each value under a key to the number of items that have it.
+
+    (count-by :k [{:k "a"} {:k "b"} {:k "a"}]) => {"a" 2 "b" 1}
+    """
+    found = key_column("count-by", key, items("count-by", coll, budget), budget)
+    return dict(Counter(as_keys(found, budget)))
+
+
+@define("frequencies", charges=True)
+def frequencies(budget: Budget, coll: Any) -> dict[Any, int]:
+    """Return a map from each distinct item to the number of times it occurs.
+
+    (frequencies ["a" "b" "a"]) => {"a" 2 "b" 1}
+    """
+    found = items("frequencies", coll, budget)
+    budget.cells(2 * len(found))
+    budget.steps(len(found))
+    return dict(Counter(as_keys(found, budget)))
+
+
+@define("index-by", charges=True)
+def index_by(budget: Budget, key: Any, coll: Any) -> dict[Any, Any]:
+    """Return a map from each value under a key to the last item that has it.
+
+    (index-by :id [{:id 1 :name "a"} {:id 2 :name "b"}]) => {1 {:id 1 :name "a"} 2 {:id 2 :name "b"}}
+    """
+    found = items("index-by", coll, budget)
+    budget.cells(2 * len(found))
+    return dict(zip(as_keys(key_column("index-by", key, found, budget), budget), found, strict=True))
+
+
+@define("some", charges=True)
+def some(budget: Budget, pred: Any, coll: Any) -> Any:
+    """Return the first answer of pred that is neither nil nor false, nil when there is none.
+
+    (some even? [1 2 3]) => true
+    (some #{"x"} ["a" "x"]) => "x"
+    """
+    return _first_answer("some", pred, coll, budget)
+
+
+def _first_answer(op: str, pred: Any, coll: Any, budget: Budget) -> Any:
+    function = as_function(pred, 1, op)
+    for item in budget.each(items(op, coll, budget)):
+        answer = function(item)
+        if answer is not None and answer is not False:
+            return answer
+    return None
+
+
+@define("every?", charges=True)
+def is_every(budget: Budget, pred: Any, coll: Any) -> bool:
+    """Whether pred gives neither nil nor false for any item; true when there are none.
+
+    (every? even? [2 4]) => true
+    """
+    function = as_function(pred, 1, "every?")
+    for item in budget.each(items("every?", coll, budget)):
+        answer = function(item)
+        if answer is None or answer is False:
+            return False
+    return True
+
+
+@define("not-any?", charges=True)
+def is_not_any(budget: Budget, pred: Any, coll: Any) -> bool:
+    """Whether pred gives nil or false for all items.
+
+    (not-any? even? [1 3]) => true
+    """
+    return _first_answer("not-any?", pred, coll, budget) is None
+
+
+@define("not-every?", charges=True)
+def is_not_every(budget: Budget, pred: Any, coll: Any) -> bool:
+    """Whether pred gives nil or false for some item.
+
+    (not-every? even? [1 2]) => true
+    """
+    return _first_answer("not-every?", complement(budget, pred), coll, budget) is not None

@@ -1,0 +1,318 @@
+"""Arithmetic: ``+ - * /`` and what divides, rounds or grows numbers.
+
+Integers are exact and of any size the run's budget allows: whatever can grow faster than by adding charges the bits
+of its result before it is computed. Floats are IEEE doubles; a result beyond their range is an error, not infinity.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Final
+
+from pyagentd.lisp.builtins.arguments import check_numbers, integer, number, refuse, wrong
+from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.limits import Budget
+
+FAMILY: Final = Family("Numbers")
+define = FAMILY.define
+
+_BIG: Final = 1 << 63  # below it a product needs no charge: it fits two machine words
+_DECIMALS: Final = Context(prec=700)  # a double has at most 309 digits before the point and 300 asked for after it
+
+
+@define("+")
+def add(*numbers: Any) -> Any:
+    """Add numbers; 0 without any.
+
+    (+ 1 2 3) => 6
+    (+ 1 0.5) => 1.5
+    (+) => 0
+    """
+    if len(numbers) == 2:
+        a, b = numbers
+        if (type(a) is int or type(a) is float) and (type(b) is int or type(b) is float):
+            return _within_range("+", operator.add, a, b)
+    check_numbers("+", numbers)
+    total: Any = 0
+    for each in numbers:
+        total = _within_range("+", operator.add, total, each)
+    return total
+
+
+@define("-")
+def subtract(first: Any, *numbers: Any) -> Any:
+    """Subtract the other numbers from the first; negate a single one.
+
+    (- 10 3 2) => 5
+    (- 5) => -5
+    """
+    check_numbers("-", (first, *numbers))
+    if not numbers:
+        return -first
+    for each in numbers:
+        first = _within_range("-", operator.sub, first, each)
+    return first
+
+
+@define("*", charges=True)
+def multiply(budget: Budget, *numbers: Any) -> Any:
+    """Multiply numbers; 1 without any.
+
+    (* 2 3 4) => 24
+    (*) => 1
+    """
+    check_numbers("*", numbers)
+    product: Any = 1
+    for each in numbers:
+        product = times(budget, product, each)
+    return product
+
+
+def times(budget: Budget, a: Any, b: Any) -> Any:
+    """Return the product of two numbers, charged before it is computed."""
+    if type(a) is int and type(b) is int and not (-_BIG < a < _BIG and -_BIG < b < _BIG):
+        budget.bits(a.bit_length() + b.bit_length())
+    return _within_range("*", operator.mul, a, b)
+
+
+@define("/")
+def divide(first: Any, *numbers: Any) -> Any:
+    """Divide the first number by the others; the reciprocal of a single one. The result is always a float.
+
+    (/ 10 4) => 2.5
+    (/ 10 2) => 5.0
+    (/ 2) => 0.5
+    """
+    check_numbers("/", (first, *numbers))
+    if not numbers:
+        first, numbers = 1, (first,)
+    for each in numbers:
+        if each == 0:
+            raise refuse("/", "division by zero", "check the divisor first: (if (zero? d) nil (/ n d))")
+        first = _within_range("/", operator.truediv, first, each)
+    return first
+
+
+@define("mod")
+def mod(dividend: Any, divisor: Any) -> Any:
+    """Remainder with the sign of the divisor.
+
+    (mod 10 3) => 1
+    (mod -1 5) => 4
+    """
+    return _divided("mod", operator.mod, dividend, divisor)
+
+
+@define("rem")
+def rem(dividend: Any, divisor: Any) -> Any:
+    """Remainder with the sign of the dividend.
+
+    (rem 10 3) => 1
+    (rem -10 3) => -1
+    """
+    return _divided("rem", _truncated_remainder, dividend, divisor)
+
+
+@define("quot")
+def quot(dividend: Any, divisor: Any) -> Any:
+    """Quotient without its fraction.
+
+    (quot 10 3) => 3
+    (quot -10 3) => -3
+    """
+    return _divided("quot", _truncated_quotient, dividend, divisor)
+
+
+def _divided(op: str, compute: Callable[[Any, Any], Any], dividend: Any, divisor: Any) -> Any:
+    check_numbers(op, (dividend, divisor))
+    if divisor == 0:
+        raise refuse(op, "division by zero", "check the divisor first")
+    return _within_range(op, compute, dividend, divisor)
+
+
+def _truncated_quotient(a: Any, b: Any) -> Any:
+    if type(a) is int and type(b) is int:
+        quotient = abs(a) // abs(b)
+        return quotient if (a < 0) == (b < 0) else -quotient
+    return float(math.trunc(a / b))
+
+
+def _truncated_remainder(a: Any, b: Any) -> Any:
+    if type(a) is int and type(b) is int:
+        remainder = abs(a) % abs(b)
+        return -remainder if a < 0 else remainder
+    return math.fmod(a, b)
+
+
+@define("inc")
+def inc(x: Any) -> Any:
+    """Add one.
+
+    (inc 41) => 42
+    """
+    return number("inc", x) + 1
+
+
+@define("dec")
+def dec(x: Any) -> Any:
+    """Subtract one.
+
+    (dec 43) => 42
+    """
+    return number("dec", x) - 1
+
+
+@define("abs", "Math/abs")
+def absolute(x: Any) -> Any:
+    """Return the number without its sign.
+
+    (abs -5) => 5
+    """
+    return abs(number("abs", x))
+
+
+@define("max")
+def maximum(x: Any, *more: Any) -> Any:
+    """Return the greatest of some numbers; of a collection with ``(apply max coll)``.
+
+    (max 1 5 3) => 5
+    """
+    return _extreme("max", max, x, more)
+
+
+@define("min")
+def minimum(x: Any, *more: Any) -> Any:
+    """Return the least of some numbers; of a collection with ``(apply min coll)``.
+
+    (min 1 5 3) => 1
+    """
+    return _extreme("min", min, x, more)
+
+
+def _extreme(op: str, choose: Callable[..., Any], x: Any, more: tuple[Any, ...]) -> Any:
+    check_numbers(op, (x, *more))
+    return choose(x, *more) if more else x
+
+
+@define("pow", "expt", "Math/pow", charges=True)
+def power(budget: Budget, base: Any, exponent: Any) -> Any:
+    """Return the base raised to the exponent; exact for integers and an exponent that is not negative.
+
+    (pow 2 10) => 1024
+    (pow 2 -1) => 0.5
+    """
+    check_numbers("pow", (base, exponent))
+    if type(base) is int and type(exponent) is int and exponent >= 0:
+        budget.bits(max(base.bit_length(), 1) * exponent if abs(base) > 1 else 1)
+        return base**exponent
+    if base == 0 and exponent < 0:
+        raise refuse("pow", "division by zero", "zero has no negative powers")
+    if base < 0 and exponent != math.trunc(exponent):
+        raise refuse("pow", "a negative number has no fractional powers", "use (abs x)")
+    return _within_range("pow", operator.pow, float(base) if abs(base) < _BIG else base, exponent)
+
+
+@define("sqrt", "Math/sqrt")
+def sqrt(x: Any) -> Any:
+    """Square root, a float.
+
+    (sqrt 16) => 4.0
+    """
+    if number("sqrt", x) < 0:
+        raise refuse("sqrt", "a negative number has no square root", "use (abs x)")
+    return _within_range("sqrt", lambda a, _: math.sqrt(a), x, None)
+
+
+@define("exp", "Math/exp")
+def exp(x: Any) -> Any:
+    """Return the number e raised to x.
+
+    (exp 0) => 1.0
+    """
+    return _within_range("exp", lambda a, _: math.exp(a), number("exp", x), None)
+
+
+@define("log", "Math/log")
+def log(x: Any) -> Any:
+    """Natural logarithm.
+
+    (log 1) => 0.0
+    """
+    return _logarithm("log", math.log, x)
+
+
+@define("log10", "Math/log10")
+def log10(x: Any) -> Any:
+    """Decimal logarithm.
+
+    (log10 1000) => 3.0
+    """
+    return _logarithm("log10", math.log10, x)
+
+
+def _logarithm(op: str, compute: Callable[[Any], float], x: Any) -> Any:
+    if number(op, x) <= 0:
+        raise refuse(op, "only positive numbers have a logarithm", "filter them first: (filter pos? xs)")
+    return compute(x)
+
+
+@define("floor", "Math/floor")
+def floor(x: Any) -> Any:
+    """Return the greatest integer that is not above x.
+
+    (floor 2.7) => 2
+    (floor -2.1) => -3
+    """
+    return _to_integer("floor", math.floor, x)
+
+
+@define("ceil", "Math/ceil")
+def ceil(x: Any) -> Any:
+    """Return the least integer that is not below x.
+
+    (ceil 2.1) => 3
+    """
+    return _to_integer("ceil", math.ceil, x)
+
+
+@define("round", "Math/round")
+def round_(x: Any, digits: Any = MISSING) -> Any:
+    """Return the nearest integer, halves away from zero; with digits, the nearest decimal fraction.
+
+    (round 2.5) => 3
+    (round -2.5) => -3
+    (round 3.14159 2) => 3.14
+    """
+    if digits is MISSING:
+        return _to_integer("round", _half_away, x)
+    if not -300 <= integer("round", digits) <= 300:
+        raise wrong("round", "a number of digits between -300 and 300", digits)
+    if (type(number("round", x)) is int and digits >= 0) or not math.isfinite(x):
+        return x
+    # In decimals, as people read the number: 2.675 is stored a little below its text.
+    rounded = Decimal(repr(x)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _DECIMALS)
+    return int(rounded) if type(x) is int else float(rounded)
+
+
+def _half_away(x: Any) -> int:
+    if type(x) is int:
+        return x
+    whole = math.floor(abs(x) + 0.5) if abs(x) != 0.49999999999999994 else 0
+    return whole if x >= 0 else -whole
+
+
+def _to_integer(op: str, compute: Callable[[Any], int], x: Any) -> int:
+    if type(number(op, x)) is float and not math.isfinite(x):
+        raise wrong(op, "a finite number", x)
+    return compute(x)
+
+
+def _within_range(op: str, compute: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """Return the result, or an error where it does not fit a float."""
+    try:
+        return compute(a, b)
+    except OverflowError:
+        raise refuse(op, "the result is too large for a float", "use smaller numbers or integers") from None

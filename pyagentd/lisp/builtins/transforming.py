@@ -1,0 +1,309 @@
+"""Functions that turn every item, choose items or rearrange them; all return vectors."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, Final
+
+from pyagentd.lisp.access import as_function
+from pyagentd.lisp.builtins.arguments import items, refuse, size, wrong
+from pyagentd.lisp.builtins.columns import as_keys, chosen, column, key_column, left
+from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.order import equal
+from pyagentd.lisp.values import LispSet
+
+FAMILY: Final = Family("Turning and choosing items")
+define = FAMILY.define
+
+
+@define("map", "mapv", charges=True)
+def map_(budget: Budget, f: Any, coll: Any, *colls: Any) -> list[Any]:
+    """Call f with each item; with several collections, with the first items, the second items and so on.
+
+    A map is gone through as ``[key value]`` pairs.
+
+    (map inc [1 2 3]) => [2 3 4]
+    (map :name [{:name "Ada"} {:name "Alan"}]) => ["Ada" "Alan"]
+    (map + [1 2] [10 20]) => [11 22]
+    """
+    if not colls:
+        return column("map", f, items("map", coll, budget), budget)
+    columns = [items("map", each, budget) for each in (coll, *colls)]
+    function = as_function(f, len(columns), "map")
+    count = min(map(len, columns))
+    budget.cells(count)
+    return list(map(function, budget.each(columns[0][:count]), *columns[1:]))
+
+
+@define("pluck", charges=True)
+def pluck(budget: Budget, key: Any, coll: Any) -> list[Any]:
+    """Return the value every item has under a key.
+
+    (pluck :email [{:email "a@b.de"} {:email "c@d.de"}]) => ["a@b.de" "c@d.de"]
+    """
+    return key_column("pluck", key, items("pluck", coll, budget), budget)
+
+
+@define("filter", "filterv", charges=True)
+def filter_(budget: Budget, pred: Any, coll: Any) -> list[Any]:
+    """Return the items for which pred gives neither nil nor false.
+
+    (filter even? [1 2 3 4]) => [2 4]
+    (filter :active [{:id 1 :active true} {:id 2}]) => [{:id 1 :active true}]
+    """
+    found = items("filter", coll, budget)
+    budget.cells(len(found))
+    return chosen("filter", pred, found, budget)
+
+
+@define("remove", charges=True)
+def remove(budget: Budget, pred: Any, coll: Any) -> list[Any]:
+    """Return the items for which pred gives nil or false.
+
+    (remove even? [1 2 3 4]) => [1 3]
+    """
+    found = items("remove", coll, budget)
+    budget.cells(len(found))
+    return left("remove", pred, found, budget)
+
+
+@define("keep", charges=True)
+def keep(budget: Budget, f: Any, coll: Any) -> list[Any]:
+    """Return what f gives for each item, without nils.
+
+    (keep parse-long ["1" "x" "3"]) => [1 3]
+    """
+    return [each for each in column("keep", f, items("keep", coll, budget), budget) if each is not None]
+
+
+@define("map-indexed", charges=True)
+def map_indexed(budget: Budget, f: Any, coll: Any) -> list[Any]:
+    """Call f with the index and the item.
+
+    (map-indexed (fn [i x] [i x]) ["a" "b"]) => [[0 "a"] [1 "b"]]
+    """
+    found = items("map-indexed", coll, budget)
+    budget.cells(len(found))
+    return list(map(as_function(f, 2, "map-indexed"), range(len(found)), budget.each(found)))
+
+
+@define("keep-indexed", charges=True)
+def keep_indexed(budget: Budget, f: Any, coll: Any) -> list[Any]:
+    """Call f with the index and the item; without nils.
+
+    (keep-indexed (fn [i x] (when (odd? i) x)) [:a :b :c :d]) => [:b :d]
+    """
+    return [each for each in map_indexed(budget, f, coll) if each is not None]
+
+
+@define("mapcat", charges=True)
+def mapcat(budget: Budget, f: Any, coll: Any, *colls: Any) -> list[Any]:
+    """Call f with each item and join the collections it gives.
+
+    (mapcat :tags [{:tags [1 2]} {:tags [3]}]) => [1 2 3]
+    """
+    return joined("mapcat", map_(budget, f, coll, *colls), budget)
+
+
+def joined(op: str, colls: Any, budget: Budget) -> list[Any]:
+    """Return the items of all collections in one list."""
+    parts = [items(op, each, budget) for each in budget.each(colls)]
+    total = sum(map(len, parts))
+    budget.cells(total)
+    budget.steps(total)
+    return list(chain.from_iterable(parts))
+
+
+@define("concat", "concatv", charges=True)
+def concat(budget: Budget, *colls: Any) -> list[Any]:
+    """Return the items of all collections, one after the other.
+
+    (concat [1 2] [3] nil [4]) => [1 2 3 4]
+    """
+    return joined("concat", colls, budget)
+
+
+@define("flatten", charges=True)
+def flatten(budget: Budget, coll: Any) -> list[Any]:
+    """Return the items of nested vectors in one vector; maps and sets in it stay as they are.
+
+    (flatten [1 [2 [3 4]] {:a [5]}]) => [1 2 3 4 {:a [5]}]
+    """
+    result: list[Any] = []
+    waiting = [iter(_vector_or_set("flatten", coll, budget))]
+    while waiting:
+        budget.steps(1)
+        for item in waiting[-1]:
+            if type(item) is list:
+                budget.cells(len(item))
+                budget.steps(len(item))
+                if len(waiting) >= budget.limits.depth:
+                    raise budget.too_deep()
+                waiting.append(iter(item))
+                break
+            result.append(item)
+        else:
+            waiting.pop()
+    return result
+
+
+def _vector_or_set(op: str, coll: Any, budget: Budget) -> list[Any]:
+    if type(coll) is list or type(coll) is LispSet or coll is None:
+        return items(op, coll, budget)
+    raise wrong(op, "a vector", coll)
+
+
+@define("distinct", charges=True)
+def distinct(budget: Budget, coll: Any) -> list[Any]:
+    """Return the items without later ones that are equal to an earlier one.
+
+    (distinct [1 2 1 3 2]) => [1 2 3]
+    """
+    if type(coll) is dict:
+        raise wrong("distinct", "a vector", coll, hint="The keys of a map are distinct; see (distinct (vals m)).")
+    found = items("distinct", coll, budget)
+    return without_repeats(found, as_keys(found, budget), budget)
+
+
+@define("distinct-by", charges=True)
+def distinct_by(budget: Budget, key: Any, coll: Any) -> list[Any]:
+    """Return the first item of each key.
+
+    (distinct-by :a [{:a 1 :b 1} {:a 1 :b 2} {:a 2}]) => [{:a 1 :b 1} {:a 2}]
+    """
+    found = items("distinct-by", coll, budget)
+    return without_repeats(found, as_keys(key_column("distinct-by", key, found, budget), budget), budget)
+
+
+def without_repeats(found: list[Any], keys: list[Any], budget: Budget) -> list[Any]:
+    """Return the first item of every key."""
+    budget.cells(len(found))
+    budget.steps(len(found))
+    # Written backwards the first one stays; the order is restored by taking the keys forwards.
+    first = dict(zip(reversed(keys), reversed(found), strict=True))
+    return [first[key] for key in dict.fromkeys(keys)]
+
+
+@define("dedupe", charges=True)
+def dedupe(budget: Budget, coll: Any) -> list[Any]:
+    """Return the items without those that are equal to the one before.
+
+    (dedupe [1 1 2 2 1]) => [1 2 1]
+    """
+    found = items("dedupe", coll, budget)
+    budget.cells(len(found))
+    return [
+        item
+        for index, item in enumerate(budget.each(found))
+        if index == 0 or not equal(item, found[index - 1], budget)
+    ]
+
+
+@define("reverse", charges=True)
+def reverse(budget: Budget, coll: Any) -> list[Any]:
+    """Return the items in reverse order.
+
+    (reverse [1 2 3]) => [3 2 1]
+    """
+    found = items("reverse", coll, budget)
+    budget.cells(len(found))
+    return found[::-1]
+
+
+@define("interleave", charges=True)
+def interleave(budget: Budget, *colls: Any) -> list[Any]:
+    """Return the first items of all collections, then the second ones, until one has no more.
+
+    (interleave [1 2] [:a :b]) => [1 :a 2 :b]
+    """
+    return list(chain.from_iterable(_rows("interleave", colls, budget)))
+
+
+@define("interpose", charges=True)
+def interpose(budget: Budget, separator: Any, coll: Any) -> list[Any]:
+    """Return the items with a separator between them.
+
+    (interpose 0 [1 2 3]) => [1 0 2 0 3]
+    """
+    found = items("interpose", coll, budget)
+    budget.cells(2 * len(found))
+    return [each for item in budget.each(found) for each in (separator, item)][1:]
+
+
+@define("zip", charges=True)
+def zip_(budget: Budget, *colls: Any) -> list[Any]:
+    """Vectors of the first items, the second items and so on, until a collection has no more.
+
+    (zip [1 2] [:a :b]) => [[1 :a] [2 :b]]
+    """
+    return list(map(list, _rows("zip", colls, budget)))
+
+
+def _rows(op: str, colls: tuple[Any, ...], budget: Budget) -> Any:
+    found = [items(op, each, budget) for each in colls]
+    count = min(map(len, found), default=0)
+    budget.cells(count * (len(found) + 1))
+    budget.steps(count * len(found))
+    return zip(*found, strict=False)
+
+
+@define("partition", charges=True)
+def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
+    """Vectors of n items each; items that do not fill one are left out unless padded.
+
+    Between n and the collection may stand a step, and after the step a collection to pad the last vector with.
+
+    (partition 2 [1 2 3 4 5]) => [[1 2] [3 4]]
+    (partition 2 1 [1 2 3]) => [[1 2] [2 3]]
+    (partition 2 2 [0] [1 2 3]) => [[1 2] [3 0]]
+    """
+    if not 1 <= len(step_pad_coll) <= 3:
+        raise refuse("partition", "expects 2 to 4 arguments", "Write (partition n coll).")
+    step = step_pad_coll[0] if len(step_pad_coll) > 1 else n
+    parts = _parts("partition", n, step, step_pad_coll[-1], budget)
+    whole = [part for part in parts if len(part) >= n]
+    if len(step_pad_coll) < 3:
+        return whole
+    padding = items("partition", step_pad_coll[1], budget)
+    return [*whole, *((part + padding)[: size("partition", n)] for part in parts[len(whole) :][:1])]
+
+
+@define("partition-all", charges=True)
+def partition_all(budget: Budget, n: Any, *step_coll: Any) -> list[Any]:
+    """Vectors of n items each, the last ones with what is left; a step may stand before the collection.
+
+    (partition-all 2 [1 2 3]) => [[1 2] [3]]
+    """
+    if not 1 <= len(step_coll) <= 2:
+        raise refuse("partition-all", "expects 2 or 3 arguments", "Write (partition-all n coll).")
+    return _parts("partition-all", n, step_coll[0] if len(step_coll) > 1 else n, step_coll[-1], budget)
+
+
+def _parts(op: str, n: Any, step: Any, coll: Any, budget: Budget) -> list[Any]:
+    n, step = size(op, n), size(op, step)
+    if n < 1 or step < 1:
+        raise refuse(op, "sizes must be positive")
+    found = items(op, coll, budget)
+    count = -(-len(found) // step)
+    budget.cells(count * (1 + min(n, len(found))))
+    budget.steps(count * (1 + min(n, len(found)) // 16))
+    return [found[start : start + n] for start in range(0, len(found), step)]
+
+
+@define("partition-by", charges=True)
+def partition_by(budget: Budget, f: Any, coll: Any) -> list[Any]:
+    """Vectors of neighbours for which f gives equal values.
+
+    (partition-by odd? [1 3 2 4 5]) => [[1 3] [2 4] [5]]
+    """
+    found = items("partition-by", coll, budget)
+    budget.cells(2 * len(found))
+    parts: list[Any] = []
+    previous: Any = MISSING
+    for item, value in zip(found, key_column("partition-by", f, found, budget), strict=True):
+        if not parts or not equal(value, previous, budget):
+            parts.append([])
+        parts[-1].append(item)
+        previous = value
+    return parts
