@@ -46,15 +46,6 @@ def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool
     return llmtool.of_mapping({**(config or {}), **named})
 
 
-def run(tool: LLMTool, args: Mapping[str, Any]) -> Any:
-    """Run ``tool`` with ``args`` and return its value.
-
-    Raises:
-        SubAgentError: The mission failed; the error has the step.
-    """
-    return step_of(tool, args).unwrap()
-
-
 def step_of(tool: LLMTool, args: Mapping[str, Any]) -> Step:
     """Run ``tool`` with ``args`` and return how it ended."""
     around = current()
@@ -80,4 +71,4 @@ def _callback(tool: LLMTool, around: Scope | None) -> Callable[..., Any]:
     return registry.resolve(tool.llm, _models(tool, around), around.llm if around else None)
 
 
-__all__ = ["SubAgentError", "ToolsError", "as_tool", "run", "step_of"]
+__all__ = ["SubAgentError", "ToolsError", "as_tool", "step_of"]

@@ -16,6 +16,7 @@ from pyagentd.errors import TemplateError, UserError
 from pyagentd.mission import signature as signatures
 from pyagentd.mission import template
 from pyagentd.mission.signature import Signature, SignatureError
+from pyagentd.mission.step import Step
 
 CALLER = "caller"
 OPTIONS = frozenset(
@@ -111,11 +112,19 @@ class LLMTool:
         return not self.tools
 
     def __call__(self, args: Mapping[str, Any] | None = None, /, **named: Any) -> Any:
-        """Run the mission with these arguments and return its value; see ``agenttool.run``."""
+        """Run the mission with these arguments and return its value.
+
+        Raises:
+            SubAgentError: The mission failed; the error has the step.
+        """
+        return self.run({**(args or {}), **named}).unwrap()
+
+    def run(self, args: Mapping[str, Any]) -> Step:
+        """Run the mission with these arguments and return how it ended."""
         # Running needs the loop, and the loop needs to know this class.
         from pyagentd.mission import agenttool
 
-        return agenttool.run(self, {**(args or {}), **named})
+        return agenttool.step_of(self, args)
 
 
 def of_mapping(config: Mapping[str, Any]) -> LLMTool:

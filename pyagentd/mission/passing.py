@@ -27,7 +27,9 @@ def call(function: Callable[..., Any], args: Mapping[str, Any], signature: Signa
         TypeError: The function has a parameter that is not given, or does not take one that is.
     """
     if isinstance(function, LLMTool):
-        return function(args)
+        step = function.run(args)
+        plain = step.unwrap()
+        return plain if step.lisp_value is None else step.lisp_value  # a program can tell a keyword from a string
     parameters = _parameters(function)
     if parameters is None:
         return function(*_in_order(args, signature)) if signature is not None else function(dict(args))

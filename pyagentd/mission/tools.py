@@ -214,7 +214,8 @@ def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> Prepar
     named = _as_named(signature, args)
     params = [each.name for each in signature.params]
     extra = [key for key in named if key not in params]
-    coerced = signature.coerce_input({key: value for key, value in named.items() if key in params})
+    declared = {key: value for key, value in named.items() if key in params}
+    coerced = signature.coerce_input(declared, strict=mode == "strict")
     problems = list(coerced.problems)
     warnings = [str(each) for each in coerced.warnings]
     takes = ", ".join(params) or "no arguments"
@@ -225,7 +226,7 @@ def _checked(signature: Signature, args: Mapping[Any, Any], mode: str) -> Prepar
     plain = values.to_python(coerced.value)
     if mode == "warn_only":
         warnings += [str(problem) for problem in problems]
-        plain = {**values.to_python({key: named[key] for key in named if key in params}), **plain}
+        plain = {**values.to_python(declared), **plain}
         problems = []
     return Prepared(args=plain, warnings=tuple(warnings), problems=tuple(problems))
 
