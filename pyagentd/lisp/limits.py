@@ -37,9 +37,9 @@ class Limits:
 
     timeout_ms: int = 5000
     steps: int = 50_000_000
-    cells: int = 20_000_000
-    bytes: int = 100_000_000
-    bits: int = 65_536
+    cells: int = 5_000_000
+    bytes: int = 50_000_000
+    bits: int = 13_000
     depth: int = 200
     tool_calls: int | None = None
     memory_bytes: int = 1_048_576

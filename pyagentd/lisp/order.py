@@ -14,7 +14,7 @@ from typing import Any
 
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import Key, Keyword, LispSet, Value, as_key, from_key, too_deep, type_name
+from pyagentd.lisp.values import Key, Keyword, LispSet, Pattern, Value, as_key, from_key, too_deep, type_name
 
 _SCALARS = frozenset({str, Keyword, int, float, bool, type(None)})
 
@@ -57,7 +57,7 @@ def _equal(one: Value, other: Value, budget: Budget, depth: int) -> bool:
     if kind is LispSet:
         budget.steps(one.weight)
         return bool(one == other)
-    return False
+    return kind is Pattern and bool(one == other)
 
 
 def compare(one: Value, other: Value, budget: Budget | None = None) -> int:

@@ -10,9 +10,17 @@ undoes it. ``1`` and ``1.0`` are one key, as ``(= 1 1.0)`` is true (DD-25).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from datetime import time as clock_time
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
 from threading import Lock
 from typing import Any, final
+from uuid import UUID
 from weakref import WeakValueDictionary
 
 from pyagentd.lisp.errors import LispError
@@ -66,6 +74,25 @@ class Keyword:
         return self
 
 
+@final
+class Pattern:
+    """A regular expression as written, ``#"[0-9]+"``; two with the same text are equal."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pattern) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash((Pattern, self.text))
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.text!r})"
+
+
 class _Mark:
     """A tag no program can make: it tells wrapped keys from plain ones."""
 
@@ -85,8 +112,30 @@ _TRUE = _Mark("TRUE")
 _FALSE = _Mark("FALSE")
 _MAP = _Mark("MAP")
 
-PLAIN: frozenset[type] = frozenset({str, Keyword, int, float, type(None)})
-"""Types whose values are their own keys."""
+
+class _Big:
+    """A large integer as a key: Python's hash of one is easily made to collide, that of its text is not."""
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+        self._hash = hash(hex(value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Big) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[_Big], tuple[int]]:
+        return _Big, (self.value,)
+
+
+_LARGE = 1 << 60
+
+PLAIN: frozenset[type] = frozenset({str, Keyword, type(None)})
+"""Types whose values are their own keys; so are floats, and integers that are not very large."""
 
 
 @final
@@ -153,8 +202,10 @@ def as_key(value: Value, budget: Budget | None = None) -> Key:
 
 def _as_key(value: Value, budget: Budget | None, depth: int) -> Key:
     kind = type(value)
-    if kind in PLAIN:
+    if kind in PLAIN or kind is float:
         return value
+    if kind is int:
+        return value if -_LARGE < value < _LARGE else _Big(value)
     if value is True:
         return _TRUE
     if value is False:
@@ -183,6 +234,8 @@ def from_key(key: Key) -> Value:
         return [from_key(item) for item in key]
     if kind is _Mark:
         return key is _TRUE
+    if kind is _Big:
+        return key.value
     return key
 
 
@@ -212,6 +265,121 @@ _NAMES: dict[type, str] = {
     list: "vector",
     dict: "map",
     LispSet: "set",
+    Pattern: "pattern",
 }
 
 Function = Callable[..., Value]
+
+
+def to_python(value: Value) -> Any:
+    """Return a value as plain Python: keywords and keys as their names, sets as sorted lists, functions as a word.
+
+    What is shared in the value is shared in the result. A vector that is a key becomes a tuple.
+
+    Raises:
+        LispError: ``memory_exceeded`` when it is nested too deeply.
+    """
+    return _to_python(value, {}, 0)
+
+
+def _to_python(value: Value, made: dict[int, Any], depth: int) -> Any:
+    kind = type(value)
+    if kind is Keyword:
+        return value.name
+    if kind not in {list, dict, LispSet}:
+        return value if value is None or kind in {str, int, float, bool} else _as_word(value)
+    if id(value) in made:
+        return made[id(value)]
+    if depth >= MAX_DEPTH:
+        raise too_deep()
+    result: Any
+    if kind is list:
+        result = [_to_python(item, made, depth + 1) for item in value]
+    elif kind is LispSet:
+        result = [_to_python(from_key(key), made, depth + 1) for key in sorted(value.keys, key=_plain_order)]
+    else:
+        result = {}
+        for key, item in value.items():
+            name = _python_key(key, made, depth)
+            if name not in result or type(key) is not Keyword:
+                result[name] = _to_python(item, made, depth + 1)
+    made[id(value)] = result
+    return result
+
+
+def _as_word(value: Value) -> str:
+    return value.text if type(value) is Pattern else "#function"
+
+
+def _python_key(key: Key, made: dict[int, Any], depth: int) -> Any:
+    plain = from_key(key)
+    if type(plain) in {list, dict, LispSet}:
+        return _frozen(_to_python(plain, {}, depth + 1))
+    return _to_python(plain, made, depth)
+
+
+def _frozen(value: Any) -> Any:
+    """Return lists and dicts as tuples, which can be keys."""
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    if isinstance(value, dict):
+        return tuple((key, _frozen(item)) for key, item in value.items())
+    return value
+
+
+def _plain_order(key: Key) -> tuple[str, float, str]:
+    value = from_key(key)
+    if type(value) in {int, float}:
+        return "", value if abs(value) < _LARGE else 0.0, str(value)
+    return type_name(value), 0, value.name if type(value) is Keyword else str(value)
+
+
+def from_python(value: Any) -> Value:
+    """Return plain Python data as a value; string keys stay strings.
+
+    Tuples become vectors; dataclasses, pydantic models and other mappings become maps; dates, times, UUIDs and paths
+    become strings, enums their values.
+
+    Raises:
+        TypeError: for an object the language has no value for; the message names the path to it.
+    """
+    return _from_python(value, "value", 0)
+
+
+def _from_python(value: Any, path: str, depth: int) -> Value:
+    if value is None or type(value) in {str, int, float, bool, Keyword, LispSet, Pattern}:
+        return value
+    if depth >= MAX_DEPTH:
+        raise TypeError(f"{path[:200]} is nested deeper than {MAX_DEPTH} levels, or contains itself")
+    if isinstance(value, Enum):
+        return _from_python(value.value, path, depth + 1)
+    if isinstance(value, Mapping):
+        return {
+            as_key(_from_python(key, f"a key of {path}", depth + 1)): _from_python(item, f"{path}.{key}", depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_from_python(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+    if isinstance(value, set | frozenset):
+        return LispSet.of(_from_python(item, f"a member of {path}", depth + 1) for item in value)
+    for plain in (str, bool, int, float):
+        if isinstance(value, plain):
+            return plain(value)
+    return _from_object(value, path, depth)
+
+
+def _from_object(value: Any, path: str, depth: int) -> Value:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            each.name: _from_python(getattr(value, each.name), f"{path}.{each.name}", depth + 1)
+            for each in fields(value)
+        }
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
+        return _from_python(dump(), path, depth + 1)
+    if isinstance(value, date | clock_time):
+        return value.isoformat()
+    if isinstance(value, UUID | PurePath):
+        return str(value)
+    if isinstance(value, Decimal | Fraction):
+        return float(value)
+    raise TypeError(f"{path} is a {type(value).__name__}, which has no value in the language")
