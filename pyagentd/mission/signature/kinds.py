@@ -46,8 +46,10 @@ def kind_of(value: Any) -> str:
             return "map"
         case LispSet() | set() | frozenset():
             return "set"
-        case date() | datetime():
+        case datetime():
             return "datetime"
+        case date():
+            return "date"
         case _:
             return "function" if callable(value) else "object"
 
