@@ -161,9 +161,11 @@ class _Measure:
 def _atom_size(value: Value) -> int:
     kind = type(value)
     if kind is str:
-        return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")) + (value[:1] == "~")
+        written = json.dumps(value, ensure_ascii=False)
+        return len(written.encode("utf-8", "surrogatepass")) + int(value[:1] == "~")
     if kind is Keyword:
-        return len(value.name.encode("utf-8", "surrogatepass")) + 4
+        name: str = value.name
+        return len(name.encode("utf-8", "surrogatepass")) + 4
     if value is None or value is True:
         return 4
     if kind is bool:
@@ -173,5 +175,6 @@ def _atom_size(value: Value) -> int:
             return len(str(value))
         return int(value.bit_length()) // 3
     if kind is Pattern:
-        return len(value.text.encode("utf-8", "surrogatepass")) + 12
+        pattern: str = value.text
+        return len(pattern.encode("utf-8", "surrogatepass")) + 12
     return 16

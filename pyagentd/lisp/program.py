@@ -1,85 +1,51 @@
-"""A compiled program, what one run of it gave, and running it (SPEC 004 "Execution Flow").
+"""Compiling a program and running it (SPEC 004 "Execution Flow").
 
 A ``Program`` holds code only and may be kept and run any number of times, in any thread; everything a run changes is
-in its ``Run``. Memory is rolled back when the program fails.
+in its ``support.Run``. Memory is rolled back when the program fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from types import CodeType, TracebackType
 from typing import Any, Literal
 
-from pyagentd.lisp.limits import DEFAULT_LIMITS, Limits
+from pyagentd.lisp import forms as _forms
+from pyagentd.lisp.analysis import analyse
+from pyagentd.lisp.emission import ENTRY, Emitter
+from pyagentd.lisp.encoding import size
+from pyagentd.lisp.errors import LispError, Signal
+from pyagentd.lisp.limits import DEFAULT_LIMITS, Budget, Limits
+from pyagentd.lisp.reader import read
+from pyagentd.lisp.result import Isolation, Result, ToolCall, Tools, Usage
+from pyagentd.lisp.support import Run, memory_full
 from pyagentd.lisp.values import Value
 
-Tools = Callable[[str, dict[Any, Value]], Value]
-"""Calls the tool of a name with a map; raises ``ToolError`` or ``LispError``."""
+__all__ = ["Isolation", "Program", "Result", "ToolCall", "Tools", "Usage", "compile", "run"]
 
-Isolation = Literal["none", "process"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
-    """One call of a tool by a program.
-
-    Args:
-        name: The tool.
-        args: The map it was called with.
-        result: What it returned; None when it failed.
-        error: Why it failed, in a sentence.
-        started_at: Seconds since the epoch.
-        duration_ms: Wall time.
-    """
-
-    name: str
-    args: dict[Any, Value]
-    result: Value = None
-    error: str | None = None
-    started_at: float = 0.0
-    duration_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a run has used, in the units of ``Limits``."""
-
-    steps: int = 0
-    cells: int = 0
-    bytes: int = 0
-    duration_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What a run gave.
-
-    Args:
-        value: The value of the last form, or what ``return`` or ``fail`` was given.
-        memory: The memory map after the run, keys as names.
-        tool_calls: Every call of a tool, in order.
-        signal: How the program ended itself, or None when it came to its end.
-        usage: What it used.
-    """
-
-    value: Value
-    memory: dict[str, Value]
-    tool_calls: tuple[ToolCall, ...] = ()
-    signal: Literal["return", "fail"] | None = None
-    usage: Usage = Usage()
+_FORMS = _forms.__all__  # importing the package is what declares the special forms
+_FILE = "<lisp>"
+_TOO_NESTED = "the program is nested too deeply or too large to compile"
+_python_compile = compile
 
 
 class Program:
-    """A program that has been read, analysed and compiled."""
+    """A program that has been read, analysed and compiled.
 
-    __slots__ = ("source",)
+    Args:
+        source: Its text.
+        entry: The function that generated code defined.
+    """
 
-    def __init__(self, source: str) -> None:
+    __slots__ = ("_entry", "source")
+
+    def __init__(self, source: str, entry: Callable[..., Value]) -> None:
         self.source = source
+        self._entry = entry
 
     def run(
         self,
-        context: Mapping[str, Value] | None = None,
+        context: Mapping[Any, Value] | None = None,
         memory: Mapping[str, Value] | None = None,
         tools: Tools | None = None,
         limits: Limits = DEFAULT_LIMITS,
@@ -89,7 +55,7 @@ class Program:
         """Run the program.
 
         Args:
-            context: What ``ctx/name`` reads.
+            context: What ``ctx/name`` reads, by name or keyword.
             memory: What ``memory/name`` reads; not changed, the new one is in the result.
             tools: Calls a tool.
             limits: What the run may use.
@@ -99,18 +65,108 @@ class Program:
         Raises:
             LispError: with the reason, the place and what to do.
         """
-        raise NotImplementedError
+        if isolation == "process":
+            from pyagentd.lisp import isolation as isolated
+
+            return isolated.run(
+                self.source,
+                context={} if context is None else context,
+                memory={} if memory is None else memory,
+                tools=tools,
+                limits=limits,
+                cancelled=cancelled,
+            )
+        budget = Budget(limits, cancelled=cancelled)
+        running = Run({} if context is None else context, {} if memory is None else memory, tools, budget)
+        signal: Literal["return", "fail"] | None = None
+        try:
+            try:
+                value = self._entry(running, budget, budget.tick)
+            except Signal as ended:
+                value, signal = ended.value, ended.name
+            if running.put and size(running.memory, budget, limits.memory_bytes) > limits.memory_bytes:
+                raise memory_full(limits.memory_bytes)
+        except LispError as error:
+            raise self._placed(error, error.__traceback__) from error.__cause__
+        except (RecursionError, MemoryError, ArithmeticError, NameError) as error:
+            raise self._placed(_explained(error, budget), error.__traceback__) from None
+        return Result(
+            value=value,
+            memory=running.memory,
+            tool_calls=tuple(running.calls),
+            signal=signal,
+            usage=Usage(
+                steps=budget.steps_used,
+                cells=budget.cells_used,
+                bytes=budget.bytes_used,
+                duration_ms=budget.duration_ms,
+            ),
+        )
+
+    def _placed(self, error: LispError, traceback: TracebackType | None) -> LispError:
+        """Tell an error the place of the innermost form of the program that was running."""
+        if error.line is None:
+            error.at(*_place(traceback))
+        return error.at(error.line, error.column, self.source)
+
+
+def _place(traceback: TracebackType | None) -> tuple[int | None, int | None]:
+    found: tuple[int | None, int | None] = None, None
+    while traceback is not None:
+        code: CodeType = traceback.tb_frame.f_code
+        if code.co_filename == _FILE:
+            line, _, column, _ = list(code.co_positions())[traceback.tb_lasti // 2]
+            if line is not None and column is not None:
+                found = line, column + 1
+        traceback = traceback.tb_next
+    return found
+
+
+def _explained(error: BaseException, budget: Budget) -> LispError:
+    """Return what an error of Python's means for a program."""
+    if isinstance(error, RecursionError):
+        return LispError(
+            "memory_exceeded",
+            "functions call each other, or values are nested, too deeply",
+            hint="Use loop and recur, or reduce, instead of a function that calls itself for every item.",
+        )
+    if isinstance(error, MemoryError):
+        return LispError("memory_exceeded", "the program needs more memory than there is")
+    if isinstance(error, NameError):
+        name = str(error).partition("'")[2].partition("·")[0]
+        return LispError("eval_error", f"{name} is used before it is defined", hint=f"Put (def {name} …) before it.")
+    if isinstance(error, ZeroDivisionError):
+        return LispError("eval_error", "division by zero", hint="Test the divisor with zero? first.")
+    return LispError("eval_error", "a number is too large for this operation")
 
 
 def compile(text: str) -> Program:
     """Read, analyse and compile a program.
 
     Raises:
-        LispError: ``parse_error`` or ``analysis_error``, with the place.
+        LispError: ``parse_error`` or ``analysis_error``, with the place; ``eval_error`` and ``validation_error`` for
+            a call that could only fail.
     """
-    return Program(text)
+    forms, places = read(text)
+    try:
+        emitter = Emitter(places)
+        module = emitter.program(analyse(forms, places))
+        code = _python_compile(module, _FILE, "exec", dont_inherit=True)
+    except (RecursionError, MemoryError, SyntaxError, OverflowError):
+        line, column = places.of(forms[0].start)
+        raise LispError(
+            "analysis_error",
+            _TOO_NESTED,
+            hint="Name parts of it with let, or make several smaller programs.",
+            line=line,
+            column=column,
+            source=text,
+        ) from None
+    namespace = emitter.globals
+    exec(code, namespace)  # the tree was made by the emitter alone: the program's text is in it as data only
+    return Program(text, namespace[ENTRY])
 
 
-def run(text: str, context: Mapping[str, Value] | None = None, **options: Any) -> Result:
+def run(text: str, context: Mapping[Any, Value] | None = None, **options: Any) -> Result:
     """Compile and run a program; the arguments are those of ``Program.run``."""
     return compile(text).run(context, **options)

@@ -1,0 +1,307 @@
+"""Analysis: forms to core nodes, with every name resolved.
+
+Whatever can be known to be wrong is said before anything runs (SPEC 004 "Error Reasons", ``analysis_error``). A
+special form is a function ``(analysis, form, scope, tail) -> Node`` in ``forms``; ``scope`` maps names to what binds
+them and is never changed once it was handed on, ``tail`` is the loop that ``recur`` would continue, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn
+
+from pyagentd.lisp.access import wrong_arity
+from pyagentd.lisp.builtins import BUILTINS
+from pyagentd.lisp.core import (
+    Apply,
+    Arity,
+    Builtin,
+    Const,
+    Do,
+    Fn,
+    Invoke,
+    KeywordCall,
+    Local,
+    Make,
+    Node,
+    Space,
+    Var,
+)
+from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.syntax import Form, Lambda, List, Literal, Map, Places, Quote, Set, Symbol, Vector
+from pyagentd.lisp.values import Keyword
+
+Scope = Mapping[str, Var]
+
+MAX_PLACEHOLDER: Final = 40
+"""Highest ``%n``."""
+
+
+class Target:
+    """A loop or function that ``recur`` continues, with ``count`` values."""
+
+    __slots__ = ("count", "used")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.used = False
+
+
+Tail = Target | None
+Special = Callable[["Analysis", List, Scope, Tail], Node]
+
+FORMS: dict[str, Special] = {}
+"""Special forms by name."""
+
+CORE: Final = frozenset({"if", "do", "let", "fn", "def", "quote", "recur", "loop", "try"})
+"""Forms that a local name does not hide."""
+
+_ELSEWHERE: Final = {
+    "atom": "There are no atoms: use let, loop or reduce, or (memory/put :key value).",
+    "swap!": "There are no atoms: use reduce, or (memory/put :key value).",
+    "reset!": "There are no atoms: use (memory/put :key value).",
+    "deref": "There are no atoms: use (memory/get :key).",
+    "defmacro": "There are no macros: write a function with defn.",
+    "ctx": "Write ctx/name for one value of the context.",
+    "memory": "Write memory/name for one value of the memory.",
+    "tool": 'Call a tool as (call "name" {:arg value}).',
+    "recur": "recur is a form of its own: (recur value …) at the end of a loop or function.",
+    "print": "Return the value instead of printing it.",
+}
+
+
+class Ready(Form):
+    """A node that stands where a form is expected: an argument that was analysed before."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.start = node.start
+
+
+def special(*names: str) -> Callable[[Special], Special]:
+    """Declare the decorated function as the meaning of special forms."""
+
+    def declare(function: Special) -> Special:
+        for name in names:
+            FORMS[name] = function
+        return function
+
+    return declare
+
+
+class Analysis:
+    """The analysis of one program.
+
+    Args:
+        places: Turns offsets into lines and columns.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.functions = 0  # how many functions have been made: tells a loop whether one is inside
+        self.defined: dict[str, Var] = {}
+        self._names = 0
+        self.redefined: set[str] = set()
+        self.in_lambda = False  # inside #(…), where another one would be ambiguous
+
+    def fresh(self, name: str = "") -> Var:
+        """Return a new variable."""
+        self._names += 1
+        return Var(name, f"{name}·{self._names}")
+
+    def fail(self, message: str, form: Form, hint: str = "") -> NoReturn:
+        """Say that a form is wrong.
+
+        Raises:
+            LispError: ``analysis_error`` at the form.
+        """
+        line, column = self.places.of(form.start)
+        raise LispError("analysis_error", message, hint=hint, line=line, column=column, source=self.places.text)
+
+    def node(self, form: Form, scope: Scope, tail: Tail = None) -> Node:
+        """Return the meaning of a form."""
+        kind = type(form)
+        if kind is List:
+            return self._list(form, scope, tail)  # type: ignore[arg-type]
+        if isinstance(form, Literal):
+            return Const(form.value, form.start)
+        if isinstance(form, Symbol):
+            return self.name(form, scope)
+        if isinstance(form, Ready):
+            return form.node
+        if isinstance(form, Vector):
+            return Make("vector", self.nodes(form.items, scope), form.start)
+        if isinstance(form, Map):
+            return Make("map", self.nodes(form.items, scope), form.start)
+        if isinstance(form, Set):
+            return Make("set", self.nodes(form.items, scope), form.start)
+        if isinstance(form, Lambda):
+            return self._lambda_of(form, scope)
+        assert isinstance(form, Quote)
+        return self.quoted(form.items[0])
+
+    def nodes(self, forms: list[Form], scope: Scope) -> list[Node]:
+        """Return the meanings of forms that are evaluated one after the other."""
+        node = self.node
+        return [node(form, scope) for form in forms]
+
+    def quoted(self, form: Form) -> Node:
+        """Return quoted data: lists are vectors, names are not values."""
+        if isinstance(form, Symbol):
+            self.fail(
+                f"'{form.name}: names are not values here",
+                form,
+                f'Use the keyword :{form.name} or the string "{form.name}".',
+            )
+        if isinstance(form, Literal):
+            return Const(form.value, form.start)
+        if isinstance(form, Vector | List):
+            return Make("vector", [self.quoted(item) for item in form.items], form.start)
+        if isinstance(form, Map | Set):
+            kind: Any = "map" if isinstance(form, Map) else "set"
+            return Make(kind, [self.quoted(item) for item in form.items], form.start)
+        return self.fail("only data can be quoted", form)
+
+    def name(self, form: Symbol, scope: Scope) -> Node:
+        """Return what a name means."""
+        name = form.name
+        var = scope.get(name) or self.defined.get(name)
+        if var is not None:
+            return Local(var, form.start)
+        if name.startswith("ctx/") and len(name) > 4:
+            return Space("ctx", name[4:], form.start)
+        if name.startswith("memory/") and len(name) > 7 and name not in FORMS:
+            return Space("memory", name[7:], form.start)
+        if name in BUILTINS:
+            return Builtin(name, form.start)
+        if name in FORMS:
+            self.fail(f"{name} is a form, not a function", form, f"Wrap it in a function: #({name} %).")
+        return self._unknown(form, scope)
+
+    def _unknown(self, form: Symbol, scope: Scope) -> NoReturn:
+        name = form.name
+        if name.startswith("%"):
+            self.fail(f"{name} stands for an argument inside #(…) only", form, "Write (fn [x] …) or #(… %).")
+        hint = _ELSEWHERE.get(name.partition("/")[0], "")
+        if name.startswith("data/"):
+            hint = f"Did you mean ctx/{name[5:]}?"
+        if not hint:
+            known = [*scope, *self.defined, *BUILTINS, *FORMS]
+            if close := get_close_matches(name, known, n=1, cutoff=0.7):
+                hint = f"Did you mean {close[0]}?"
+            elif "/" in name and (plain := name.rpartition("/")[2]) in BUILTINS:
+                hint = f"Did you mean {plain}?"
+            else:
+                hint = (
+                    f"Bind it with let, or read ctx/{name} if it is given to the program." if "/" not in name else ""
+                )
+        self.fail(f"undefined variable: {name}", form, hint)
+
+    def _list(self, form: List, scope: Scope, tail: Tail) -> Node:
+        items = form.items
+        if not items:
+            self.fail("() calls nothing", form, "Write [] for an empty vector, {} for an empty map.")
+        head = items[0]
+        if isinstance(head, Symbol):
+            name = head.name
+            bound = name in scope or name in self.defined
+            if name in FORMS and (not bound or name in CORE):
+                return FORMS[name](self, form, scope, tail)
+            if not bound and name in BUILTINS:
+                return self.invoke(name, self.nodes(items[1:], scope), form)
+        args = self.nodes(items[1:], scope)
+        if isinstance(head, Literal) and type(head.value) is Keyword:
+            if 1 <= len(args) <= 2:
+                return KeywordCall(head.value, args, form.start)
+            raise self.placed(wrong_arity(f":{head.value.name}", 1, 2, len(args)), form)
+        return Apply(self.node(head, scope), args, form.start)
+
+    def placed(self, error: LispError, form: Form) -> LispError:
+        """Tell an error the place of a form."""
+        return error.at(*self.places.of(form.start), self.places.text)
+
+    def invoke(self, name: str, args: list[Node], form: Form) -> Node:
+        """Return a call of a builtin.
+
+        Raises:
+            LispError: ``eval_error`` when it does not take so many arguments.
+        """
+        builtin = BUILTINS[name]
+        if len(args) < builtin.least or (builtin.most is not None and len(args) > builtin.most):
+            raise self.placed(wrong_arity(name, builtin.least, builtin.most, len(args)), form)
+        return Invoke(name, args, form.start)
+
+    def function(self, arities: list[Arity], var: Var | None, form: Form) -> Fn:
+        """Return a function, counted."""
+        self.functions += 1
+        return Fn(arities, var, form.start)
+
+    def _lambda_of(self, form: Lambda, scope: Scope) -> Node:
+        if self.in_lambda:
+            self.fail("#(…) inside #(…)", form, "Write the inner one as (fn [x] …).")
+        highest, rest = self._placeholders(form)
+        params = [self.fresh(f"%{index}") for index in range(1, highest + 1)]
+        names = dict(scope) | {var.name: var for var in params}
+        if params:
+            names["%"] = params[0]
+        others = self.fresh("%&") if rest else None
+        if others:
+            names["%&"] = others
+        self.in_lambda = True
+        items = form.items
+        # #(42) gives 42, #(%) its argument, as a model expects, and #(f %) calls.
+        alone = items[0] if len(items) == 1 else None
+        literal = alone is not None and (not isinstance(alone, Symbol) or alone.name[0] == "%")
+        body = items[0] if literal else List(items, form.start)
+        node = self.node(body, names)
+        self.in_lambda = False
+        return self.function([Arity(params, others, node)], None, form)
+
+    def _placeholders(self, form: Lambda) -> tuple[int, bool]:
+        """Return the highest ``%n`` of a lambda, and whether it has ``%&``."""
+        highest, rest, waiting = 0, False, list(form.items)
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, Symbol) and each.name.startswith("%"):
+                number = each.name[1:] or "1"
+                if number == "&":
+                    rest = True
+                elif not number.isdecimal() or not 1 <= int(number[:4]) <= MAX_PLACEHOLDER:
+                    self.fail(f"{each.name} is no argument", each, f"Write %, %1 to %{MAX_PLACEHOLDER}, or %&.")
+                else:
+                    highest = max(highest, int(number))
+            elif hasattr(each, "items"):
+                waiting.extend(each.items)
+        return highest, rest
+
+
+def analyse(forms: list[Form], places: Places) -> Node:
+    """Return the meaning of a program: its forms one after the other.
+
+    Raises:
+        LispError: ``analysis_error``, or ``eval_error`` and ``validation_error`` for calls that could only fail.
+    """
+    analysis = Analysis(places)
+    _declare(analysis, forms)
+    nodes = analysis.nodes(forms, {})
+    return nodes[0] if len(nodes) == 1 else Do(nodes, forms[0].start)
+
+
+def _declare(analysis: Analysis, forms: list[Form]) -> None:
+    """Make a variable for every name that the program defines anywhere, so that functions may use later ones."""
+    waiting = list(forms)
+    while waiting:
+        form = waiting.pop()
+        items: list[Form] = getattr(form, "items", [])
+        waiting.extend(items)
+        if type(form) is List and len(items) > 1 and isinstance(items[0], Symbol) and isinstance(items[1], Symbol):
+            if items[0].name not in {"def", "defn", "defn-", "defonce"}:
+                continue
+            name = items[1].name
+            if name in analysis.defined:
+                analysis.redefined.add(name)
+            else:
+                analysis.defined[name] = analysis.fresh(name)

@@ -1,0 +1,369 @@
+"""What generated code calls: the run of a program, and the functions behind its special forms.
+
+Every function takes the run first, except the few that generated code calls so often that they take only what they
+need (``field``, ``equal``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyagentd.errors import PyagentdError, ToolError
+from pyagentd.lisp.access import MISSING, as_function, find, keyword_lookup, lookup, wrong_arity
+from pyagentd.lisp.builtins import BUILTINS
+from pyagentd.lisp.encoding import size
+from pyagentd.lisp.errors import Fail, LispError, Return
+from pyagentd.lisp.fields import WHERE, getter, is_true
+from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.order import equal
+from pyagentd.lisp.result import ToolCall, Tools
+from pyagentd.lisp.values import Keyword, LispSet, Value, as_key, type_name
+
+__all__ = ["equal", "field"]
+
+STOP: Final = object()
+"""What the body of a loop over a collection returns to end it."""
+
+field = keyword_lookup
+
+
+class Run:
+    """One run of a program: what it reads, what it has changed, what it has used."""
+
+    __slots__ = ("budget", "calls", "context", "memory", "put", "tools")
+
+    def __init__(
+        self, context: Mapping[Any, Value], memory: Mapping[str, Value], tools: Tools | None, budget: Budget
+    ) -> None:
+        self.context = context
+        self.put = False
+        self.memory: dict[Any, Value] = dict(memory)
+        self.tools = tools
+        self.budget = budget
+        self.calls: list[ToolCall] = []
+
+
+class Again(tuple[Any, ...]):
+    """The values of the next turn of a loop whose turns are calls."""
+
+    __slots__ = ()
+
+
+def ctx_value(run: Run, name: str) -> Value:
+    """Return ``ctx/name``; nil when nothing of that name was given."""
+    return _named(run.context, name)
+
+
+def memory_value(run: Run, name: str) -> Value:
+    """Return ``memory/name``; nil when there is nothing of that name."""
+    return _named(run.memory, name)
+
+
+def _named(space: Mapping[Any, Value], name: str, default: Value = None) -> Value:
+    found = space.get(name, MISSING)
+    return space.get(Keyword(name), default) if found is MISSING else found
+
+
+def memory_get(run: Run, key: Value, default: Value = None) -> Value:
+    """Return what the memory has under a key."""
+    return _named(run.memory, _memory_key(key), default)
+
+
+def memory_put(run: Run, key: Value, value: Value) -> Value:
+    """Put a value into the memory and return it.
+
+    Raises:
+        LispError: ``memory_exceeded`` when the value alone is larger than the memory may be.
+    """
+    name = _memory_key(key)
+    limit = run.budget.limits.memory_bytes
+    if size(value, run.budget, limit) > limit:
+        raise memory_full(limit)
+    run.memory[name] = value
+    run.put = True
+    return value
+
+
+def memory_full(limit: int) -> LispError:
+    """Return the error for a memory that is too large."""
+    return LispError(
+        "memory_exceeded",
+        f"the memory would be larger than {limit} bytes",
+        hint="Store aggregates or ids instead of whole data; what is in ctx/ need not be stored.",
+    )
+
+
+def _memory_key(key: Value) -> str:
+    if type(key) is Keyword:
+        return key.name
+    if type(key) is str:
+        return key
+    raise LispError(
+        "eval_error", f"a key of the memory is a keyword, got {type_name(key)}", hint="Write (memory/put :key value)."
+    )
+
+
+def call_tool(run: Run, name: Value, args: Value) -> Value:
+    """Call a tool with a map of arguments and record the call.
+
+    Raises:
+        LispError: ``tool_not_found``, ``validation_error``, ``tool_error``.
+    """
+    if type(name) is not str:
+        raise LispError("eval_error", f"the name of a tool is a string, got {type_name(name)}")
+    if name == "return":
+        raise Return(args)
+    if name == "fail":
+        raise Fail(args)
+    if args is None:
+        args = {}
+    if type(args) is not dict:
+        raise LispError(
+            "validation_error",
+            f"the tool {name} takes a map of arguments, got {type_name(args)}",
+            hint=f'Write (call "{name}" {{:arg value}}).',
+        )
+    budget = run.budget
+    limit = budget.limits.tool_calls
+    if limit is not None and len(run.calls) >= limit:
+        raise LispError("tool_error", f"the program calls tools more than {limit} times", hint="Call fewer tools.")
+    if run.tools is None:
+        raise LispError("tool_not_found", f"unknown tool: {name}", hint="There are no tools here.")
+    budget.look()
+    started_at, started = time.time(), time.monotonic()
+
+    def record(result: Value, error: str | None) -> None:
+        spent = time.monotonic() - started
+        if not budget.limits.tool_time_counts:
+            budget.pause(spent)
+        run.calls.append(
+            ToolCall(
+                name=name, args=args, result=result, error=error, started_at=started_at, duration_ms=spent * 1000
+            )
+        )
+
+    try:
+        result = run.tools(name, args)
+    except LispError as error:
+        record(None, error.message)
+        raise
+    except (ToolError, RecursionError) as error:
+        message = error.message if isinstance(error, PyagentdError) else "it is nested too deeply"
+        record(None, message)
+        raise LispError("tool_error", f"the tool {name} failed: {message}") from error
+    record(result, None)
+    budget.look()
+    return result
+
+
+def leave_return(run: Run, value: Value) -> Value:
+    """End the program with its result."""
+    raise Return(value)
+
+
+def leave_fail(run: Run, value: Value) -> Value:
+    """End the program with the reason why it cannot be done."""
+    raise Fail(value)
+
+
+def throw(run: Run, value: Value) -> Value:
+    """Raise an error that ``catch`` gets."""
+    message = value
+    if type(value) is dict:
+        message = find(value, Keyword("message"), "error")
+    text = BUILTINS["str"]
+    shown = text.function(run.budget, message) if text.charges else text.function(message)
+    raise LispError("eval_error", shown)
+
+
+_CAUGHT: Final = frozenset({"eval_error", "tool_error", "tool_not_found", "validation_error"})
+
+
+def attempt(
+    run: Run,
+    body: Callable[[], Value],
+    handler: Callable[[Value], Value] | None,
+    final: Callable[[], Value] | None,
+) -> Value:
+    """Run ``body``; hand an error to ``handler`` as a map; run ``final`` whatever happened.
+
+    Errors that end the whole run (time, memory) are not caught.
+    """
+    try:
+        if handler is None:
+            return body()
+        try:
+            return body()
+        except LispError as error:
+            if error.reason not in _CAUGHT:
+                raise
+            return handler({Keyword("message"): error.message, Keyword("reason"): Keyword(error.reason)})
+        except (ZeroDivisionError, OverflowError) as error:
+            return handler({Keyword("message"): str(error), Keyword("reason"): Keyword("eval_error")})
+    finally:
+        if final is not None:
+            final()
+
+
+def callee(run: Run, function: Value, count: int) -> Callable[..., Value]:
+    """Return what is called, checked for the number of arguments; the call is charged."""
+    run.budget.tick()
+    return as_function(function, count)
+
+
+def overloads(run: Run, *parts: tuple[int, Callable[..., Value]]) -> Callable[..., Value]:
+    """Return a function of several bodies; a count of ``~n`` is at least ``n`` arguments."""
+    exact = {count: part for count, part in parts if count >= 0}
+    rest = [(~count, part) for count, part in parts if count < 0]
+    least = min([*exact, *(count for count, _ in rest)])
+    most = None if rest else max(exact)
+
+    def overloaded(*args: Value) -> Value:
+        count = len(args)
+        part = exact.get(count)
+        if part is None and rest and count >= rest[0][0]:
+            part = rest[0][1]
+        if part is None:
+            raise wrong_arity(parts[0][1].__name__.partition("·")[0] or "fn", least, most, count)
+        return part(*args)
+
+    overloaded.arity = (least, most)  # type: ignore[attr-defined]
+    overloaded.__name__ = parts[0][1].__name__
+    return overloaded
+
+
+def rest_list(run: Run, rest: tuple[Value, ...]) -> Value:
+    """Return what a function's rest parameter is: nil when nothing is left."""
+    run.budget.cells(len(rest))
+    return list(rest) or None
+
+
+def turns(run: Run, body: Callable[..., Value], *values: Value) -> Value:
+    """Call the body of a loop for every turn."""
+    tick = run.budget.tick
+    result = body(*values)
+    while type(result) is Again:
+        tick()
+        result = body(*result)
+    return result
+
+
+def again(run: Run, *values: Value) -> Again:
+    """Return the values of a loop's next turn."""
+    return Again(values)
+
+
+def items_of(run: Run, value: Value) -> list[Value]:
+    """Return the items of a collection as ``seq`` gives them, [] for nil."""
+    if type(value) is list:
+        return value
+    seq = BUILTINS["seq"]
+    found = seq.function(run.budget, value) if seq.charges else seq.function(value)
+    return found or []
+
+
+def for_each(run: Run, value: Value, body: Callable[[Value], Value]) -> None:
+    """Call ``body`` for every item until it says stop."""
+    for item in run.budget.each(items_of(run, value)):
+        if body(item) is STOP:
+            return
+
+
+def times(run: Run, count: Value, body: Callable[[Value], Value]) -> None:
+    """Call ``body`` with 0, 1, … below ``count``."""
+    if type(count) is not int:
+        raise LispError("eval_error", f"dotimes expects an integer, got {type_name(count)}")
+    for index in run.budget.each(range(count)):
+        body(index)
+
+
+def stop(run: Run) -> Any:
+    """Return what ends a ``for``."""
+    return STOP
+
+
+def new_vector(run: Run) -> list[Value]:
+    """Return the vector that a ``for`` fills."""
+    return []
+
+
+def collect(run: Run, out: list[Value], value: Value) -> None:
+    """Add an item to the vector of a ``for``."""
+    run.budget.cells(1)
+    out.append(value)
+
+
+def make_map(run: Run, *items: Value) -> dict[Any, Value]:
+    """Return the map of alternating keys and values."""
+    budget = run.budget
+    budget.cells(len(items))
+    return {as_key(key, budget): value for key, value in zip(items[::2], items[1::2], strict=True)}
+
+
+def make_set(run: Run, *items: Value) -> LispSet:
+    """Return the set of its members."""
+    run.budget.cells(len(items))
+    return LispSet.of(items, run.budget)
+
+
+def take_apart(run: Run, value: Value, count: int, open_end: bool) -> list[Value]:
+    """Return the items that a vector pattern takes; without ``&`` there must be enough of them.
+
+    Raises:
+        LispError: ``eval_error`` when the value is no vector or too short.
+    """
+    if type(value) is not list:
+        if open_end or value is None:
+            value = items_of(run, value)
+        else:
+            raise LispError("eval_error", f"a vector pattern needs a vector, got {type_name(value)}")
+    if len(value) < count and not open_end:
+        raise LispError(
+            "eval_error",
+            f"a pattern of {count} names needs a vector with as many items, got {len(value)}",
+            hint="Write [a b & rest] when there may be fewer.",
+        )
+    return value  # type: ignore[no-any-return]
+
+
+def item(run: Run, items: list[Value], index: int) -> Value:
+    """Return an item of a vector, nil beyond its end."""
+    return items[index] if index < len(items) else None
+
+
+def rest_of(run: Run, items: list[Value], count: int) -> Value:
+    """Return the items from ``count`` on; nil when there are none."""
+    run.budget.cells(max(0, len(items) - count))
+    return items[count:] or None
+
+
+def found(run: Run, value: Value, key: Value) -> Value:
+    """Return what a map pattern finds under a key that is no keyword."""
+    return lookup(value, key, None, run.budget)
+
+
+def found_or_missing(run: Run, value: Value, key: Value) -> Value:
+    """Return what a map pattern finds under a key, or the mark of nothing."""
+    return lookup(value, key, MISSING, run.budget)
+
+
+def is_missing(run: Run, value: Value) -> bool:
+    """Return whether nothing was found."""
+    return value is MISSING
+
+
+def no_clause(run: Run) -> Value:
+    """Raise the error of a ``case`` without a clause for its value."""
+    raise LispError("eval_error", "no clause fits the value", hint="Add a default as the last form of case or condp.")
+
+
+def where_true(run: Run, path: tuple[Any, ...]) -> Callable[[Value], bool]:
+    """Return the predicate of ``(where :field)``."""
+    return is_true(getter(path))
+
+
+def where(run: Run, path: tuple[Any, ...], operator: str, wanted: Value) -> Callable[[Value], bool]:
+    """Return the predicate of ``(where :field operator value)``."""
+    return WHERE[operator](getter(path), wanted, run.budget)
