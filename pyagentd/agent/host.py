@@ -25,7 +25,6 @@ from pyagentd.agent.dialogue.suggesting import Suggesting
 from pyagentd.agent.files.restoring import Restoring
 from pyagentd.agent.hooking.hooks import Hooks
 from pyagentd.agent.missions.kindred import Kindred
-from pyagentd.agent.missions.missionrun import MissionRun
 from pyagentd.agent.running import stopping
 from pyagentd.agent.running.continuing import continuation
 from pyagentd.agent.running.outcome import Outcome
@@ -227,6 +226,8 @@ class Host(OpenBranches):
     ) -> Run:
         make: Callable[..., Run] = Run
         if (mission := settings.mission) is not None:
+            from pyagentd.agent.missions.missionrun import MissionRun  # loaded when the first mission comes
+
             make = partial(MissionRun, mission=mission, ref=branch.ref, kindred=self.kindred)
         return make(
             run_id=run_id,

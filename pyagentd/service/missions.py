@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.delegating.task import described as in_words
-from pyagentd.agent.missions.contract import readable
-from pyagentd.agent.missions.missiontool import PRESET
-from pyagentd.agent.missions.records import unfinished
+from pyagentd.agent.missions.cutoff import unfinished
+from pyagentd.agent.missions.missiontool import PRESET, readable
 from pyagentd.agent.missions.report import missions
 from pyagentd.agent.running.toolbox import NAMES
 from pyagentd.agent.turns.queue import Submission

@@ -95,14 +95,12 @@ def readable(text: str, source: str) -> Signature:
         ) from error
 
 
-def contract_of(preset: Preset) -> Contract | None:
-    """Return what a preset promises; None when it chats.
+def contract_of(preset: Preset) -> Contract:
+    """Return what a preset with a signature promises.
 
     Raises:
         PresetError: Its signature or its template cannot be read.
     """
-    if not preset.signature:
-        return None
     try:
         signature = readable(preset.signature, f"`signature` of the preset {preset.name}")
         placeholders(preset.prompt)

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyagentd.mission.budget import Budget
-from pyagentd.mission.options import TURN_BUDGET
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:
+    from pyagentd.mission.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,9 @@ class Kindred:
         """Have missions below ``ref`` know, as long as the block lasts, that one runs there; say where that is."""
         above = next((place for each in paths.ancestors_of(ref) if (place := self._running.get(each.key))), None)
         if above is None:
+            from pyagentd.mission.budget import Budget  # the language is loaded when the first mission comes
+            from pyagentd.mission.options import TURN_BUDGET
+
             place = Place(Budget(turns=max(TURN_BUDGET, max_turns)), 0)
         else:
             place = Place(above.budget, above.depth + 1)

@@ -35,6 +35,7 @@ from pyagentd.llm.backend import (
     StepFinished,
 )
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
+from pyagentd.mission import firewall
 from pyagentd.mission.budget import Scope, entered
 from pyagentd.mission.delegation import adelegate
 from pyagentd.mission.options import Answer as Told
@@ -98,7 +99,7 @@ class MissionRun(Run):
         self._record.ended(ending)
         if not ending.ok:
             raise Unfulfilled(ending.fail or Fail(reason="unknown", message="nobody said why"))
-        self._conclude(shown(ending.value))
+        self._conclude(shown(firewall.public(ending.value)))
         self._note = "; ".join(ending.warnings)
 
     async def _delegated(self, task: Task, place: Place) -> Ending:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, Spawner, result_of
 from pyagentd.agent.delegating.task import described
-from pyagentd.agent.missions.contract import readable
 from pyagentd.agent.missions.valuetext import as_json
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.policy.presets import Preset
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.mission.signature import Signature
 
 NAME = "mission"
 PRESET = "mission"
@@ -119,6 +121,13 @@ def mission_tool(spawner: Spawner, *, depth: int, lending: Lending) -> ToolSpec:
         describe=describe,
         preview=lambda args, ctx: _preview(args, lending),
     )
+
+
+def readable(text: str, source: str) -> Signature:
+    """Return the signature that a person or a model wrote; see ``contract.readable``."""
+    from pyagentd.agent.missions import contract  # the language is loaded when the first mission comes
+
+    return contract.readable(text, source)
 
 
 def as_value(output: Output) -> Output:

@@ -47,18 +47,6 @@ class Record:
         self._recorder.record("mission", {"id": self._run_id, "phase": phase, **facts})
 
 
-def unfinished(conversation: Conversation) -> str:
-    """Return the id of the last run if that was a mission which can go on, else ""."""
-    run = conversation.last_run
-    if run is None or not run.is_finished:
-        return ""
-    rows = conversation.missions.get(run.data["id"], {})
-    ended = rows.get("end")
-    if "turn" not in rows or (ended is not None and ended.get("ok")):
-        return ""
-    return str(run.data["id"])
-
-
 def state_of(conversation: Conversation, run_id: str) -> State:
     """Return where the mission of a run stands.
 

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from pyagentd.agent.delegating.kin import children, session_row
+from pyagentd.agent.missions.cutoff import unfinished
 from pyagentd.agent.missions.programs import PROGRAM
-from pyagentd.agent.missions.records import unfinished
 from pyagentd.agent.missions.valuetext import dumped
 from pyagentd.messages import Usage
 from pyagentd.store.conversation import Conversation, Part

@@ -10,14 +10,11 @@ import json
 import re
 from typing import Any
 
-from pyagentd.mission import firewall
-
 _FENCED = re.compile(r"```json\n(.*)\n```", re.DOTALL)
 
 
-def shown(value: Any) -> str:
-    """Return the answer that a value is, for the document."""
-    public = firewall.public(value)
+def shown(public: Any) -> str:
+    """Return the answer that a value is, of which everybody may see all."""
     if isinstance(public, str) and public.strip() and not _FENCED.fullmatch(public):
         return public
     return f"```json\n{dumped(public, indent=2)}\n```"

@@ -19,9 +19,7 @@ from pyagentd.agent.branches.override import overridden, settings_of
 from pyagentd.agent.compacting.fitting import fitting
 from pyagentd.agent.hooking.hooks import Moment
 from pyagentd.agent.hooking.projecthooks import guarded
-from pyagentd.agent.missions.contract import Mission, contract_of
 from pyagentd.agent.missions.missiontool import Lending
-from pyagentd.agent.missions.records import state_of, unfinished
 from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.prompting.prompt import system_prompt
 from pyagentd.agent.prompting.skills import index
@@ -56,6 +54,7 @@ from pyagentd.tools.spec import ToolContext, ToolSpec
 
 if TYPE_CHECKING:  # the host equips the runs it starts
     from pyagentd.agent.host import Host
+    from pyagentd.agent.missions.contract import Mission
 
 
 class Equipping:
@@ -151,17 +150,11 @@ class Equipping:
 
     def _mission(self, preset: Preset) -> Mission | None:
         """Return what the run is to fulfil, if it is a mission."""
-        contract = contract_of(preset)
-        if contract is None:
+        if not preset.signature:
             return None
-        given, conversation = self._message.get("mission") or {}, self._branch.conversation
-        cut_off = str(given.get("resume") or "") or unfinished(conversation)
-        return Mission(
-            contract=contract,
-            given=given,
-            state=state_of(conversation, cut_off) if cut_off else None,
-            resumes=bool(given.get("resume")),
-        )
+        from pyagentd.agent.missions.beginning import mission_of  # the language is loaded when the first one comes
+
+        return mission_of(preset, self._branch.conversation, self._message.get("mission") or {})
 
     async def _skill(self, place: Surroundings) -> ToolSpec | None:
         """Return the tool that reads the session's skills, and have what lies beside them be readable."""

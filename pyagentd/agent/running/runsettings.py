@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyagentd.agent.approving.authority import Authority
-from pyagentd.agent.missions.contract import Mission
 from pyagentd.agent.running.budget import Limits
 from pyagentd.agent.running.offer import Offer
 from pyagentd.agent.running.view import Fit
 from pyagentd.llm.backend import Backend
 from pyagentd.tools.spec import ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.agent.missions.contract import Mission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,33 @@
+"""The mission that a message begins, or goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyagentd.agent.missions.contract import Mission, contract_of
+from pyagentd.agent.missions.cutoff import unfinished
+from pyagentd.agent.missions.records import state_of
+from pyagentd.policy.presets import Preset
+from pyagentd.store.conversation import Conversation
+
+
+def mission_of(preset: Preset, conversation: Conversation, given: Mapping[str, Any]) -> Mission:
+    """Return what a run is to fulfil whose preset promises a signature.
+
+    Args:
+        preset: As it holds for the run.
+        conversation: What was said before.
+        given: What the message carries: {context} or {resume}, the id of a run.
+
+    Raises:
+        PresetError: The signature or the template cannot be read.
+        BadRequest: That run cannot go on.
+    """
+    cut_off = str(given.get("resume") or "") or unfinished(conversation)
+    return Mission(
+        contract=contract_of(preset),
+        given=given,
+        state=state_of(conversation, cut_off) if cut_off else None,
+        resumes=bool(given.get("resume")),
+    )
