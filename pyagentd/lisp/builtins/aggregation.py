@@ -11,6 +11,7 @@ from pyagentd.lisp.builtins import arithmetic
 from pyagentd.lisp.builtins.arguments import NUMBERS, function_named, items, refuse, wrong
 from pyagentd.lisp.builtins.columns import as_keys, getter, key_column
 from pyagentd.lisp.builtins.functions import complement
+from pyagentd.lisp.builtins.sorting import in_natural_order
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
 
@@ -170,7 +171,7 @@ def avg(budget: Budget, coll: Any) -> Any:
 
 @define("min-by", charges=True)
 def min_by(budget: Budget, key: Any, coll: Any) -> Any:
-    """Return the item with the least number under a key; items without one do not count; nil when there is nothing.
+    """Return the item with the least value under a key; items without one do not count; nil when there is nothing.
 
     (min-by :price [{:price 10} {:price nil} {:price 5}]) => {:price 5}
     """
@@ -179,7 +180,7 @@ def min_by(budget: Budget, key: Any, coll: Any) -> Any:
 
 @define("max-by", charges=True)
 def max_by(budget: Budget, key: Any, coll: Any) -> Any:
-    """Return the item with the greatest number under a key; nil when there is nothing.
+    """Return the item with the greatest value under a key; nil when there is nothing.
 
     Items without one do not count.
 
@@ -191,16 +192,17 @@ def max_by(budget: Budget, key: Any, coll: Any) -> Any:
 def _extreme_by(op: str, choose: Callable[..., Any], key: Any, coll: Any, budget: Budget) -> Any:
     found = items(op, coll, budget)
     values = key_column(op, key, found, budget)
-    amounts = _amounts(op, values)
-    if not amounts:
+    known = [index for index, value in enumerate(values) if value is not None]
+    if not known:
         return None
-    extreme = choose(amounts)
-    return next(item for item, value in zip(found, values, strict=True) if value is extreme)
+    ordered = in_natural_order(values if len(known) == len(values) else [values[index] for index in known], budget)
+    best = choose(range(len(known)), key=ordered.__getitem__)
+    return found[known[best]]
 
 
 @define("max-key", charges=True)
 def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
-    """Return the argument for which f gives the greatest number.
+    """Return the argument for which f gives the greatest value.
 
     (max-key count "a" "abc" "ab") => "abc"
     """
@@ -209,7 +211,7 @@ def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
 
 @define("min-key", charges=True)
 def min_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
-    """Return the argument for which f gives the least number.
+    """Return the argument for which f gives the least value.
 
     (min-key count "abc" "a" "ab") => "a"
     """

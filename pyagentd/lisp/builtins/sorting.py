@@ -76,11 +76,12 @@ def _natural(found: list[Any], keys: list[Any], budget: Budget, *, descending: b
         named = [(item, key) for item, key in zip(found, keys, strict=True) if key is not None]
         others = _natural([item for item, _ in named], [key for _, key in named], budget, descending=descending)
         return others + nils if descending else nils + others
-    return _by_key(found, _ordered(keys, kinds, budget), descending=descending)
+    return _by_key(found, in_natural_order(keys, budget), descending=descending)
 
 
-def _ordered(keys: list[Any], kinds: set[type], budget: Budget) -> list[Any]:
-    """Return the keys in a form that Python orders as the language does."""
+def in_natural_order(keys: list[Any], budget: Budget) -> list[Any]:
+    """Return the keys, none of them nil among others, in a form that Python orders as the language does."""
+    kinds = set(map(type, keys))
     if kinds <= NUMBERS or (len(kinds) == 1 and kinds <= _PYTHONS_OWN):
         return keys
     if kinds == {Keyword}:

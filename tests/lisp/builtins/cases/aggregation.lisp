@@ -49,7 +49,8 @@
 (min-by :a [{:a 2} {:a nil} {:a 1 :x 1} {:a 1 :x 2}]) => {:a 1 :x 1}
 (min-by :a []) => nil
 (min-by first [[2 :x] [1 :y]]) => [1 :y]
-(min-by :a [{:a "x"}]) !! min-by: expects numbers, got a string
+(min-by :a [{:a "b"} {:a "a"}]) => {:a "a"}
+(min-by :a [{:a "x"} {:a 1}]) !! cannot compare
 (max-by :a [{:a 1} {:a 2}]) => {:a 2}
 (max-by :a [{} {:a nil}]) => nil
 (max-by second {:x 1 :y 9}) => [:y 9]
@@ -57,7 +58,8 @@
 (max-key count "a" "abc" "ab") => "abc"
 (max-key :a {:a 1}) => {:a 1}
 (apply max-key :n [{:n 1} {:n 3} {:n 2}]) => {:n 3}
-(max-key name :a) !! max-key: expects numbers, got a string
+(max-key name :a :b) => :b
+(max-key identity 1 "a") !! cannot compare
 (min-key count "abc" "a") => "a"
 (min-key abs -3 2) => 2
 (min-key abs "a") !! abs: expects a number
