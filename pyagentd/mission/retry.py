@@ -26,11 +26,13 @@ class LLMError(Exception):
         reason: The name that ``retryable_errors`` can list: ``rate_limit``, ``timeout``, ``server_error``,
             ``client_error``, ``config_error``, or any other.
         message: What happened.
+        final: Whether another attempt would be no use, whatever ``retryable_errors`` says.
     """
 
-    def __init__(self, reason: str, message: str = "") -> None:
+    def __init__(self, reason: str, message: str = "", *, final: bool = False) -> None:
         super().__init__(message or reason)
         self.reason = reason
+        self.final = final
 
 
 class GaveUp(Exception):
@@ -114,7 +116,8 @@ def attempted(
             failed(error, attempt)
             reason = reason_of(error)
             wait = max(delay_ms(retry, attempt) / 1000, _asked_for(error))
-            hopeless = retry.retryable_errors is not None and reason not in retry.retryable_errors
+            listed = retry.retryable_errors is None or reason in retry.retryable_errors
+            hopeless = not listed or getattr(error, "final", False)
             if hopeless or attempt >= retry.max_attempts or wait >= seconds_left():
                 raise GaveUp(reason, str(error) or type(error).__name__, attempt) from error
         sleep(wait)

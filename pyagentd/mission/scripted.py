@@ -38,7 +38,8 @@ class Scripted:
         self.requests.append(copy.deepcopy(request))
         at = len(self.requests) - 1
         if at >= len(self._answers) and not (self._repeat and self._answers):
-            raise LLMError("config_error", f"The script has {len(self._answers)} answers, this is request {at + 1}")
+            message = f"The script has {len(self._answers)} answers, and this is request {at + 1}"
+            raise LLMError("script_ended", message, final=True)
         answer = self._answers[min(at, len(self._answers) - 1)]
         if callable(answer) and not isinstance(answer, BaseException):
             answer = answer(request)
