@@ -73,7 +73,7 @@ class _Place:
             # Nothing of the run at the anchor: text above was edited, or nothing was inserted yet.
             found = self._find_anywhere(anchor if self._ends_prompt(anchor) else 0)
             if found is None:
-                return (anchor, 0) if self._begins_with_part() else (position, known)
+                return (anchor, 0) if self._is_chance(anchor, known) else (position, known)
             position, known = found
         while (later := self._find_later(position, known)) is not None:
             position, known = later
@@ -117,9 +117,15 @@ class _Place:
         """Return whether so many characters of the run include some of an answer or a tool."""
         return any(block.role is not None and block.offset < known for block in self._blocks)
 
-    def _begins_with_part(self) -> bool:
-        """Return whether the first separator is of the text behind it: then blank lines alone are the user's."""
-        return bool(self._blocks and self._blocks[0].role is None and self._blocks[0].part_id)
+    def _is_chance(self, anchor: int, known: int) -> bool:
+        """Return whether all that agrees are blank lines of the user's: those before a heading that stands below.
+
+        Of a separator that belongs to the text behind it, blank lines alone are never there.
+        """
+        begins = self._blocks[0] if self._blocks else None
+        if begins is not None and begins.role is None and begins.part_id:
+            return True
+        return known <= len(RUN_OPEN) and self._body.startswith(RUN_CLOSE, anchor)
 
     def _ends_prompt(self, position: int) -> bool:
         """Return whether text of the user, or a hidden answer, ends here: the position is likely still right."""

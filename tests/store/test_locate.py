@@ -169,3 +169,13 @@ def _replaced(doc: Document, old: str, new: str) -> Document:
     spans = [span._replace(start=moved(span.start), end=moved(span.end)) for span in doc.spans]
     kept = tuple(span for span in spans if span.start < span.end)
     return replace(doc, body=doc.body[:start] + new + doc.body[end:], spans=kept)
+
+
+def test_a_heading_below_a_prompt_that_waited_is_not_taken_for_the_beginning_of_its_answer() -> None:
+    start, anchor, inserts, _ = played(BEFORE, turn=TURN)
+    for below in ("\n\n### ", "\n\n### A draft"):
+        body = start.body + below
+        place, missing = locate(body, start.spans, anchor, inserts)
+        assert place == anchor and list(missing) == inserts
+        doc, _ = apply(replace(start, body=body), place, *missing)
+        assert "### ###" not in doc.body and doc.body.endswith(below)
