@@ -24,6 +24,7 @@ from pyagentd.cli.exchange import export, import_
 from pyagentd.cli.grants import grants, scope
 from pyagentd.cli.history import fork, regenerate, rewind, unrewind, variants
 from pyagentd.cli.hooks import hooks
+from pyagentd.cli.lisp import lisp
 from pyagentd.cli.logs import logs
 from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
@@ -66,7 +67,7 @@ for _command in (
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,
-    serve, stop, status, logs, reindex, doctor, config, messages, completion,
+    serve, stop, status, logs, reindex, doctor, config, messages, lisp, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 
