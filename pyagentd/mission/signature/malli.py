@@ -36,6 +36,7 @@ TypeOf: TypeAlias = Callable[[Form], Type]
 Properties: TypeAlias = dict[str, Form]
 
 _DESCRIBING = ("title", "description", "doc", "default", "example", "examples")
+_LITERALS = ("true", "false", "nil")
 _UNSUPPORTED = {
     "?": "It stands behind a name, for a field that may be absent",
     "set": "A list is written `[:vector :int]`",
@@ -233,7 +234,7 @@ def _children(form: Form) -> Sequence[Form]:
 
 
 def _is_literal(form: Form) -> bool:
-    return form.kind in ("string", "number", "constant") or form.value in ("true", "false", "nil")
+    return form.kind in ("string", "number", "constant") or (form.kind == "name" and form.value in _LITERALS)
 
 
 def _bounds_and(form: Form, count: int, allowed: Sequence[str]) -> tuple[Properties, Sequence[Form]]:

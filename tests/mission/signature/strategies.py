@@ -5,7 +5,20 @@ import string
 from hypothesis import strategies as st
 
 from pyagentd.lisp.values import Keyword
-from pyagentd.mission.signature import And, Constant, Constraint, Enum, Field, List, Map, MapOf, Primitive, Signature
+from pyagentd.mission.signature import (
+    And,
+    Constant,
+    Constraint,
+    Enum,
+    Field,
+    List,
+    Map,
+    MapOf,
+    Maybe,
+    Or,
+    Primitive,
+    Signature,
+)
 from pyagentd.mission.signature.types import NAMES, choice, maybe
 
 WORDS = st.text(string.ascii_lowercase + "_-", min_size=1, max_size=6).filter(lambda word: "->" not in word)
@@ -114,3 +127,50 @@ def keyed_by_keywords(value):
             return {Keyword(key): keyed_by_keywords(item) for key, item in value.items()}
         case _:
             return value
+
+
+SCALAR_OF = {
+    "string": st.sampled_from(["", "a", "abc", "abcd"]),
+    "int": st.integers(-6, 6),
+    "float": st.floats(-6, 6) | st.integers(-6, 6),
+    "bool": st.booleans(),
+    "keyword": st.sampled_from(["a", "b"]),
+    "map": st.just({}),
+    "any": SCALARS,
+    "datetime": st.just("2026-11-22T10:00:00Z"),
+    "nil": st.none(),
+}
+
+
+def near(type):
+    """JSON that fits ``type``, or nearly: here and there is something else, is missing or too much."""
+    return st.one_of(*[_fitting(type)] * 9, SCALARS)
+
+
+def _fitting(type):
+    match type:
+        case Maybe(inner):
+            return st.none() | near(inner)
+        case Primitive(name):
+            return SCALAR_OF[name]
+        case List(item):
+            return st.lists(near(item), max_size=3)
+        case Map(fields):
+            required = {field.name: near(field.type) for field in fields if not field.optional}
+            other = {"more": SCALARS} | {field.name: near(field.type) for field in fields if field.optional}
+            return st.fixed_dictionaries(required, optional={k: v for k, v in other.items() if k not in required})
+        case MapOf(_, value):
+            return st.dictionaries(KEYS, near(value), max_size=3)
+        case Enum(values):
+            return st.sampled_from([constant.value for constant in values])
+        case Or(choices):
+            return st.one_of(*map(near, choices))
+        case And(all_of):
+            return st.one_of(*map(near, all_of))
+        case _:
+            return st.integers(-6, 6)
+
+
+def with_values(types):
+    """A type and a value that may fit it."""
+    return types.flatmap(lambda type: st.tuples(st.just(type), near(type)))
