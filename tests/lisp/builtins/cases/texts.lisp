@@ -118,3 +118,5 @@
 (keyword nil) => nil
 (keyword "") !! keyword: a name cannot be empty
 (keyword 1) !! keyword: expects a string
+(upper-case "") => ""
+(lower-case "") => ""
