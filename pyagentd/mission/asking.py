@@ -104,4 +104,4 @@ def _count(tokens: Any, name: str) -> int:
 
 
 def _ms(seconds: float) -> int:
-    return int(seconds * 1000)
+    return round(seconds * 1000)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.values import LispSet
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.inventory import type_of
 from pyagentd.mission.signature import Problem, Signature
@@ -30,17 +29,34 @@ def of_value(value: Any, places: Sequence[str], firewall: Firewall, warnings: It
         warnings: What was converted or left out on the way.
     """
     text, notes = firewall.shown(value)
-    type_ = f" {type_text(type_of(value))}" if isinstance(value, dict | list | LispSet) and value else ""
+    type_ = firewall.words(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
     lines = [f"Result{type_}:", text, *notes, _kept(places, firewall), *_warned(warnings, firewall)]
     return "\n".join(line for line in lines if line)
 
 
-def of_error(error: LispError, firewall: Firewall, warnings: Iterable[str] = ()) -> str:
-    """Return what is said of a program that failed."""
+def of_error(
+    error: LispError,
+    firewall: Firewall,
+    warnings: Iterable[str] = (),
+    *,
+    undone: bool = False,
+    called: Sequence[str] = (),
+) -> str:
+    """Return what is said of a program that failed.
+
+    Args:
+        error: What of.
+        firewall: Keeps values out of it.
+        warnings: What was converted or left out on the way.
+        undone: Whether it writes memory.
+        called: The tools it had called before, in order.
+    """
     place = f", line {error.line}, column {error.column}" if error.line is not None else ""
     lines = [f"Error ({error.reason}{place}): {_sentence(error.message)}", error.caret(), _sentence(error.hint)]
-    if error.reason not in ("parse_error", "analysis_error"):
-        lines.append("What the program put into memory is undone; calls of tools that it made before stay made.")
+    if undone:
+        lines.append("What the program put into memory is undone.")
+    if called:
+        lines.append(f"It had called {', '.join(dict.fromkeys(called))} before; that stays done.")
     said = "\n".join(line for line in lines if line)
     return "\n".join([firewall.words(said), *_warned(warnings, firewall)])
 

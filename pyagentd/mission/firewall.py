@@ -88,13 +88,21 @@ class Firewall:
         self._secret |= below._secret - below._public
 
     def _note(self, value: Any, *, trusted: bool) -> None:
+        # What was secret before does not become public by coming back from a tool that a program gave it to.
+        secret, kept = frozenset(self._secret), frozenset(self._kept)
         for each, hidden in _walked(value):
             if not hidden and not trusted:
                 continue
             if isinstance(each, list | dict):
-                (self._kept if hidden else self._open)[id(each)] = each
+                if hidden:
+                    self._kept[id(each)] = each
+                elif id(each) not in kept:
+                    self._open[id(each)] = each
             elif text := _recognisable(each):
-                (self._secret if hidden else self._public).add(text)
+                if hidden:
+                    self._secret.add(text)
+                elif text not in secret:
+                    self._public.add(text)
 
     def hides(self, value: Any) -> bool:
         """Return whether ``value`` is a collection that stands under a firewalled name and under no public one."""

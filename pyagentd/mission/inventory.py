@@ -129,8 +129,9 @@ def _shared(name: str, types: list[Type], everywhere: bool) -> Field:
 
 
 def _entry(name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
-    type_ = types.get(name) or type_of(value)
-    head = f"- `ctx/{name}` {type_text(type_)}{_count(value)}"
+    # An inferred type has keys of the data in it, so it passes the firewall too.
+    type_ = type_text(types[name]) if name in types else firewall.words(type_text(type_of(value)))
+    head = f"- `ctx/{name}` {type_}{_count(value)}"
     if is_firewalled(name):
         return f"{head} {HIDDEN}"
     text, notes = firewall.shown(value, f"ctx/{name}")

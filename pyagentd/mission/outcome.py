@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from pyagentd.lisp import values
 from pyagentd.mission.checks import named
 from pyagentd.mission.progress import End
 from pyagentd.mission.step import Fail
+
+_NAME = re.compile(r"[A-Za-z0-9_*+!?<>=-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], t
     by_name = named(value) if isinstance(value, dict) else {}
     if not by_name:
         return {**context, "last": value}, ("ctx/last",)
-    return {**context, **by_name}, tuple(f"ctx/{name}" for name in by_name)
+    return {**context, **by_name}, tuple(f"ctx/{name}" for name in by_name if _NAME.fullmatch(name))
 
 
 def fail_of(value: Any) -> Fail:

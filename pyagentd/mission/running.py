@@ -54,7 +54,7 @@ def run(order: Order, runtime: Runtime) -> Step:
     runtime.tell("mission_start", span, parent, metadata=about)
     started = runtime.monotonic()
     step = _step(order, runtime, around, span)
-    step = replace(step, usage=replace(step.usage, duration_ms=int((runtime.monotonic() - started) * 1000)))
+    step = replace(step, usage=replace(step.usage, duration_ms=round((runtime.monotonic() - started) * 1000)))
     if around:
         around.ended(step)
     outcome = {"ok": step.ok, "reason": step.fail.reason if step.fail else None, "step": step}
@@ -202,7 +202,7 @@ class _Running:
             budget={
                 "turns_used": self.scope.budget.used,
                 "cost_usd": spent.cost_usd,
-                "elapsed_ms": int((self.runtime.monotonic() - started) * 1000),
+                "elapsed_ms": round((self.runtime.monotonic() - started) * 1000),
             },
             trace=tuple(trace.turn_to_json(turn) for turn in progress.trace),
             consecutive_failures=progress.failures,

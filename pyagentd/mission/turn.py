@@ -120,7 +120,7 @@ class _Taking:
         try:
             result = self._run(said.program)
         except LispError as error:
-            return self._failed(error)
+            return self._failed(error, said.program)
         return self._ran(result)
 
     def _run(self, program: str) -> lisp.Result:
@@ -140,12 +140,18 @@ class _Taking:
             isolation=options.isolation,
         )
 
-    def _failed(self, error: LispError) -> Outcome:
+    def _failed(self, error: LispError, program: str) -> Outcome:
         details = {} if error.line is None else {"line": error.line, "column": error.column}
         fail = Fail(reason=error.reason, message=error.message, details=details)
         if self.room.mission.single_shot:
             return self._nothing(fail, ending=True)
-        told = feedback.of_error(error, self.room.mission.firewall, self.toolbox.warnings)
+        told = feedback.of_error(
+            error,
+            self.room.mission.firewall,
+            self.toolbox.warnings,
+            undone="memory/put" in program and error.reason not in ("parse_error", "analysis_error"),
+            called=[call.name for call in self.toolbox.calls if call.error is None],
+        )
         return replace(self._nothing(fail), feedback=told)
 
     def _ran(self, result: lisp.Result) -> Outcome:
@@ -191,7 +197,7 @@ class _Taking:
         room = self.room
         told = "" if outcome.end else self._with_turns_left(outcome.feedback)
         usage = room.scope.spent.minus(self.spent)
-        took = int((room.runtime.monotonic() - self.started) * 1000)
+        took = round((room.runtime.monotonic() - self.started) * 1000)
         error = outcome.error or (outcome.end.fail if outcome.end else None)
         turn = Turn(
             number=self.number,

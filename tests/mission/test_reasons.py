@@ -46,8 +46,13 @@ def test_an_unknown_name_is_told_with_what_was_meant():
 def test_a_run_time_error_is_told():
     reason, said = soft("(/ 1 0)")
     assert reason == "eval_error"
-    assert "is undone" in said
+    assert "undone" not in said and "stays done" not in said
     assert single("(+ 1 nil)") == "eval_error"
+
+
+def test_what_stays_done_of_a_program_that_failed_is_told():
+    _, said = soft('(do (memory/put :a (call "ping")) (/ 1 0))', tools={"ping": lambda: 1})
+    assert "What the program put into memory is undone.\nIt had called ping before; that stays done." in said
 
 
 @pytest.mark.spec("004", "Error reason timeout")
