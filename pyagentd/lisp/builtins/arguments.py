@@ -44,17 +44,18 @@ def number(op: str, value: Any) -> Any:
     """Return the value, which must be a number."""
     if type(value) is int or type(value) is float:
         return value
-    raise wrong(op, "a number", value, hint=_numeric_hint(value))
+    raise wrong(op, "a number", value, hint=numeric_hint(value))
 
 
 def check_numbers(op: str, values: Sequence[Any]) -> None:
     """See that all values are numbers."""
     for value in values:
         if type(value) is not int and type(value) is not float:
-            raise wrong(op, "numbers", value, hint=_numeric_hint(value))
+            raise wrong(op, "numbers", value, hint=numeric_hint(value))
 
 
-def _numeric_hint(value: Any) -> str:
+def numeric_hint(value: Any) -> str:
+    """Return what to do about a value that should be a number."""
     if value is None:
         return "A missing value is nil: give a default with (or x 0), or leave such items out with (filter some? xs)."
     if type(value) is str:

@@ -1,7 +1,7 @@
 """Arithmetic: ``+ - * /`` and what divides, rounds or grows numbers.
 
 Integers are exact and of any size the run's budget allows: whatever can grow faster than by adding charges the bits
-of its result before it is computed. Floats are IEEE doubles; a result beyond their range is an error, not infinity.
+of its result before it is computed. Floats are IEEE doubles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.arguments import check_numbers, integer, number, refuse, wrong
+from pyagentd.lisp.builtins.arguments import check_numbers, integer, number, numeric_hint, refuse, wrong
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
 
@@ -31,14 +31,11 @@ def add(*numbers: Any) -> Any:
     (+ 1 0.5) => 1.5
     (+) => 0
     """
-    if len(numbers) == 2:
-        a, b = numbers
-        if (type(a) is int or type(a) is float) and (type(b) is int or type(b) is float):
-            return _within_range("+", operator.add, a, b)
-    check_numbers("+", numbers)
     total: Any = 0
     for each in numbers:
-        total = _within_range("+", operator.add, total, each)
+        if type(each) is not int and type(each) is not float:
+            raise wrong("+", "numbers", each, hint=numeric_hint(each))
+        total += each
     return total
 
 
@@ -53,7 +50,7 @@ def subtract(first: Any, *numbers: Any) -> Any:
     if not numbers:
         return -first
     for each in numbers:
-        first = _within_range("-", operator.sub, first, each)
+        first -= each
     return first
 
 
@@ -64,18 +61,15 @@ def multiply(budget: Budget, *numbers: Any) -> Any:
     (* 2 3 4) => 24
     (*) => 1
     """
-    check_numbers("*", numbers)
     product: Any = 1
     for each in numbers:
-        product = times(budget, product, each)
+        if type(each) is int:
+            if type(product) is int and not (-_BIG < each < _BIG and -_BIG < product < _BIG):
+                budget.bits(each.bit_length() + product.bit_length())
+        elif type(each) is not float:
+            raise wrong("*", "numbers", each, hint=numeric_hint(each))
+        product *= each
     return product
-
-
-def times(budget: Budget, a: Any, b: Any) -> Any:
-    """Return the product of two numbers, charged before it is computed."""
-    if type(a) is int and type(b) is int and not (-_BIG < a < _BIG and -_BIG < b < _BIG):
-        budget.bits(a.bit_length() + b.bit_length())
-    return _within_range("*", operator.mul, a, b)
 
 
 @define("/")
@@ -92,7 +86,7 @@ def divide(first: Any, *numbers: Any) -> Any:
     for each in numbers:
         if each == 0:
             raise refuse("/", "division by zero", "check the divisor first: (if (zero? d) nil (/ n d))")
-        first = _within_range("/", operator.truediv, first, each)
+        first /= each
     return first
 
 

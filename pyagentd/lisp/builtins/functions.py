@@ -31,6 +31,21 @@ def identity(x: Any) -> Any:
     return x
 
 
+def _callee(op: str, f: Any) -> Callable[[int], Made]:
+    """Return the function that gives f as a Python function for a number of arguments, checked once for each."""
+    if not is_callable(f):
+        raise wrong(op, "a function", f)
+    known: dict[int, Made] = {}
+
+    def of(count: int) -> Made:
+        found = known.get(count)
+        if found is None:
+            found = known[count] = as_function(f, count, op)
+        return found
+
+    return of
+
+
 @define("constantly")
 def constantly(x: Any) -> Made:
     """Return a function that gives x whatever it is called with.
@@ -62,19 +77,14 @@ def partial_(budget: Budget, f: Any, *args: Any) -> Made:
 
     (map (partial + 10) [1 2]) => [11 12]
     """
+    function = _callee("partial", f)
+    before = len(args)
 
     def called(*more: Any) -> Any:
         budget.tick()
-        return as_function(f, len(args) + len(more), "partial")(*args, *more)
+        return function(before + len(more))(*args, *more)
 
-    return _callable("partial", f, called)
-
-
-def _callable(op: str, f: Any, made: Made) -> Made:
-    """Return the made function, once it is clear that what it calls can be called at all."""
-    if is_callable(f):
-        return made
-    raise wrong(op, "a function", f)
+    return called
 
 
 @define("comp", charges=True)
@@ -88,15 +98,17 @@ def comp(budget: Budget, *fs: Any) -> Made:
         return identity
     *others, innermost = fs
     outer = [as_function(each, 1, "comp") for each in reversed(others)]
+    inner = _callee("comp", innermost)
 
     def called(*args: Any) -> Any:
-        budget.steps(1 + len(outer))
-        value = as_function(innermost, len(args), "comp")(*args)
+        budget.tick()
+        value = inner(len(args))(*args)
         for function in outer:
+            budget.tick()
             value = function(value)
         return value
 
-    return _callable("comp", innermost, called)
+    return called
 
 
 @define("complement", charges=True)
@@ -105,13 +117,14 @@ def complement(budget: Budget, f: Any) -> Made:
 
     (filter (complement even?) [1 2 3]) => [1 3]
     """
+    function = _callee("complement", f)
 
     def called(*args: Any) -> bool:
         budget.tick()
-        answer = as_function(f, len(args), "complement")(*args)
+        answer = function(len(args))(*args)
         return answer is None or answer is False
 
-    return _callable("complement", f, called)
+    return called
 
 
 @define("juxt", charges=True)
@@ -121,20 +134,14 @@ def juxt(budget: Budget, f: Any, *fs: Any) -> Made:
     ((juxt first count) [7 8]) => [7 2]
     (map (juxt :a :b) [{:a 1 :b 2}]) => [[1 2]]
     """
-    functions = (f, *fs)
+    functions = [_callee("juxt", each) for each in (f, *fs)]
 
     def called(*args: Any) -> list[Any]:
         budget.steps(1 + len(functions))
         budget.cells(len(functions))
-        return [as_function(each, len(args), "juxt")(*args) for each in functions]
+        return [function(len(args))(*args) for function in functions]
 
-    return _each_callable("juxt", functions, called)
-
-
-def _each_callable(op: str, functions: tuple[Any, ...], made: Made) -> Made:
-    for each in functions:
-        _callable(op, each, made)
-    return made
+    return called
 
 
 @define("fnil", charges=True)
@@ -144,13 +151,14 @@ def fnil(budget: Budget, f: Any, default: Any, second: Any = MISSING, third: Any
     (update {} :n (fnil inc 0)) => {:n 1}
     """
     defaults = [each for each in (default, second, third) if each is not MISSING]
+    function = _callee("fnil", f)
 
     def called(*args: Any) -> Any:
         budget.tick()
         filled = [instead if arg is None else arg for arg, instead in zip(args, defaults, strict=False)]
-        return as_function(f, len(args), "fnil")(*filled, *args[len(filled) :])
+        return function(len(args))(*filled, *args[len(filled) :])
 
-    return _callable("fnil", f, called)
+    return called
 
 
 @define("every-pred", "all-of", charges=True)
@@ -220,6 +228,7 @@ def memoize(budget: Budget, f: Any) -> Made:
 
     (map (memoize inc) [1 1 2]) => [2 2 3]
     """
+    function = _callee("memoize", f)
     remembered: dict[Any, Any] = {}
 
     def called(*args: Any) -> Any:
@@ -227,7 +236,7 @@ def memoize(budget: Budget, f: Any) -> Made:
         key = as_key(list(args), budget)
         if key not in remembered:
             budget.cells(1)
-            remembered[key] = as_function(f, len(args), "memoize")(*args)
+            remembered[key] = function(len(args))(*args)
         return remembered[key]
 
-    return _callable("memoize", f, called)
+    return called

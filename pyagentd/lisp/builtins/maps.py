@@ -66,6 +66,10 @@ def assoc(budget: Budget, coll: Any, key: Any, value: Any, *more: Any) -> Any:
     (assoc {:a 1} :b 2 :c 3) => {:a 1 :b 2 :c 3}
     (assoc [1 2] 0 9) => [9 2]
     """
+    if not more and type(coll) is dict and type(key) in PLAIN:
+        copied = copy("assoc", coll, 1, budget)
+        copied[key if key in coll else present_key(coll, key, budget)] = value
+        return copied
     if len(more) % 2:
         raise refuse("assoc", "a key is without a value", "Write (assoc m :a 1 :b 2).")
     changes = [(key, value), *zip(more[::2], more[1::2], strict=True)]
@@ -82,8 +86,12 @@ def copy(op: str, coll: Any, added: int, budget: Budget) -> Any:
         raise wrong(op, "a map or vector", coll)
     count = 0 if coll is None else len(coll)
     budget.cells(2 * (count + added))
-    budget.steps(1 + (count >> 4))
+    if count > _SMALL:
+        budget.steps(count >> 4)
     return {} if coll is None else coll.copy()
+
+
+_SMALL: Final = 16  # entries whose copying is part of the step of the call
 
 
 def put(op: str, copied: Any, key: Any, value: Any, budget: Budget) -> None:
@@ -126,8 +134,11 @@ def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
             raise refuse("update", f"the index is outside a vector of {len(copied)} items")
         old = copied[key]
     else:
-        key = present_key(copied, key, budget)
-        old = copied.get(as_key(key, budget))
+        name = as_key(key, budget)
+        if name not in copied:
+            name = as_key(present_key(copied, key, budget), budget)
+        copied[name] = function(copied.get(name), *args)
+        return copied
     put("update", copied, key, function(old, *args), budget)
     return copied
 
@@ -181,8 +192,13 @@ def select_keys(budget: Budget, m: Any, keys: Any) -> dict[Any, Any]:
     """
     entries, chosen = mapping("select-keys", m), items("select-keys", keys, budget)
     budget.cells(2 * len(chosen))
-    found = [(key, find(entries, key, ABSENT, budget)) for key in budget.each(chosen)]
-    return {as_key(key, budget): value for key, value in found if value is not ABSENT}
+    selected: dict[Any, Any] = {}
+    for key in budget.each(chosen):
+        name = key if type(key) in PLAIN else as_key(key, budget)
+        value = entries[name] if name in entries else find(entries, key, ABSENT, budget)
+        if value is not ABSENT:
+            selected[name] = value
+    return selected
 
 
 @define("rename-keys", charges=True)

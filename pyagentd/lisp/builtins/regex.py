@@ -27,7 +27,8 @@ _STEP: Final = 32  # characters the engine gets through in the time of a step, w
 
 
 @lru_cache(maxsize=256)
-def _compiled(source: str) -> Any:
+def _compiled(source: str) -> tuple[Any, int]:
+    """Return a compiled pattern and the number of its instructions."""
     import re2  # it takes a while to load, and most programs have no patterns
 
     if len(source) > _LONGEST:
@@ -36,9 +37,10 @@ def _compiled(source: str) -> Any:
     options.log_errors = False
     options.max_mem = _MEMORY
     try:
-        return re2.compile(source, options)
+        compiled = re2.compile(source, options)
     except (re2.error, UnicodeEncodeError) as error:
         raise LispError("eval_error", f"regular expression: {_reason(error)}", hint=_LACKING) from None
+    return compiled, compiled.programsize
 
 
 _LACKING: Final = "Look-around, back-references and possessive quantifiers do not exist; groups, classes and | do."
@@ -56,7 +58,7 @@ def engine(pattern: Pattern) -> Any:
     Raises:
         LispError: ``eval_error`` where it is none the engine knows.
     """
-    return _compiled(pattern.text)
+    return _compiled(pattern.text)[0]
 
 
 def pattern(op: str, value: Any) -> Pattern:
@@ -79,7 +81,7 @@ def _matches(op: str, wanted: Pattern, s: Any, budget: Budget) -> Iterator[Any]:
 def _charged(op: str, wanted: Pattern, s: Any, budget: Budget) -> str:
     """Return the string, once a search through it is paid for."""
     found = string(op, s)
-    budget.steps(1 + len(found) * engine(wanted).programsize // _STEP)
+    budget.steps(1 + len(found) * _compiled(wanted.text)[1] // _STEP)
     if not found.isascii() and any("\ud800" <= each <= "\udfff" for each in found):
         raise LispError("eval_error", f"{op}: the string is no valid Unicode")
     return found
@@ -108,7 +110,9 @@ def re_find(budget: Budget, re: Any, s: Any) -> Any:
     (re-find #"[0-9]+" "a12b3") => "12"
     (re-find #"(\w+)@(\w+)" "me@here") => ["me@here" "me" "here"]
     """
-    return next(map(_groups, _matches("re-find", pattern("re-find", re), s, budget)), None)
+    wanted = pattern("re-find", re)
+    match = engine(wanted).search(_charged("re-find", wanted, s, budget))
+    return None if match is None else _groups(match)
 
 
 @define("re-matches", charges=True)

@@ -31,7 +31,17 @@ def str_(budget: Budget, *xs: Any) -> str:
     """
     if len(xs) == 1 and type(xs[0]) is str:
         return xs[0]
-    return concatenated("", [text(x, budget) for x in xs], budget)
+    return concatenated("", [x if type(x) is str else shown(x, budget) for x in xs], budget)
+
+
+def shown(x: Any, budget: Budget) -> str:
+    """Return what ``str`` makes of one value."""
+    if type(x) is int and -_PLAIN < x < _PLAIN:
+        return str(x)
+    return text(x, budget)
+
+
+_PLAIN: Final = 1 << 60
 
 
 def concatenated(separator: str, parts: list[str], budget: Budget) -> str:
@@ -62,7 +72,7 @@ def join(budget: Budget, separator_or_coll: Any, coll: Any = MISSING) -> str:
     budget.steps(len(found))
     if set(map(type, found)) <= {str}:
         return concatenated(between, found, budget)
-    return concatenated(between, [text(each, budget) for each in found], budget)
+    return concatenated(between, [x if type(x) is str else shown(x, budget) for x in found], budget)
 
 
 @define("subs", charges=True)
@@ -261,7 +271,9 @@ def includes(s: Any, part: Any) -> bool:
 
     (includes? "hello" "ell") => true
     """
-    if type(s) in (list, dict):
+    if type(s) is str and type(part) is str:
+        return part in s
+    if type(s) is list or type(s) is dict:
         raise wrong("includes?", "a string", s, hint="For collections write (contains? coll x).")
     return string("includes?", part) in string("includes?", s)
 
