@@ -37,6 +37,7 @@ from pyagentd.cli.search import reindex, search
 from pyagentd.cli.send import send
 from pyagentd.cli.sessions import abort, new, sessions, show
 from pyagentd.cli.settings import completion, config
+from pyagentd.cli.signature import signature
 from pyagentd.cli.skills import skills
 from pyagentd.cli.trust import trust
 from pyagentd.cli.usage import usage
@@ -62,12 +63,12 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, mission, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort, export, import_,
-    presets, skills, trust, hooks,
+    new, send, mission, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort,
+    export, import_, presets, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,
-    serve, stop, status, logs, reindex, doctor, config, messages, lisp, completion,
+    serve, stop, status, logs, reindex, doctor, config, messages, lisp, signature, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

@@ -6,6 +6,7 @@ Python values are treated alike.
 """
 
 from pyagentd.errors import SignatureError
+from pyagentd.mission.signature.coercion import coerced
 from pyagentd.mission.signature.contract import Signature, parse
 from pyagentd.mission.signature.deriving import of_callable, of_model
 from pyagentd.mission.signature.problems import Coerced, Problem
@@ -42,6 +43,7 @@ __all__ = [
     "Signature",
     "SignatureError",
     "Type",
+    "coerced",
     "of_callable",
     "of_model",
     "parse",

@@ -26,7 +26,7 @@ from typing import Any
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission.signature.forms import is_keyword
 from pyagentd.mission.signature.kinds import kind_of, wanted
-from pyagentd.mission.signature.problems import Report, Trail
+from pyagentd.mission.signature.problems import Coerced, Report, Trail
 from pyagentd.mission.signature.types import And, Enum, List, Map, MapOf, Maybe, Or, Primitive, Type
 from pyagentd.mission.signature.validation import (
     check,
@@ -47,6 +47,20 @@ FAILED: Any = object()
 """Stands for a value that could not be converted; the report says why."""
 
 _NAMES = {"int": "integer", "bool": "boolean"}
+
+
+def coerced(of: Type, value: Any, *, strict: bool = False) -> Coerced:
+    """Return ``value`` as ``of``.
+
+    Args:
+        of: The type that is wanted.
+        value: A Lisp value or a plain Python value.
+        strict: Whether fields that are not declared are problems; otherwise they are left out.
+    """
+    report = Report(strict)
+    made = coerce(of, value, None, report)
+    problems = report.told()
+    return Coerced(value=value if problems else made, warnings=report.warned(), problems=problems)
 
 
 def coerce(of: Type, value: Any, trail: Trail | None, report: Report) -> Any:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from pyagentd.mission.signature import schema
-from pyagentd.mission.signature.coercion import coerce
+from pyagentd.mission.signature.coercion import coerced
 from pyagentd.mission.signature.data import form_of
 from pyagentd.mission.signature.forms import read
 from pyagentd.mission.signature.hints import is_hint, type_of_hint
@@ -57,10 +57,7 @@ class Signature:
             args: A map by the names of the parameters.
             strict: Whether arguments that are not declared are problems; otherwise they are left out.
         """
-        report = Report(strict)
-        value = coerce(Map(self.params), args, None, report)
-        problems = report.told()
-        return Coerced(value=args if problems else value, warnings=report.warned(), problems=problems)
+        return coerced(Map(self.params), args, strict=strict)
 
     def returns_only(self) -> Signature:
         """Return the signature of the result alone, as ``context_signature`` needs it."""
