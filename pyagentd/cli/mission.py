@@ -13,7 +13,7 @@ import click
 
 from pyagentd.cli.link import branch_of, complete_agent, daemon, run_environment, watch
 from pyagentd.cli.outcome import ExitCode, report
-from pyagentd.cli.output import dim, json_option, note, print_json, shown
+from pyagentd.cli.output import dim, json_option, note, print_json, printable, shown
 from pyagentd.cli.send import RunFailed, checked_patterns, conclude
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyagentd.rpc.client import DaemonClient
 
 _LONGEST = 900_000  # bytes of prompt and context; a call to the daemon holds 1 MiB
-_CUT = 300  # characters of a result in a trace
+_CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 
 
 @click.command()
@@ -83,7 +83,7 @@ def mission(
         "root": str(root.resolve()),
     }
     if resume is None:
-        _check(wishes)
+        _check(wishes, as_json)
     with daemon(human=human) as link:
         env, key = run_environment(os.environ, "Claude")
         about: dict[str, Any] = {"env": env, "key": key, "allow": allow}
@@ -101,11 +101,19 @@ def mission(
     return _print(told, begun, ending)
 
 
-def _check(wishes: Mapping[str, Any]) -> None:
+def _check(wishes: Mapping[str, Any], as_json: bool) -> None:
+    from pyagentd.mission.signature import SignatureError, parse
+
     if not wishes["prompt"].strip():
         raise click.UsageError("PROMPT is empty")
     if len(json.dumps([wishes["prompt"], wishes["context"]]).encode()) > _LONGEST:
         raise BadRequest("Prompt and context are more than 900 kB", mend="Name files for its tools to read instead")
+    try:
+        parse(wishes["signature"] or ":any")
+    except SignatureError as error:
+        if not as_json and (caret := error.caret()):
+            print(printable(caret), file=sys.stderr)
+        raise
 
 
 def _context(file: str | None) -> str | None:
@@ -246,5 +254,7 @@ def _took(call: Mapping[str, Any]) -> str:
 
 
 def _cut(text: str) -> str:
-    line = text.strip()
-    return line if len(line) <= _CUT else f"{line[:_CUT]}…"
+    """Return the beginning of a text, no line of which is empty."""
+    lines = [line for line in text.rstrip().splitlines() if line.strip()]
+    shown = "\n".join(lines[:_LINES])
+    return shown if shown == "\n".join(lines) and len(shown) <= _CUT else f"{shown[:_CUT]}…"

@@ -62,7 +62,8 @@ def expression(shape: Shape, name: str = "") -> str:
         case "bool":
             return "(> (count found) 0)"
         case "string" | "keyword":
-            return f'(str (count found) " found by {SENTENCE}")'
+            told = f'(str (count found) " found by {SENTENCE}")'
+            return f"(if (= 1 (count found)) (:text (first found)) {told})"
         case "map":
             return "{:found found}"
     return "found"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -184,12 +185,23 @@ class LiveBranch(Audience, SessionRow):
         )
 
     async def prompt_from_client(self, text: str) -> Prompt:
-        """Take the prompt that a client sent as text; see ``turn.from_client``."""
+        """Take the prompt that a client sent as text, which goes above what waits in the document."""
         conversation = self.conversation.snapshot()
+        at = functools.partial(firing.above_drafts, conversation, self._marker) if self._typed_waits else None
         aligning, is_agent = self.continued.align, self.ref.is_agent
         return await asyncio.to_thread(
-            turn.from_client, self.file, conversation, text, is_agent=is_agent, aligning=aligning
+            turn.from_client, self.file, conversation, text, is_agent=is_agent, aligning=aligning, at=at
         )
+
+    async def waits_above(self, *, sha256: str, end: int) -> bool:
+        """Return whether queued text stands above an offset of the saved document; see ``firing.waits_above``."""
+        if not self._typed_waits:
+            return False
+        return await asyncio.to_thread(firing.waits_above, self.file, self.queue.waiting, sha256=sha256, end=end)
+
+    @property
+    def _typed_waits(self) -> bool:
+        return any(message.metadata.get("origin") == "document" for message in self.queue.waiting)
 
     async def text_to_queue(self, *, sha256: str, end: int) -> str:
         """Return the new text that ends at offset ``end`` of the saved document; see ``firing.text_to_queue``."""

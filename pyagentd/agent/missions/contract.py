@@ -56,12 +56,14 @@ class Mission:
     Attributes:
         contract: What it is to fulfil.
         given: What its message carries (metadata ``mission``): ``{context}``.
-        state: Where the session's last mission stands, if it came to no answer.
+        cut_off: The run of the session's last mission, if that came to no answer.
+        state: Where that stands.
         resumes: Whether this one goes on there, whatever its message says.
     """
 
     contract: Contract
     given: Mapping[str, Any] = field(default_factory=dict)
+    cut_off: str = ""
     state: State | None = None
     resumes: bool = False
 

@@ -6,12 +6,9 @@ from pyagentd.store.conversation import Conversation
 
 
 def unfinished(conversation: Conversation) -> str:
-    """Return the id of the last run if that was a mission which can go on, else ""."""
+    """Return the id of the last run if that is a mission which neither fulfilled its task nor gave up, else ""."""
     run = conversation.last_run
     if run is None or not run.is_finished:
         return ""
     rows = conversation.missions.get(run.data["id"], {})
-    ended = rows.get("end")
-    if "turn" not in rows or (ended is not None and ended.get("ok")):
-        return ""
-    return str(run.data["id"])
+    return str(run.data["id"]) if "turn" in rows and "end" not in rows else ""

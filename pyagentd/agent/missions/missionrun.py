@@ -17,6 +17,7 @@ from pyagentd.agent.missions.kindred import Kindred, Place
 from pyagentd.agent.missions.programs import PROGRAM
 from pyagentd.agent.missions.programtools import program_tools
 from pyagentd.agent.missions.records import Record
+from pyagentd.agent.missions.replaying import Replay
 from pyagentd.agent.missions.said import Said
 from pyagentd.agent.missions.valuetext import shown
 from pyagentd.agent.running.calling import describe
@@ -79,19 +80,24 @@ class MissionRun(Run):
         self._program: ToolCall | None = None  # the one that runs
         self._trouble: PyagentdError | None = None  # why the model could not be asked
         self._logged = False
-
-    def suspend(self) -> None:
-        """Stop the mission as the end of the daemon does: it goes on when it is asked to, from its last turn."""
-        self.cut_off()
+        self._replay: Replay | None = None  # of the program that an earlier daemon left
 
     async def _begin(self) -> Step:
         await self._prepare()
         return self._pursue
 
+    async def _go_on(self) -> Step:
+        """Take up the program that the end of an earlier daemon left waiting."""
+        assert self._resumed is not None
+        await self._prepare()
+        self._replay = Replay(self._resumed)
+        return self._pursue
+
     async def _pursue(self) -> None:
         mission = self._mission
         task = task_of(mission, self._view.messages)
-        self._record.started(mission.contract, task, sorted(self._offer.tools), resumed=task.state is not None)
+        if self._resumed is None:
+            self._record.started(mission, task, sorted(self._offer.tools))
         with self._kindred.running(self._ref, mission.contract.max_turns) as place:
             ending = await self._delegated(task, place)
         if self._trouble is not None:
@@ -130,6 +136,10 @@ class MissionRun(Run):
 
     async def _asked(self, request: Request) -> Told:
         """Ask the model; the loop's callback."""
+        if self._replay is not None and self._program is None and self.state is State.INIT:
+            self._program = self._replay.program
+            self._move(S.RESUME, tools=[PROGRAM], turn=request["turn"])
+            return {"content": self._replay.text}
         try:
             await self._recorder.commit(also=self._log.flush)
             return await self._answered(request)
@@ -188,7 +198,7 @@ class MissionRun(Run):
         if event.name != "turn_stop" or self._program is None:
             return
         facts, program = event.metadata, self._program
-        self._program = None
+        self._program = self._replay = None
         text = str(facts.get("feedback") or facts.get("message") or _ENDED)
         duration_ms = int(event.measurements.get("program_ms", event.measurements.get("duration_ms", 0)))
         self._answer.result(program, Envelope(ok=bool(facts.get("ok")), text=text, duration_ms=duration_ms))
@@ -196,10 +206,15 @@ class MissionRun(Run):
 
     async def _called(self, name: str, args: Mapping[str, Any]) -> ToolResult:
         """Make one call for the program that runs."""
-        call = ToolCall(id=new_id("call"), name=name, input=dict(args))
-        self._answer.take(PartFinished(self._said.index(), call))
+        known = self._replay.next(name, args) if self._replay is not None else None
+        if known is not None and known.result is not None:
+            return known.result
+        call = known.call if known is not None else ToolCall(id=new_id("call"), name=name, input=dict(args))
+        if known is None:
+            self._answer.take(PartFinished(self._said.index(), call))
         self._tell("busy", tools=[describe(call)])
-        (result,) = await self._calling.complete((call,), {}, {})
+        stand_ins = {call.id: known.stand_in} if known is not None and known.stand_in is not None else {}
+        (result,) = await self._calling.complete((call,), {}, stand_ins)
         return result
 
     def _conclude(self, text: str) -> None:

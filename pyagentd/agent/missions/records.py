@@ -2,7 +2,7 @@
 
 A row of type ``mission`` has the run's id and a phase; of each phase the last row counts:
 
-start   {prompt, signature, inputs, tools, resumed}
+start   {prompt, signature, inputs, tools, max_turns, resumed}: ``resumed`` is the run it goes on from, or ""
 turn    {turn, state}: the loop after that turn, as ``State.to_json`` says it
 end     {ok, value, fail, usage}: the value with its firewalled fields, for programs and people
 """
@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pyagentd.agent.branches.recorder import Recorder
-from pyagentd.agent.missions.contract import Contract, Task
+from pyagentd.agent.missions.contract import Mission, Task
 from pyagentd.agent.missions.valuetext import plain
 from pyagentd.errors import BadRequest
 from pyagentd.mission.checkpoint import CheckpointError, State
@@ -29,10 +29,20 @@ class Record:
         self._recorder = recorder
         self._run_id = run_id
 
-    def started(self, contract: Contract, task: Task, tools: list[str], *, resumed: bool) -> None:
+    def started(self, mission: Mission, task: Task, tools: list[str]) -> None:
         """Record what is asked."""
-        said = {"prompt": task.prompt, "signature": contract.signature.render(), "inputs": sorted(task.context)}
-        self._put("start", {**said, "tools": tools, "max_turns": contract.max_turns, "resumed": resumed})
+        contract = mission.contract
+        self._put(
+            "start",
+            {
+                "prompt": task.prompt,
+                "signature": contract.signature.render(),
+                "inputs": sorted(task.context),
+                "tools": tools,
+                "max_turns": contract.max_turns,
+                "resumed": mission.cut_off if task.state else "",
+            },
+        )
 
     def stands(self, state: State) -> None:
         """Record where the loop stands after a turn."""

@@ -154,7 +154,7 @@ class Equipping:
             return None
         from pyagentd.agent.missions.beginning import mission_of  # the language is loaded when the first one comes
 
-        return mission_of(preset, self._branch.conversation, self._message.get("mission") or {})
+        return mission_of(self._run_id, preset, self._branch.conversation, self._message.get("mission") or {})
 
     async def _skill(self, place: Surroundings) -> ToolSpec | None:
         """Return the tool that reads the session's skills, and have what lies beside them be readable."""

@@ -124,7 +124,7 @@ class Beginning:
         place = {"position": (prompt.version.marker or 0) + 1, "sha256": prompt.version.sha256}
         if prompt.insert:
             branch.keeper.add(Insert(prompt.insert, None, message.part_id, message.seq))
-            told = (prompt.text, place if prompt.queued else None)
+            told = (prompt.text, place if prompt.queued or prompt.is_above else None)
             branch.publish(Event("prompt", branch.key, message.seq, told))
         else:
             branch.publish(Event("fired", branch.key, 0, ({"id": message.message_id, **place},)))

@@ -72,6 +72,23 @@ def prompt_of_queued(
     return replace(prompt, queued=message.id)
 
 
+def waits_above(file: Path, waiting: Sequence[Message], *, sha256: str, end: int) -> bool:
+    """Return whether text that waits stands above offset ``end`` of the saved document.
+
+    Raises:
+        BadRequest: The file is not what the client says it saved.
+        StoreError: The file cannot be read.
+    """
+    doc = saved(file, sha256)
+    typed = (message.text for message in waiting if message.metadata.get("origin") == "document")
+    return any((place := place_of(doc, text)) is not None and place <= end for text in typed)
+
+
+def above_drafts(conversation: Conversation, marker: Marker, doc: Document, sha256: str) -> int:
+    """Return where a message goes that is answered before what the user has written below the last answer."""
+    return behind_last_run(doc, conversation, marker(sha256))
+
+
 def place_of(doc: Document, text: str) -> int | None:
     """Return where queued text ends in the document: its first place below all answers; None when it is not there."""
     start = doc.body.find(text, _answered(doc))

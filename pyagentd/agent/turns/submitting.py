@@ -50,6 +50,8 @@ class Submitting:
         self._host.queue.came(branch, given)
         if self._host.queue.must_wait(branch, given):
             return await self._host.queue.add(branch, given)
+        if await self._host.queue.goes_on_with(branch, given):
+            return await self._host.queue.add_and_go_on(branch, given)
         try:
             run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
         except PyagentdError:

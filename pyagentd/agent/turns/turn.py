@@ -43,6 +43,7 @@ class Prompt:
     id: str = ""  # of the message, made by its client
     above: str = ""  # what ends right above the marker where that is not the prompt: another, hidden answer to it
     queued: str = ""  # id of the queued message that fires with it
+    is_above: bool = False  # whether what is to be put goes above text of the user's, and not to the document's end
 
 
 Aligning = Callable[[Document, Conversation, int], Aligned]  # ``align``, or what does the same for less
@@ -98,9 +99,23 @@ def standing_at(
 
 
 def from_client(
-    file: Path, conversation: Conversation, text: str, *, is_agent: bool, aligning: Aligning = align
+    file: Path,
+    conversation: Conversation,
+    text: str,
+    *,
+    is_agent: bool,
+    aligning: Aligning = align,
+    at: Callable[[Document, str], int] | None = None,
 ) -> Prompt:
-    """Return the prompt that a client sent as text; the model sees the whole document, then ``text``.
+    """Return the prompt that a client sent as text; the model sees the document, then ``text``.
+
+    Args:
+        file: The document.
+        conversation: The record.
+        text: What was sent.
+        is_agent: Whether it is an agent's document.
+        aligning: How the two are compared.
+        at: Returns where it goes in a document with that hash; without, it goes to the end.
 
     Raises:
         BadRequest: It is empty.
@@ -111,7 +126,8 @@ def from_client(
         raise BadRequest("The prompt is empty", mend="Write something")
     read = memory.read(file)
     doc, sha256 = read.document, read.sha256
-    return inserted_at(doc, conversation, text, at=len(doc.body), is_agent=is_agent, aligning=aligning, sha256=sha256)
+    place = at(doc, sha256) if at is not None else len(doc.body)
+    return inserted_at(doc, conversation, text, at=place, is_agent=is_agent, aligning=aligning, sha256=sha256)
 
 
 def inserted_at(
@@ -135,6 +151,7 @@ def inserted_at(
         view=_with_prompt(aligned.view, text),
         version=Version(sha256=sha256, seq=0, marker=at),
         insert=prompt_text(doc.body[:at], text, is_agent=is_agent),
+        is_above=at < len(doc.body),
         **_common(doc, sha256, aligned),
     )
 
