@@ -179,6 +179,32 @@ async def test_an_error_pauses_the_queue_until_somebody_goes_on(world: World, ho
     assert "paused" not in branch.status and branch.status["state"] == "idle"
 
 
+@pytest.mark.spec("002", ERRORS)
+@pytest.mark.parametrize("where", ["another client", "the document"])
+async def test_what_is_sent_after_an_error_leaves_text_that_waits_where_it_is(world: World, where: str) -> None:
+    world.server.say(LOOK, refusal(400, "invalid_request_error", "No."), "An answer.", "Another.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await asking(world, branch, watcher)
+        await branch.keeper.flush()
+        await type_and_queue(world, branch, "Two")
+        allow(world)
+        await watcher.until(lambda: branch.status["state"] == "error")
+        await branch.keeper.flush()
+        if where == "the document":
+            await type_and_queue(world, branch, "Three")  # below it: it goes on with what waits, in that order
+        else:
+            assert not (await world.host.submit(branch, message("New", world))).queued
+        await watcher.until(lambda: ends(watcher) == ["error", "done", "done"])
+    first, second = ("Two", "Three") if where == "the document" else ("New", "Two")
+    assert prompts(world)[2:] == [first, second]
+    assert body(ref).index(f"### {first}\n\nAn answer.") < body(ref).index(f"### {second}\n\nAnother.")
+    assert second not in str(world.server.requests[-2].body["messages"])
+    assert body(ref).count("Two") == 1
+    assert_closed(ref)
+
+
 @pytest.mark.spec("002", LAPTOP)
 async def test_the_queue_survives_a_restart_and_drains_when_the_branch_is_opened(world: World) -> None:
     world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.", "Third.")
