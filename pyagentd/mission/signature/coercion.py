@@ -223,11 +223,14 @@ def _or(of: Or, value: Any, trail: Trail | None, report: Report) -> Any:
 
 
 def _and(of: And, value: Any, trail: Trail | None, report: Report) -> Any:
+    tried = report.fresh()
+    made = value
     for part in of.all_of:
-        value = coerce(part, value, trail, report)
-        if value is FAILED:
-            return FAILED
-    return value
+        made = FAILED if made is FAILED else coerce(part, made, trail, tried)
+    if _checked(of, made, trail, tried) is FAILED and fits(of, value):
+        return value  # one part would take away, or convert, what another one needs
+    report.join(tried)
+    return made if not tried.problems else FAILED
 
 
 def _within(of: List | MapOf, value: Any, trail: Trail | None, report: Report) -> Any:

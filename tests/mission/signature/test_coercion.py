@@ -38,6 +38,8 @@ KEPT = [
     ("[:or :string :int]", 42),
     ("[:and :int [:> 0]]", 5),
     ("[:vector {:min 1} :int]", [1]),
+    ("[:and {a :int} {b :int}]", {"a": 1, "b": 2}),
+    ("[:and :int :float]", 5),
 ]
 
 
