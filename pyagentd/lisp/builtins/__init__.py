@@ -17,6 +17,7 @@ from pyagentd.lisp.builtins import (
     building,
     comparing,
     conversion,
+    failing,
     formatting,
     functions,
     maps,
@@ -48,6 +49,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     formatting.FAMILY,
     regex.FAMILY,
     functions.FAMILY,
+    failing.FAMILY,
     bits.FAMILY,
 )
 

@@ -168,7 +168,7 @@ def absolute(x: Any) -> Any:
     return abs(number("abs", x))
 
 
-@define("max")
+@define("max", "Math/max")
 def maximum(x: Any, *more: Any) -> Any:
     """Return the greatest of some numbers; of a collection with ``(apply max coll)``.
 
@@ -177,7 +177,7 @@ def maximum(x: Any, *more: Any) -> Any:
     return _extreme("max", max, x, more)
 
 
-@define("min")
+@define("min", "Math/min")
 def minimum(x: Any, *more: Any) -> Any:
     """Return the least of some numbers; of a collection with ``(apply min coll)``.
 

@@ -18,7 +18,7 @@ _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[
 _DIGITS: Final = 4000  # Python refuses to read longer integers
 
 
-@define("parse-long", "parse-int", charges=True)
+@define("parse-long", "parse-int", "Long/parseLong", "Integer/parseInt", charges=True)
 def parse_long(budget: Budget, s: Any) -> Any:
     """Return the integer a string is, nil when it is none.
 
@@ -32,7 +32,7 @@ def parse_long(budget: Budget, s: Any) -> Any:
     return int(s)
 
 
-@define("parse-double", "parse-float", charges=True)
+@define("parse-double", "parse-float", "Double/parseDouble", "Float/parseFloat", charges=True)
 def parse_double(budget: Budget, s: Any) -> Any:
     """Return the number a string is, as a float; nil when it is none.
 

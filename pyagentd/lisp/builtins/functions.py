@@ -46,6 +46,26 @@ def _callee(op: str, f: Any) -> Callable[[int], Made]:
     return of
 
 
+@define("doall")
+def doall(coll: Any) -> Any:
+    """Return the collection itself: there are no lazy ones.
+
+    (doall (map inc [1 2])) => [2 3]
+    """
+    return coll
+
+
+@define("run!", charges=True)
+def run(budget: Budget, f: Any, coll: Any) -> None:
+    """Call f with each item for what it does, such as calling a tool; nil.
+
+    (run! inc [1 2]) => nil
+    """
+    function = as_function(f, 1, "run!")
+    for item in budget.each(items("run!", coll, budget)):
+        function(item)
+
+
 @define("constantly")
 def constantly(x: Any) -> Made:
     """Return a function that gives x whatever it is called with.

@@ -34,7 +34,7 @@ str/join str/split str/upper-case clojure.string/trim set/union clojure.set/diff
 
 OWN = [each for each in BUILTINS.values() if not each.alias_of]
 TOTAL = {
-    *("hash-set empty keywordize-keys stringify-keys parse-boolean vector? map? coll? associative? sorted?").split(),
+    *("hash-set empty keywordize-keys stringify-keys parse-boolean doall vector? map? coll? associative? sorted?").split(),
     *("fn? ifn? zero? pos-int? neg-int? nat-int? boolean type str pr-str").split(),
 }
 """Builtins that no value can be wrong for; a wrong number of arguments still is."""

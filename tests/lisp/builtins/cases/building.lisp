@@ -85,3 +85,10 @@
 (cycle 3 []) => []
 (cycle 0 [1]) => []
 (cycle [1 2]) !! cycle: without a number
+(doall (map inc [1])) => [2]
+(doall nil) => nil
+(doall #{1}) => #{1}
+(run! inc [1 2]) => nil
+(run! inc nil) => nil
+(run! inc 5) !! run!: expects a collection
+(run! 5 [1]) !! not callable
