@@ -19,6 +19,7 @@ from pyagentd.lisp.core import (
     Builtin,
     Const,
     Do,
+    Each,
     Fn,
     Invoke,
     KeywordCall,
@@ -27,6 +28,7 @@ from pyagentd.lisp.core import (
     Node,
     Space,
     Var,
+    written_out,
 )
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.syntax import Form, Lambda, List, Literal, Map, Places, Quote, Set, Symbol, Vector
@@ -41,11 +43,12 @@ MAX_PLACEHOLDER: Final = 40
 class Target:
     """A loop or function that ``recur`` continues, with ``count`` values."""
 
-    __slots__ = ("count", "used")
+    __slots__ = ("count", "turns", "used")
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.used = False
+        self.turns: list[list[Node]] = []  # what every recur gives
 
 
 Tail = Target | None
@@ -56,6 +59,16 @@ FORMS: dict[str, Special] = {}
 
 CORE: Final = frozenset({"if", "do", "let", "fn", "def", "quote", "recur", "loop", "try"})
 """Forms that a local name does not hide."""
+
+_LOOPS: Final = {
+    "map": "map",
+    "mapv": "map",
+    "filter": "filter",
+    "filterv": "filter",
+    "remove": "remove",
+    "reduce": "reduce",
+}
+"""Builtins whose function is written out in their loop where it can be."""
 
 _ELSEWHERE: Final = {
     "atom": "There are no atoms: use let, loop or reduce, or (memory/put :key value).",
@@ -232,12 +245,18 @@ class Analysis:
         builtin = BUILTINS[name]
         if len(args) < builtin.least or (builtin.most is not None and len(args) > builtin.most):
             raise self.placed(wrong_arity(name, builtin.least, builtin.most, len(args)), form)
+        kind = _LOOPS.get(name)
+        if kind and len(args) == 2 and kind != "reduce" and written_out(args[0], 1):
+            return Each(kind, args[0], args[1], form.start)
+        if kind == "reduce" and len(args) == 3 and written_out(args[0], 2):
+            return Each(kind, args[0], args[2], form.start, init=args[1])
         return Invoke(name, args, form.start)
 
-    def function(self, arities: list[Arity], var: Var | None, form: Form) -> Fn:
-        """Return a function, counted."""
+    def function(self, arities: list[Arity], var: Var | None, form: Form, before: int) -> Fn:
+        """Return a function, counted; ``before`` is how many there were before its body was looked at."""
+        leaf = self.functions == before
         self.functions += 1
-        return Fn(arities, var, form.start)
+        return Fn(arities, var, form.start, leaf=leaf)
 
     def _lambda_of(self, form: Lambda, scope: Scope) -> Node:
         if self.in_lambda:
@@ -251,6 +270,7 @@ class Analysis:
         if others:
             names["%&"] = others
         self.in_lambda = True
+        before = self.functions
         items = form.items
         # #(42) gives 42, #(%) its argument, as a model expects, and #(f %) calls.
         alone = items[0] if len(items) == 1 else None
@@ -258,7 +278,7 @@ class Analysis:
         body = items[0] if literal else List(items, form.start)
         node = self.node(body, names)
         self.in_lambda = False
-        return self.function([Arity(params, others, node)], None, form)
+        return self.function([Arity(params, others, node)], None, form, before)
 
     def _placeholders(self, form: Lambda) -> tuple[int, bool]:
         """Return the highest ``%n`` of a lambda, and whether it has ``%&``."""

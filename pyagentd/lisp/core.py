@@ -7,7 +7,7 @@ nests; analysis gives up ``simple`` beyond ``MAX_HEIGHT``, so that generated cod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeGuard
 
 MAX_HEIGHT: Final = 12
 
@@ -18,12 +18,13 @@ class Var:
     ``arity`` is (least, most) when the name always means one function written in the program.
     """
 
-    __slots__ = ("arity", "name", "python")
+    __slots__ = ("arity", "name", "number", "python")
 
     def __init__(self, name: str, python: str) -> None:
         self.name = name
         self.python = python
         self.arity: tuple[int, int | None] | None = None
+        self.number = False  # whether it can only be a number
 
 
 class Node:
@@ -218,15 +219,36 @@ class Arity:
 
 
 class Fn(Node):
-    """A function; ``var`` is its own name inside itself."""
+    """A function; ``var`` is its own name inside itself; a ``leaf`` makes no other functions."""
 
-    __slots__ = ("arities", "var")
+    __slots__ = ("arities", "leaf", "var")
 
-    def __init__(self, arities: list[Arity], var: Var | None, start: int) -> None:
+    def __init__(self, arities: list[Arity], var: Var | None, start: int, *, leaf: bool = False) -> None:
         self.arities = arities
         self.var = var
+        self.leaf = leaf
         plain = len(arities) == 1 and var is None and arities[0].rest is None
         self._of(start, [arities[0].body], simple=plain)
+
+
+class Each(Node):
+    """A builtin that goes through a collection, with its function written out in the loop.
+
+    ``kind`` is ``map``, ``filter``, ``remove``, ``reduce`` (its accumulator is the first of ``vars`` and begins as
+    ``init``) or ``each``, which gives nil.
+    """
+
+    __slots__ = ("body", "collection", "init", "kind", "vars")
+
+    def __init__(self, kind: str, function: Fn, collection: Node, start: int, init: Node | None = None) -> None:
+        self.kind = kind
+        self.vars = function.arities[0].params
+        self.body = function.arities[0].body
+        self.collection = collection
+        self.init = init
+        if init is not None and is_number(init) and is_number(self.body):
+            self.vars[0].number = True
+        self._of(start, [], simple=False)
 
 
 class Loop(Node):
@@ -274,3 +296,27 @@ class Try(Node):
         self.handler = handler
         self.final = final
         self._of(start, [], simple=False)
+
+
+_NUMBERS: Final = frozenset({"+", "-", "*", "/", "inc", "dec", "mod", "rem", "quot", "count", "abs"})
+
+
+def is_number(node: Node) -> bool:
+    """Return whether the value of a node can only be a number."""
+    if isinstance(node, Const):
+        return type(node.value) is int or type(node.value) is float
+    if isinstance(node, Local):
+        return node.var.number
+    if isinstance(node, Invoke):
+        return node.name in _NUMBERS
+    return isinstance(node, If) and is_number(node.then) and is_number(node.otherwise)
+
+
+def written_out(function: Node, count: int) -> TypeGuard[Fn]:
+    """Return whether a function can be written out in the loop that calls it with ``count`` arguments.
+
+    One that makes other functions cannot: they would all see the last item.
+    """
+    if not isinstance(function, Fn) or not function.leaf or function.var is not None:
+        return False
+    return len(function.arities) == 1 and function.arities[0].range == (count, count)

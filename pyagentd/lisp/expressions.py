@@ -30,12 +30,13 @@ from pyagentd.lisp.core import (
     Node,
     Space,
     Support,
+    is_number,
 )
 from pyagentd.lisp.python import Place
 from pyagentd.lisp.syntax import Places
 from pyagentd.lisp.values import Keyword, as_key
 
-_SMALL: Final = 1 << 62
+_SMALL: Final = 1 << 47  # comparing a float with a larger integer is slow
 _BOOLEAN: Final = frozenset(
     (
         "=",
@@ -303,7 +304,12 @@ class Expressions(ABC):
         has = py.compare(known, ast.In(), again(), p)
         found = ast.Subscript(again(), known, py.LOAD, **p)
         slow = py.call(py.name("field·", p), [known, again(), *default], p)
-        return py.choose(py.both([is_map, has], p), found, slow, p)
+        # Keys of what came from JSON are strings: they are tried in place too.
+        name = py.const(key.name, p)
+        named = ast.Subscript(again(), name, py.LOAD, **p)
+        nothing = default[0] if default else py.const(None, p)
+        inside = py.choose(has, found, py.choose(py.compare(name, ast.In(), again(), p), named, nothing, p), p)
+        return py.choose(is_map, inside, slow, p)
 
     def _invoke(self, node: Invoke) -> ast.expr:
         p = self.place(node)
@@ -319,14 +325,15 @@ class Expressions(ABC):
             if name in {"nil?", "some?"}:
                 return (py.is_ if name == "nil?" else py.is_not)(args[0], None, p)
             if name in {"inc", "dec"}:
-                return self._arithmetic("+" if name == "inc" else "-", name, [args[0], py.const(1, p)], p)
+                known = [is_number(node.args[0]), True]
+                return self._arithmetic("+" if name == "inc" else "-", name, [args[0], py.const(1, p)], p, known)
         elif count == 2:
             if name in {"=", "not="}:
                 return self._equal(args, negated=name == "not=", p=p)
             if name in _ORDER:
-                return self._order(name, args, p)
+                return self._order(name, args, p, list(map(is_number, node.args)))
             if name in _ARITHMETIC:
-                return self._arithmetic(name, name, args, p)
+                return self._arithmetic(name, name, args, p, list(map(is_number, node.args)))
         return self.call_builtin(name, args, p)
 
     def _equal(self, args: list[ast.expr], *, negated: bool, p: Place) -> ast.expr:
@@ -347,14 +354,15 @@ class Expressions(ABC):
         found = py.call(py.name("equal·", p), [one, other, py.name("budget", p)], p)
         return ast.UnaryOp(ast.Not(), found, **p) if negated else found
 
-    def _numbers(self, args: list[ast.expr], p: Place) -> tuple[list[ast.expr], list[ast.expr]] | None:
+    def _numbers(
+        self, args: list[ast.expr], p: Place, known: list[bool]
+    ) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """Return tests that two operands are numbers, and the operands after that; None when it is not worth it."""
-        one, other = args
-        if not isinstance(one, _PLAIN) and not isinstance(other, _PLAIN):
+        if sum(not isinstance(arg, _PLAIN) for arg in args) > 1:
             return None
         tests: list[ast.expr] = []
         operands: list[ast.expr] = []
-        for arg in args:
+        for arg, is_known in zip(args, known, strict=True):
             if isinstance(arg, ast.Constant):
                 if type(arg.value) not in {int, float}:
                     return None
@@ -364,6 +372,9 @@ class Expressions(ABC):
                 operands.append(arg)
                 continue
             first, again = self.twice(arg, p)
+            if is_known and isinstance(arg, ast.Name):
+                operands.append(arg)
+                continue
             kinds = [
                 py.same(py.call(py.name("type", p), [each], p), py.name(kind, p), p)
                 for each, kind in ((first, "int"), (again(), "float"))
@@ -373,8 +384,8 @@ class Expressions(ABC):
             operands.append(again())
         return tests, operands
 
-    def _order(self, name: str, args: list[ast.expr], p: Place) -> ast.expr:
-        numbers = self._numbers(args, p)
+    def _order(self, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
+        numbers = self._numbers(args, p, known)
         if numbers is None:
             return self.call_builtin(name, args, p)
         tests, (one, other) = numbers
@@ -383,9 +394,9 @@ class Expressions(ABC):
             py.choose(py.both(tests, p), compared, self.call_builtin(name, [one, other], p), p) if tests else compared
         )
 
-    def _arithmetic(self, operator: str, name: str, args: list[ast.expr], p: Place) -> ast.expr:
-        numbers = self._numbers(args, p)
-        if numbers is None or not numbers[0]:
+    def _arithmetic(self, operator: str, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
+        numbers = self._numbers(args, p, known)
+        if numbers is None or all(isinstance(arg, ast.Constant) for arg in args):
             return self.call_builtin(name, args[: 1 if name in {"inc", "dec"} else 2], p)
         tests, (one, other) = numbers
         held = self.temporary()

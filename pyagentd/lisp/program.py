@@ -11,6 +11,7 @@ from types import CodeType, TracebackType
 from typing import Any, Literal
 
 from pyagentd.lisp import forms as _forms
+from pyagentd.lisp import isolation as isolated
 from pyagentd.lisp.analysis import analyse
 from pyagentd.lisp.emission import ENTRY, Emitter
 from pyagentd.lisp.encoding import size
@@ -66,8 +67,6 @@ class Program:
             LispError: with the reason, the place and what to do.
         """
         if isolation == "process":
-            from pyagentd.lisp import isolation as isolated
-
             return isolated.run(
                 self.source,
                 context={} if context is None else context,

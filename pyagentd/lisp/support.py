@@ -7,12 +7,14 @@ need (``field``, ``equal``).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.lisp.access import MISSING, as_function, find, keyword_lookup, lookup, wrong_arity
 from pyagentd.lisp.builtins import BUILTINS
+from pyagentd.lisp.builtins.aggregation import Reduced
+from pyagentd.lisp.builtins.arguments import items
 from pyagentd.lisp.encoding import size
 from pyagentd.lisp.errors import Fail, LispError, Return
 from pyagentd.lisp.fields import WHERE, getter, is_true
@@ -255,20 +257,29 @@ def again(run: Run, *values: Value) -> Again:
     return Again(values)
 
 
-def items_of(run: Run, value: Value) -> list[Value]:
-    """Return the items of a collection as ``seq`` gives them, [] for nil."""
-    if type(value) is list:
-        return value
-    seq = BUILTINS["seq"]
-    found = seq.function(run.budget, value) if seq.charges else seq.function(value)
-    return found or []
-
-
 def for_each(run: Run, value: Value, body: Callable[[Value], Value]) -> None:
     """Call ``body`` for every item until it says stop."""
-    for item in run.budget.each(items_of(run, value)):
+    for item in run.budget.each(items("for", value, run.budget)):
         if body(item) is STOP:
             return
+
+
+def over(run: Run, name: str, value: Value) -> Iterable[Value]:
+    """Return the items a builtin goes through, charged as it charges them.
+
+    Raises:
+        LispError: ``eval_error`` when the value is no collection.
+    """
+    budget = run.budget
+    found = value if type(value) is list else items("for" if name == "each" else name, value, budget)
+    if name != "reduce" and name != "each":
+        budget.cells(len(found))
+    return budget.each(found)
+
+
+def is_reduced(value: Value) -> bool:
+    """Return whether a reduction ends with this value."""
+    return type(value) is Reduced
 
 
 def times(run: Run, count: Value, body: Callable[[Value], Value]) -> None:
@@ -295,17 +306,17 @@ def collect(run: Run, out: list[Value], value: Value) -> None:
     out.append(value)
 
 
-def make_map(run: Run, *items: Value) -> dict[Any, Value]:
+def make_map(run: Run, *given: Value) -> dict[Any, Value]:
     """Return the map of alternating keys and values."""
     budget = run.budget
-    budget.cells(len(items))
-    return {as_key(key, budget): value for key, value in zip(items[::2], items[1::2], strict=True)}
+    budget.cells(len(given))
+    return {as_key(key, budget): value for key, value in zip(given[::2], given[1::2], strict=True)}
 
 
-def make_set(run: Run, *items: Value) -> LispSet:
+def make_set(run: Run, *given: Value) -> LispSet:
     """Return the set of its members."""
-    run.budget.cells(len(items))
-    return LispSet.of(items, run.budget)
+    run.budget.cells(len(given))
+    return LispSet.of(given, run.budget)
 
 
 def take_apart(run: Run, value: Value, count: int, open_end: bool) -> list[Value]:
@@ -316,7 +327,7 @@ def take_apart(run: Run, value: Value, count: int, open_end: bool) -> list[Value
     """
     if type(value) is not list:
         if open_end or value is None:
-            value = items_of(run, value)
+            value = items("destructuring", value, run.budget)
         else:
             raise LispError("eval_error", f"a vector pattern needs a vector, got {type_name(value)}")
     if len(value) < count and not open_end:
@@ -328,15 +339,15 @@ def take_apart(run: Run, value: Value, count: int, open_end: bool) -> list[Value
     return value  # type: ignore[no-any-return]
 
 
-def item(run: Run, items: list[Value], index: int) -> Value:
+def item(run: Run, vector: list[Value], index: int) -> Value:
     """Return an item of a vector, nil beyond its end."""
-    return items[index] if index < len(items) else None
+    return vector[index] if index < len(vector) else None
 
 
-def rest_of(run: Run, items: list[Value], count: int) -> Value:
+def rest_of(run: Run, vector: list[Value], count: int) -> Value:
     """Return the items from ``count`` on; nil when there are none."""
-    run.budget.cells(max(0, len(items) - count))
-    return items[count:] or None
+    run.budget.cells(max(0, len(vector) - count))
+    return vector[count:] or None
 
 
 def found(run: Run, value: Value, key: Value) -> Value:

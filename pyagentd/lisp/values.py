@@ -282,14 +282,14 @@ def to_python(value: Value) -> Any:
     return _to_python(value, {}, 0)
 
 
-def _to_python(value: Value, made: dict[int, Any], depth: int) -> Any:
+def _to_python(value: Value, made: dict[int, tuple[Value, Any]], depth: int) -> Any:
     kind = type(value)
     if kind is Keyword:
         return value.name
     if kind not in {list, dict, LispSet}:
         return value if value is None or kind in {str, int, float, bool} else _as_word(value)
     if id(value) in made:
-        return made[id(value)]
+        return made[id(value)][1]
     if depth >= MAX_DEPTH:
         raise too_deep()
     result: Any
@@ -303,7 +303,7 @@ def _to_python(value: Value, made: dict[int, Any], depth: int) -> Any:
             name = _python_key(key, made, depth)
             if name not in result or type(key) is not Keyword:
                 result[name] = _to_python(item, made, depth + 1)
-    made[id(value)] = result
+    made[id(value)] = value, result  # with the value, so that no other gets its id
     return result
 
 
@@ -311,7 +311,7 @@ def _as_word(value: Value) -> str:
     return value.text if type(value) is Pattern else "#function"
 
 
-def _python_key(key: Key, made: dict[int, Any], depth: int) -> Any:
+def _python_key(key: Key, made: dict[int, tuple[Value, Any]], depth: int) -> Any:
     plain = from_key(key)
     if type(plain) in {list, dict, LispSet}:
         return _frozen(_to_python(plain, {}, depth + 1))
@@ -343,39 +343,51 @@ def from_python(value: Any) -> Value:
     Raises:
         TypeError: for an object the language has no value for; the message names the path to it.
     """
-    return _from_python(value, "value", 0)
+    return _from_python(value, "value", 0, {})
 
 
-def _from_python(value: Any, path: str, depth: int) -> Value:
+def _from_python(value: Any, path: str, depth: int, made: dict[int, tuple[Any, Value]]) -> Value:
     if value is None or type(value) in {str, int, float, bool, Keyword, LispSet, Pattern}:
         return value
+    if id(value) in made:
+        return made[id(value)][1]
     if depth >= MAX_DEPTH:
         raise TypeError(f"{path[:200]} is nested deeper than {MAX_DEPTH} levels, or contains itself")
+    if isinstance(value, Mapping | list | tuple):
+        result = _from_collection(value, path, depth, made)
+        made[id(value)] = value, result  # with the object, so that no other gets its id
+        return result
     if isinstance(value, Enum):
-        return _from_python(value.value, path, depth + 1)
-    if isinstance(value, Mapping):
-        return {
-            as_key(_from_python(key, f"a key of {path}", depth + 1)): _from_python(item, f"{path}.{key}", depth + 1)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_from_python(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return _from_python(value.value, path, depth + 1, made)
     if isinstance(value, set | frozenset):
-        return LispSet.of(_from_python(item, f"a member of {path}", depth + 1) for item in value)
+        return LispSet.of(_from_python(item, f"a member of {path}", depth + 1, made) for item in value)
     for plain in (str, bool, int, float):
         if isinstance(value, plain):
             return plain(value)
-    return _from_object(value, path, depth)
+    return _from_object(value, path, depth, made)
 
 
-def _from_object(value: Any, path: str, depth: int) -> Value:
+def _from_collection(
+    value: Mapping[Any, Any] | list[Any] | tuple[Any, ...], path: str, depth: int, made: dict[int, tuple[Any, Value]]
+) -> Value:
+    if not isinstance(value, Mapping):
+        return [_from_python(item, f"{path}[{index}]", depth + 1, made) for index, item in enumerate(value)]
+    return {
+        as_key(_from_python(key, f"a key of {path}", depth + 1, made)): _from_python(
+            item, f"{path}.{key}", depth + 1, made
+        )
+        for key, item in value.items()
+    }
+
+
+def _from_object(value: Any, path: str, depth: int, made: dict[int, tuple[Any, Value]]) -> Value:
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            each.name: _from_python(getattr(value, each.name), f"{path}.{each.name}", depth + 1)
+            each.name: _from_python(getattr(value, each.name), f"{path}.{each.name}", depth + 1, made)
             for each in fields(value)
         }
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
-        return _from_python(dump(), path, depth + 1)
+        return _from_python(dump(), path, depth + 1, made)
     if isinstance(value, date | clock_time):
         return value.isoformat()
     if isinstance(value, UUID | PurePath):

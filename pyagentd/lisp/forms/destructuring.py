@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyagentd.lisp.analysis import Analysis, Scope
-from pyagentd.lisp.core import Const, If, KeywordCall, Local, Node, Support, Var
+from pyagentd.lisp.core import Const, If, KeywordCall, Local, Node, Support, Var, is_number
 from pyagentd.lisp.syntax import Form, Literal, Map, Symbol, Vector
 from pyagentd.lisp.values import Keyword
 
@@ -24,6 +24,7 @@ def bind(analysis: Analysis, pattern: Form, value: Node, names: dict[str, Var], 
     if isinstance(pattern, Symbol):
         name = simple_name(analysis, pattern)
         var = analysis.fresh(name)
+        var.number = is_number(value)
         pairs.append((var, value))
         names[name] = var
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyagentd.lisp.analysis import Analysis, Scope, Tail, Target, special
-from pyagentd.lisp.core import Arity, Define, Fn, Let, Local, Loop, Node, Recur, Var
+from pyagentd.lisp.core import Arity, Define, Fn, Let, Local, Loop, Node, Recur, Var, is_number
 from pyagentd.lisp.forms.binding import binding_vector, body
 from pyagentd.lisp.forms.destructuring import Pairs, bind, simple_name
 from pyagentd.lisp.syntax import Form, List, Literal, Map, Symbol, Vector
@@ -35,10 +35,11 @@ def _function(analysis: Analysis, form: Form, rest: list[Form], scope: Scope, va
     if var is not None and len(rest) == 1:
         var.arity = _declared(rest[0])
     analysis_lambda, analysis.in_lambda = analysis.in_lambda, False
+    before = analysis.functions
     arities = [_arity(analysis, each, scope) for each in rest]
     analysis.in_lambda = analysis_lambda
     _check_overloads(analysis, form, arities)
-    return analysis.function(arities, var, form)
+    return analysis.function(arities, var, form, before)
 
 
 def _declared(form: Form) -> tuple[int, int | None] | None:
@@ -154,6 +155,7 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
         # The bindings that follow see the first value; the loop has a variable of its own.
         first = Local(analysis.fresh(), start)
         outer.append((first.var, analysis.node(value, names)))
+        first.var.number = is_number(outer[-1][1])
         firsts.append(first)
         bind(analysis, pattern, first, names, outer)
         variables.append(analysis.fresh(pattern.name if isinstance(pattern, Symbol) else ""))
@@ -168,10 +170,24 @@ def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if pairs:
         inner = Let(pairs, inner, start)
     if target.used:
+        _infer_numbers(target, variables, firsts)
         inner = Loop(variables, firsts, inner, start, fresh=analysis.functions > before)
     else:
         outer.extend(zip(variables, firsts, strict=True))
     return Let(outer, inner, start) if outer else inner
+
+
+def _infer_numbers(target: Target, variables: list[Var], firsts: list[Node]) -> None:
+    """Mark the variables of a loop that are numbers in every turn: at first, and whatever ``recur`` gives them."""
+    for var, first in zip(variables, firsts, strict=True):
+        var.number = is_number(first)
+    changed = True
+    while changed:
+        changed = False
+        for args in target.turns:
+            for var, arg in zip(variables, args, strict=True):
+                if var.number and not is_number(arg):
+                    var.number, changed = False, True
 
 
 @special("recur")
@@ -186,4 +202,6 @@ def recur(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     if len(form.items) - 1 != tail.count:
         analysis.fail(f"recur needs {tail.count} values here, got {len(form.items) - 1}", form)
     tail.used = True
-    return Recur(analysis.nodes(form.items[1:], scope), form.start)
+    args = analysis.nodes(form.items[1:], scope)
+    tail.turns.append(args)
+    return Recur(args, form.start)

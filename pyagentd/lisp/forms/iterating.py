@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pyagentd.lisp.analysis import Analysis, Scope, Tail, special
-from pyagentd.lisp.core import Arity, Const, Do, If, Let, Local, Loop, Node, Recur, Support, Var
+from pyagentd.lisp.core import Arity, Const, Do, Each, If, Let, Local, Loop, Node, Recur, Support, Var, written_out
 from pyagentd.lisp.forms.binding import binding_vector, body, one_binding
 from pyagentd.lisp.forms.destructuring import Pairs, bind, bind_all, simple_name
-from pyagentd.lisp.syntax import List, Literal, Vector
+from pyagentd.lisp.syntax import Form, List, Literal, Vector
 from pyagentd.lisp.values import Keyword
 
 
@@ -53,13 +53,22 @@ def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: d
         if index == 0:
             analysis.fail("the first binding names a collection", pattern, "Write (for [x xs :when (odd? x)] …).")
         return _modified(analysis, form, bindings, index, names, inner)
+    before = analysis.functions
     collection = analysis.node(value, names)
     var = analysis.fresh()
     scope, pairs = dict(names), Pairs()
     bind(analysis, pattern, Local(var, start), scope, pairs)
     rest = _each(analysis, form, bindings, index + 2, scope, inner)
-    function = analysis.function([Arity([var], None, Let(pairs, rest, start) if pairs else rest)], None, form)
+    function = analysis.function([Arity([var], None, Let(pairs, rest, start) if pairs else rest)], None, form, before)
+    if written_out(function, 1) and not _stops(items):
+        analysis.functions = before
+        return Each("each", function, collection, start)
     return Support("for_each", [collection, function], start)
+
+
+def _stops(items: list[Form]) -> bool:
+    """Return whether one of the bindings may end a walk early."""
+    return any(isinstance(each, Literal) and each.value is Keyword("while") for each in items[::2])
 
 
 def _modified(
@@ -92,9 +101,10 @@ def dotimes(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """``(dotimes [i 3] body …)``: nil."""
     pattern, count = one_binding(analysis, form)
     start = form.start
+    before = analysis.functions
     var = analysis.fresh(name := simple_name(analysis, pattern))
     inner = body(analysis, form.items[2:], {**scope, name: var}, None, start)
-    function = analysis.function([Arity([var], None, inner)], None, form)
+    function = analysis.function([Arity([var], None, inner)], None, form, before)
     return Support("times", [analysis.node(count, scope), function], start)
 
 
