@@ -19,7 +19,7 @@ FAMILY: Final = Family("Aggregating")
 define = FAMILY.define
 
 
-@define("reduce", charges=True)
+@define("reduce", charges=True, shown="f init? coll")
 def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
     """Combine all items: call f with what there is so far and the next item. ``(reduced x)`` ends it early.
 
@@ -79,7 +79,7 @@ def reduce_kv(budget: Budget, f: Any, init: Any, m: Any) -> Any:
     return _fold(lambda value, entry: function(value, entry[0], entry[1]), init, list(entries), budget)
 
 
-@define("reductions", charges=True)
+@define("reductions", charges=True, shown="f init? coll")
 def reductions(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     """All values that ``reduce`` goes through.
 

@@ -96,7 +96,7 @@ def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
     return _added("conj", coll, list(xs), budget)
 
 
-@define("into", charges=True)
+@define("into", charges=True, shown="to from")
 def into(budget: Budget, to: Any, from_: Any) -> Any:
     """Add all items of a collection to another one.
 
@@ -159,7 +159,7 @@ def cons(budget: Budget, x: Any, coll: Any) -> list[Any]:
     return [x, *found]
 
 
-@define("range", charges=True)
+@define("range", charges=True, shown="start? end step?")
 def range_(budget: Budget, start_or_end: Any, end: Any = MISSING, step: Any = 1) -> list[Any]:
     """Return the numbers from 0, or from a start, to before the end; a step may follow.
 
@@ -190,7 +190,7 @@ def _fractions(budget: Budget, first: float, before: float, step: float) -> list
     return [first + index * step for index in range(count)]
 
 
-@define("repeat", "replicate", charges=True)
+@define("repeat", "replicate", charges=True, shown="n x")
 def repeat_(budget: Budget, n: Any, x: Any = MISSING) -> list[Any]:
     """Return a vector with x n times.
 
@@ -204,7 +204,7 @@ def repeat_(budget: Budget, n: Any, x: Any = MISSING) -> list[Any]:
     return [x] * count
 
 
-@define("repeatedly", charges=True)
+@define("repeatedly", charges=True, shown="n f")
 def repeatedly(budget: Budget, n: Any, f: Any = MISSING) -> list[Any]:
     """Return what f gives when called n times without arguments.
 
@@ -218,7 +218,7 @@ def repeatedly(budget: Budget, n: Any, f: Any = MISSING) -> list[Any]:
     return [function() for _ in budget.each(range(count))]
 
 
-@define("iterate", charges=True)
+@define("iterate", charges=True, shown="n f x")
 def iterate(budget: Budget, n: Any, f: Any, x: Any = MISSING) -> list[Any]:
     """Return the n values x, (f x), (f (f x)) and so on. There are no endless sequences, so the number comes first.
 
@@ -237,7 +237,7 @@ def iterate(budget: Budget, n: Any, f: Any, x: Any = MISSING) -> list[Any]:
     return result
 
 
-@define("cycle", charges=True)
+@define("cycle", charges=True, shown="n coll")
 def cycle(budget: Budget, n: Any, coll: Any = MISSING) -> list[Any]:
     """Return n items of a collection that begins anew when it has ended.
 

@@ -75,7 +75,7 @@ def constantly(x: Any) -> Made:
     return lambda *args: x
 
 
-@define("apply", charges=True)
+@define("apply", charges=True, shown="f args… coll")
 def apply_(budget: Budget, f: Any, *args_and_coll: Any) -> Any:
     """Call f with the items of a collection as arguments; further arguments may stand before the collection.
 

@@ -18,7 +18,7 @@ FAMILY: Final = Family("Nested data")
 define = FAMILY.define
 
 
-@define("get-in", charges=True)
+@define("get-in", charges=True, shown="coll path default?")
 def get_in(budget: Budget, coll: Any, path: Any, default: Any = None) -> Any:
     """Return what is found along a path of keys and indices; the default, or nil, where it ends early.
 

@@ -190,7 +190,7 @@ def take_last(budget: Budget, n: Any, coll: Any) -> list[Any]:
     return _part("take-last", found, budget, max(0, len(found) - size("take-last", n)), None)
 
 
-@define("drop-last", charges=True)
+@define("drop-last", charges=True, shown="n? coll")
 def drop_last(budget: Budget, n_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     """All but the last n items, all but one without n.
 
@@ -202,7 +202,7 @@ def drop_last(budget: Budget, n_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     return _part("drop-last", found, budget, 0, max(0, len(found) - n))
 
 
-@define("nthrest", "nthnext", charges=True)
+@define("nthrest", "nthnext", charges=True, shown="coll n")
 def nthrest(budget: Budget, coll: Any, n: Any) -> list[Any]:
     """All but the first n items; the collection comes first.
 
@@ -306,7 +306,7 @@ def pop(budget: Budget, v: Any) -> list[Any]:
     return _part("pop", vector("pop", v), budget, 0, -1)
 
 
-@define("find", charges=True)
+@define("find", charges=True, shown="pred coll")
 def find(budget: Budget, pred: Any, coll: Any) -> Any:
     """Return the first item for which pred gives neither nil nor false.
 

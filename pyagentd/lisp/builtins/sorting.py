@@ -26,7 +26,7 @@ _ASCENDING: Final = (comparing.less, comparing.at_most, comparing.compare_)
 _DESCENDING: Final = (comparing.greater, comparing.at_least)
 
 
-@define("sort", charges=True)
+@define("sort", charges=True, shown="comparator? coll")
 def sort(budget: Budget, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     """Sort in natural order, or by a comparator that stands before the collection.
 
@@ -39,7 +39,7 @@ def sort(budget: Budget, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     return _sorted("sort", found, found, comparator, budget)
 
 
-@define("sort-by", charges=True)
+@define("sort-by", charges=True, shown="key comparator? coll")
 def sort_by(budget: Budget, key: Any, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
     """Sort by what every item has under a key or a function gives for it.
 

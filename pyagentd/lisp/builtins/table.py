@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -70,18 +70,28 @@ class Family:
         self.title = title
         self.builtins: dict[str, Builtin] = {}
 
-    def define(self, name: str, *aliases: str, charges: bool = False) -> Callable[[Function], Function]:
-        """Declare the decorated function as builtin `name`, known under `aliases` too."""
+    def define(
+        self, name: str, *aliases: str, charges: bool = False, shown: str = ""
+    ) -> Callable[[Function], Function]:
+        """Declare the decorated function as a builtin.
+
+        Args:
+            name: Its name.
+            aliases: Other names of it.
+            charges: Whether it takes the budget first.
+            shown: Its arguments as documentation shows them, where they are not those of the Python function.
+        """
 
         def declare(function: Function) -> Function:
-            for each in (name, *aliases):
-                self.builtins[each] = _builtin(each, function, charges, alias_of="" if each == name else name)
+            own = _builtin(name, function, charges, shown)
+            self.builtins[name] = own
+            self.builtins.update({each: replace(own, name=each, alias_of=name) for each in aliases})
             return function
 
         return declare
 
 
-def _builtin(name: str, function: Callable[..., Any], charges: bool, *, alias_of: str) -> Builtin:
+def _builtin(name: str, function: Callable[..., Any], charges: bool, shown: str) -> Builtin:
     """Return the row for `function`; arity and parameter names come from its code."""
     code = function.__code__
     skipped = 1 if charges else 0
@@ -90,7 +100,7 @@ def _builtin(name: str, function: Callable[..., Any], charges: bool, *, alias_of
     variadic = bool(code.co_flags & _VARIADIC)
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if variadic else ""
     required = len(names) - optional
-    shown = [*names[:required], *(f"{each}?" for each in names[required:]), *([f"{rest}…"] if rest else [])]
+    named = [*names[:required], *(f"{each}?" for each in names[required:]), *([f"{rest}…"] if rest else [])]
     sentences, examples = _documentation(function.__doc__ or "")
     return Builtin(
         name=name,
@@ -99,9 +109,8 @@ def _builtin(name: str, function: Callable[..., Any], charges: bool, *, alias_of
         most=None if variadic else len(names),
         doc=sentences,
         charges=charges,
-        parameters=tuple(shown),
+        parameters=tuple(shown.split() or named),
         examples=examples,
-        alias_of=alias_of,
     )
 
 

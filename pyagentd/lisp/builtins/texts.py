@@ -59,7 +59,7 @@ def pr_str(budget: Budget, *xs: Any) -> str:
     return concatenated(" ", [readable(x, budget) for x in xs], budget)
 
 
-@define(*_named("join"), charges=True)
+@define(*_named("join"), charges=True, shown="separator? coll")
 def join(budget: Budget, separator_or_coll: Any, coll: Any = MISSING) -> str:
     """Return the texts of all items in one string, with a separator between them.
 

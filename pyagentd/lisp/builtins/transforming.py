@@ -248,7 +248,7 @@ def _rows(op: str, colls: tuple[Any, ...], budget: Budget) -> Any:
     return zip(*found, strict=False)
 
 
-@define("partition", charges=True)
+@define("partition", charges=True, shown="n step? pad? coll")
 def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
     """Vectors of n items each; items that do not fill one are left out unless padded.
 
@@ -269,7 +269,7 @@ def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
     return [*whole, *((part + padding)[: size("partition", n)] for part in parts[len(whole) :][:1])]
 
 
-@define("partition-all", charges=True)
+@define("partition-all", charges=True, shown="n step? coll")
 def partition_all(budget: Budget, n: Any, *step_coll: Any) -> list[Any]:
     """Vectors of n items each, the last ones with what is left; a step may stand before the collection.
 
