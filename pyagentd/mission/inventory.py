@@ -19,6 +19,7 @@ from pyagentd.mission.signature.types import ANY, NIL, choice, maybe
 _LOOKED_AT = 50
 _FIELDS = 30
 _DEPTH = 5
+_NO_FIELDS = Map(())  # an empty map among others
 
 
 def inventory(context: Mapping[Any, Any], declared: Signature | None, firewall: Firewall) -> str:
@@ -77,13 +78,8 @@ def _of_map(value: dict[Any, Any], depth: int) -> Type:
         return Primitive("map")
     if len(keys) <= _FIELDS and all(isinstance(key, str | Keyword) for key in keys):
         named = {_name(key): item for key, item in value.items()}
-        return Map(tuple(_field(name, type_of(item, depth + 1)) for name, item in named.items()))
+        return Map(tuple(Field(name, type_of(item, depth + 1)) for name, item in named.items()))
     return MapOf(_of_items(keys, depth), _of_items(value.values(), depth))
-
-
-def _field(name: str, type_: Type) -> Field:
-    # A nil tells nothing of what else may stand there.
-    return Field(name, ANY if type_ == NIL else type_, False)
 
 
 def joined(types: list[Type]) -> Type:
@@ -93,14 +89,15 @@ def joined(types: list[Type]) -> Type:
     bare = [each.inner if isinstance(each, Maybe) else each for each in types if each != NIL]
     takes_nil = len(bare) < len(types) or any(isinstance(each, Maybe) for each in types)
     if not bare:
-        return ANY
+        return NIL
     found = _joined(bare)
     return maybe(found) if takes_nil and found != ANY else found
 
 
 def _joined(types: list[Type]) -> Type:
-    maps = [each for each in types if isinstance(each, Map)]
-    if len(maps) == len(types):
+    emptied = [_NO_FIELDS if each == Primitive("map") else each for each in types]
+    maps = [each for each in emptied if isinstance(each, Map)]
+    if len(maps) == len(types) and any(each.fields for each in maps):
         return _joined_maps(maps)
     lists = [each for each in types if isinstance(each, List)]
     if len(lists) == len(types):
@@ -113,19 +110,20 @@ def _joined(types: list[Type]) -> Type:
 
 
 def _joined_maps(maps: list[Map]) -> Map:
-    found: dict[str, list[Type]] = {}
+    found: dict[str, list[Field]] = {}
     for each in maps:
         for field in each.fields:
-            found.setdefault(field.name, []).append(field.type)
-    return Map(tuple(_shared(name, types, len(types) == len(maps)) for name, types in found.items()))
+            found.setdefault(field.name, []).append(field)
+    return Map(tuple(_shared(name, fields, len(maps)) for name, fields in found.items()))
 
 
-def _shared(name: str, types: list[Type], everywhere: bool) -> Field:
-    known = [each for each in types if each != ANY]
-    if not known:
-        return Field(name, ANY, not everywhere)
-    missing = not everywhere or len(known) < len(types)
-    return Field(name, maybe(joined(known)) if missing else joined(known), missing)
+def _shared(name: str, fields: list[Field], maps: int) -> Field:
+    """Return a field of several maps; the shorthand has one mark for what may be nil and what may be absent."""
+    type_ = joined([field.type for field in fields])
+    everywhere = len(fields) == maps and not any(field.optional for field in fields)
+    if everywhere and not type_.is_optional:
+        return Field(name, type_, False)
+    return Field(name, maybe(ANY if type_ == NIL else type_), True)
 
 
 def _entry(name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:

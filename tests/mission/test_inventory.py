@@ -35,7 +35,10 @@ K = Keyword
         ({"a": 1, K("b"): "x"}, "{a :int, b :string}"),
         ([{"a": 1}, {"a": 2, "b": "x"}], "[{a :int, b :string?}]"),
         ([{"a": None}, {"a": 2}], "[{a :int?}]"),
-        ({"a": None}, "{a :any}"),
+        ({"a": None}, "{a :nil}"),
+        ([None], "[:nil]"),
+        ([[None], [True]], "[[:bool?]]"),
+        ([{"a": None}, {}], "[{a :any?}]"),
         (LispSet([1]), ":any"),
     ],
 )
