@@ -18,13 +18,14 @@ class Var:
     ``arity`` is (least, most) when the name always means one function written in the program.
     """
 
-    __slots__ = ("arity", "name", "number", "python")
+    __slots__ = ("arity", "mapping", "name", "number", "python")
 
     def __init__(self, name: str, python: str) -> None:
         self.name = name
         self.python = python
         self.arity: tuple[int, int | None] | None = None
         self.number = False  # whether it can only be a number
+        self.mapping = False  # whether it can only be a map
 
 
 class Node:
@@ -123,6 +124,19 @@ class KeywordCall(Node):
         self.key = key
         self.args = args
         self._of(start, args)
+
+
+class WhereTest(Node):
+    """``(where key operator value)`` of one map; the operator is "" for the test for truth."""
+
+    __slots__ = ("key", "operator", "target", "value")
+
+    def __init__(self, key: Any, operator: str, value: Node, target: Node, start: int) -> None:
+        self.key = key
+        self.operator = operator
+        self.value = value
+        self.target = target
+        self._of(start, [value, target])
 
 
 class Apply(Node):

@@ -30,6 +30,7 @@ from pyagentd.lisp.core import (
     Node,
     Space,
     Support,
+    WhereTest,
     is_number,
 )
 from pyagentd.lisp.python import Place
@@ -183,7 +184,7 @@ class Expressions(ABC):
             return py.const(node.value is not None and node.value is not False, p)
         if isinstance(node, Invoke) and node.name in _BOOLEAN:
             return self.expression(node)
-        if isinstance(node, Support) and node.name in {"is_something", "is_missing"}:
+        if isinstance(node, WhereTest) or (isinstance(node, Support) and node.name in {"is_something", "is_missing"}):
             return self.expression(node)
         if isinstance(node, Logic) and node.simple:
             tests = [self.test(item) for item in node.items]
@@ -237,6 +238,9 @@ class Expressions(ABC):
         args = self.expressions(node.args)
         if node.name == "is_something":
             return py.is_not(args[0], None, p)
+        if node.name == "as_map" and isinstance(args[0], ast.Name):
+            slow = py.call(self.support("as_map", p), [py.name("run", p), args[0]], p)
+            return py.choose(self.is_type(py.name(args[0].id, p), "dict", p), py.name(args[0].id, p), slow, p)
         return py.call(self.support(node.name, p), [py.name("run", p), *args], p)
 
     def _make(self, node: Make) -> ast.expr:
@@ -292,15 +296,17 @@ class Expressions(ABC):
     def _keyword_call(self, node: KeywordCall) -> ast.expr:
         p = self.place(node)
         target, *default = self.expressions(node.args)
-        return self.field(node.key, target, default, p)
+        local = node.args[0]
+        return self.field(node.key, target, default, p, is_map=isinstance(local, Local) and local.var.mapping)
 
-    def field(self, key: Keyword, target: ast.expr, default: list[ast.expr], p: Place) -> ast.expr:
+    def field(
+        self, key: Keyword, target: ast.expr, default: list[ast.expr], p: Place, *, is_map: bool = False
+    ) -> ast.expr:
         """Return what a map has under a keyword; the keyword itself is tried in place."""
         known = self.constant(key, p)
         if isinstance(target, ast.Constant) or (default and not isinstance(default[0], _PLAIN)):
             return py.call(py.name("field·", p), [known, target, *default], p)
         first, again = self.twice(target, p)
-        is_map = py.same(py.call(py.name("type", p), [first], p), py.name("dict", p), p)
         has = py.compare(known, ast.In(), again(), p)
         found = ast.Subscript(again(), known, py.LOAD, **p)
         slow = py.call(py.name("field·", p), [known, again(), *default], p)
@@ -309,7 +315,44 @@ class Expressions(ABC):
         named = ast.Subscript(again(), name, py.LOAD, **p)
         nothing = default[0] if default else py.const(None, p)
         inside = py.choose(has, found, py.choose(py.compare(name, ast.In(), again(), p), named, nothing, p), p)
-        return py.choose(is_map, inside, slow, p)
+        if is_map:
+            return inside
+        return py.choose(self.is_type(first, "dict", p), inside, slow, p)
+
+    def is_type(self, value: ast.expr, name: str, p: Place) -> ast.expr:
+        """Return whether a value is of a type that generated code knows by name."""
+        return py.same(py.call(py.name("type", p), [value], p), py.name(name, p), p)
+
+    def _where(self, node: WhereTest) -> ast.expr:
+        p = self.place(node)
+        found = self.field(node.key, self.expression(node.target), [], p)
+        operator, value = node.operator, node.value
+        if not operator:
+            return self.truth_of(found, p)
+        if operator in _ORDER:
+            wanted = self.expression(value)
+            first, again = self.twice(found, p)
+            slow = py.call(
+                self.support("where_order", p), [py.name("run", p), py.const(operator, p), again(), wanted], p
+            )
+            if not is_number(value):
+                return py.call(slow.func, [*slow.args[:2], found, wanted], p)  # type: ignore[attr-defined]
+            numeric = py.either([self.is_type(first, "float", p), self.is_type(again(), "int", p)], p)
+            return py.choose(numeric, py.compare(again(), _ORDER[operator](), wanted, p), slow, p)
+        assert isinstance(value, Const)
+        equal = self._where_equal(found, value.value, p)
+        return equal if operator == "=" else ast.UnaryOp(ast.Not(), equal, **p)
+
+    def _where_equal(self, found: ast.expr, wanted: Any, p: Place) -> ast.expr:
+        if wanted is None or type(wanted) is bool:
+            return py.is_(found, wanted, p)
+        name = wanted.name if type(wanted) is Keyword else wanted
+        if type(name) is not str:
+            return py.call(py.name("equal·", p), [found, self.constant(wanted, p), py.name("budget", p)], p)
+        first, again = self.twice(found, p)
+        text = py.compare(first, ast.Eq(), py.const(name, p), p)
+        keyword = py.same(again(), self.constant(Keyword(name), p), p)
+        return py.either([text, keyword], p)
 
     def _invoke(self, node: Invoke) -> ast.expr:
         p = self.place(node)
@@ -433,5 +476,6 @@ _EXPRESSIONS: dict[type[Node], Any] = {
     Fn: Expressions._fn,
     Apply: Expressions._apply,
     KeywordCall: Expressions._keyword_call,
+    WhereTest: Expressions._where,
     Invoke: Expressions._invoke,
 }

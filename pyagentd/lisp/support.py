@@ -350,6 +350,24 @@ def rest_of(run: Run, vector: list[Value], count: int) -> Value:
     return vector[count:] or None
 
 
+def as_map(run: Run, value: Value) -> dict[Any, Value]:
+    """Return what a map pattern looks into: nil is an empty map.
+
+    Raises:
+        LispError: ``eval_error`` for anything that has no keys.
+    """
+    if value is None:
+        return {}
+    if type(value) is dict:
+        return value
+    raise LispError("eval_error", f"a map pattern needs a map, got {type_name(value)}")
+
+
+def where_order(run: Run, operator: str, found: Value, wanted: Value) -> bool:
+    """Return what ``where`` says of two values in order: false when one is nil."""
+    return found is not None and wanted is not None and bool(BUILTINS[operator].function(found, wanted))
+
+
 def found(run: Run, value: Value, key: Value) -> Value:
     """Return what a map pattern finds under a key that is no keyword."""
     return lookup(value, key, None, run.budget)

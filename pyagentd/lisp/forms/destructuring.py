@@ -77,9 +77,11 @@ def _bind_vector(analysis: Analysis, pattern: Vector, value: Node, names: dict[s
 
 def _bind_map(analysis: Analysis, pattern: Map, value: Local, names: dict[str, Var], pairs: Pairs) -> None:
     defaults = _defaults(analysis, pattern)
+    whole, value = value, _as_map(analysis, value, pairs)
     for key, target in zip(pattern.items[::2], pattern.items[1::2], strict=True):
         if isinstance(key, Literal) and type(key.value) is Keyword:
-            _bind_option(analysis, key, target, value, defaults, names, pairs)
+            of = whole if key.value.name == "as" else value
+            _bind_option(analysis, key, target, of, defaults, names, pairs)
         elif isinstance(target, Literal) and isinstance(target.value, str | Keyword | int):
             _bind_key(analysis, key, target.value, value, defaults, names, pairs)
         else:
@@ -87,6 +89,14 @@ def _bind_map(analysis: Analysis, pattern: Map, value: Local, names: dict[str, V
     for name in defaults:
         if name not in names:
             analysis.fail(f":or gives a default for {name}, which is not bound", pattern)
+
+
+def _as_map(analysis: Analysis, value: Local, pairs: Pairs) -> Local:
+    """Return a name for what the pattern looks into, which is a map whatever the value is."""
+    var = analysis.fresh()
+    var.mapping = True
+    pairs.append((var, Support("as_map", [value], value.start)))
+    return Local(var, value.start)
 
 
 def _bind_option(

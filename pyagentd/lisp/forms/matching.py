@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyagentd.lisp.analysis import Analysis, Ready, Scope, Tail, special
-from pyagentd.lisp.core import Const, Let, Local, Logic, Node, Support
+from pyagentd.lisp.core import Arity, Const, Let, Local, Logic, Node, Support, WhereTest
 from pyagentd.lisp.forms.branching import choose, test_equal
 from pyagentd.lisp.syntax import Form, List, Literal, Symbol, Vector
 from pyagentd.lisp.values import Keyword
@@ -62,17 +62,30 @@ def where(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
             form,
             'Write (where :status = "active") or (where :active).',
         )
-    path = _path(analysis, parts[0], scope)
+    path = _path(analysis, parts[0])
     if len(parts) == 1:
-        return Support("where_true", [path], form.start)
+        return _inline(analysis, path, "", Const(None, form.start), form) or Support("where_true", [path], form.start)
     operator = parts[1]
     if not isinstance(operator, Symbol) or operator.name not in OPERATORS:
         analysis.fail("unknown operator in where", operator, f"There are {' '.join(OPERATORS)}.")
     value = analysis.node(parts[2], scope)
+    if found := _inline(analysis, path, operator.name, value, form):
+        return found
     return Support("where", [path, Const(operator.name, operator.start), value], form.start)
 
 
-def _path(analysis: Analysis, form: Form, scope: Scope) -> Node:
+def _inline(analysis: Analysis, path: Const, operator: str, value: Node, form: Form) -> Node | None:
+    """Return the frequent kinds of predicates as functions: one field, compared with a constant or a name."""
+    if len(path.value) != 1 or type(path.value[0]) is not Keyword or operator in {"in", "includes"}:
+        return None
+    if not isinstance(value, Const) and not (isinstance(value, Local) and operator in {"<", ">", "<=", ">="}):
+        return None
+    var = analysis.fresh()
+    test = WhereTest(path.value[0], operator, value, Local(var, form.start), form.start)
+    return analysis.function([Arity([var], None, test)], None, form, analysis.functions)
+
+
+def _path(analysis: Analysis, form: Form) -> Const:
     """Return the field of a ``where``: a keyword, a string, or a vector of them and of indices."""
     steps = form.items if isinstance(form, Vector) else [form]
     if not steps or not all(isinstance(each, Literal) and type(each.value) in {Keyword, str, int} for each in steps):
