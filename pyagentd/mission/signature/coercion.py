@@ -24,21 +24,12 @@ from datetime import date, datetime
 from typing import Any
 
 from pyagentd.lisp.values import Keyword
+from pyagentd.mission.signature.fitting import fits, is_datetime, key_name, match_of, test, within
 from pyagentd.mission.signature.forms import is_keyword
 from pyagentd.mission.signature.kinds import kind_of, wanted
 from pyagentd.mission.signature.problems import Coerced, Report, Trail
 from pyagentd.mission.signature.types import And, Enum, List, Map, MapOf, Maybe, Or, Primitive, Type
-from pyagentd.mission.signature.validation import (
-    check,
-    fits,
-    is_datetime,
-    key_name,
-    match_of,
-    missing,
-    step_of,
-    unexpected,
-    within,
-)
+from pyagentd.mission.signature.validation import check, missing, step_of, unexpected
 
 _INT = re.compile(r"[+-]?[0-9]{1,4000}")
 _FLOAT = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
@@ -65,6 +56,8 @@ def coerced(of: Type, value: Any, *, strict: bool = False) -> Coerced:
 
 def coerce(of: Type, value: Any, trail: Trail | None, report: Report) -> Any:
     """Return ``value`` as ``of``, or ``FAILED``; ``report`` gets what was converted and what could not be."""
+    if test(of, "exact")(value):
+        return value
     match of:
         case Maybe(inner):
             return None if value is None else coerce(inner, value, trail, report)

@@ -12,10 +12,10 @@ from pyagentd.mission.signature.data import form_of
 from pyagentd.mission.signature.forms import read
 from pyagentd.mission.signature.hints import is_hint, type_of_hint
 from pyagentd.mission.signature.meaning import parts_of
-from pyagentd.mission.signature.problems import Coerced, Problem, Report
+from pyagentd.mission.signature.problems import Coerced, Problem
 from pyagentd.mission.signature.rendering import signature_text
 from pyagentd.mission.signature.types import Field, Map, Type
-from pyagentd.mission.signature.validation import check
+from pyagentd.mission.signature.validation import problems_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Signature:
             value: A Lisp value or a plain Python value; keys of maps may be keywords or strings.
             strict: Whether fields that are not declared are problems.
         """
-        return _problems(self.returns, value, strict)
+        return problems_of(self.returns, value, strict=strict)
 
     def validate_input(self, args: Any, strict: bool = False) -> tuple[Problem, ...]:
         """Return why the map ``args`` does not fit the parameters."""
-        return _problems(Map(self.params), args, strict)
+        return problems_of(Map(self.params), args, strict=strict)
 
     def coerce_input(self, args: Any, strict: bool = False) -> Coerced:
         """Bring ``args`` into the types of the parameters where that is possible (SPEC 004 Implicit Conversion).
@@ -98,9 +98,3 @@ def parse(source: Any) -> Signature:
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> Signature:
     return Signature(*parts_of(read(text)))
-
-
-def _problems(of: Type, value: Any, strict: bool) -> tuple[Problem, ...]:
-    report = Report(strict)
-    check(of)(value, None, report)
-    return report.told()
