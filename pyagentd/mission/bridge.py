@@ -59,7 +59,7 @@ class Bridge:
         Raises:
             TimeoutError: It took longer than ``seconds``.
         """
-        return self._result(asyncio.run_coroutine_threadsafe(_within(awaitable, seconds), self._loop))
+        return self._result(asyncio.run_coroutine_threadsafe(_within(awaitable, seconds), self._loop), ends=True)
 
     def on_loop(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``function`` so that it is called on the loop, from the mission's thread."""
@@ -69,9 +69,11 @@ class Bridge:
 
         return lambda *args: self._result(asyncio.run_coroutine_threadsafe(called(args), self._loop))
 
-    def _result(self, future: Future[Any]) -> Any:
+    def _result(self, future: Future[Any], *, ends: bool = False) -> Any:
         with self._lock:
             self._waiting.add(future)
+            if ends and self._cancel.is_set():  # the end came between the start of the coroutine and here
+                future.cancel()
         try:
             return future.result()
         finally:

@@ -46,7 +46,7 @@ def test_the_same_on_threads() -> None:
 async def test_options_for_all_stand_behind_each_ones_own() -> None:
     llm = Scripted(['(call "return" "x")'], repeat=True)
     missions = [mission("a"), mission("b", signature=":int", max_turns=1)]
-    assert values(await gather(missions, llm=llm, signature=":string")) == ["x", "max_turns_exceeded"]
+    assert values(await gather(missions, llm=llm, signature=":string")) == ["x", "validation_error"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 4])
