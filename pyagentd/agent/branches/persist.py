@@ -150,7 +150,7 @@ class Writing:
             first, *inserts = inserts
             inserted = first.text
             if _start_of(inserted, self.prompt, body, self.anchor) is None:  # so nothing of the run is there
-                return len(body), self.inserts
+                return self._place_of_prompt(writer), self.inserts
         anchor = after_prompt(body, self.prompt, inserted=inserted, anchor=self.anchor)
         found = locate(body, writer.spans, anchor, inserts)
         written = max((version.seq for version in self.versions), default=0)
@@ -160,6 +160,12 @@ class Writing:
             by_text = locate(body, (), anchor, inserts, written=written)
             return max(by_roles, by_text, key=lambda place: place[0])
         return found
+
+    def _place_of_prompt(self, writer: DocumentWriter) -> int:
+        """Return where a prompt goes that the text lacks: where it went, if that is below the last answer still."""
+        answered = max((span.end for span in writer.spans), default=0)
+        stands = answered <= self.anchor and writer.body.endswith(PROMPT_PREFIX, 0, self.anchor)
+        return self.anchor if stands and self.anchor <= len(writer.body) else len(writer.body)
 
 
 def after_prompt(body: str, prompt: str, *, inserted: str, anchor: int) -> int:

@@ -18,13 +18,13 @@ from pyagentd.agent.missions.programs import PROGRAM
 from pyagentd.agent.missions.programtools import program_tools
 from pyagentd.agent.missions.records import Record
 from pyagentd.agent.missions.replaying import Replay
-from pyagentd.agent.missions.said import Said
+from pyagentd.agent.missions.said import Said, whole
 from pyagentd.agent.missions.valuetext import shown
 from pyagentd.agent.running.calling import describe
 from pyagentd.agent.running.machine import Signal as S
-from pyagentd.agent.running.machine import State
+from pyagentd.agent.running.machine import State as Phase
 from pyagentd.agent.running.run import Run, Step
-from pyagentd.errors import PyagentdError
+from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
     ModelRequest,
@@ -38,6 +38,7 @@ from pyagentd.llm.backend import (
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall
 from pyagentd.mission.budget import Scope, entered
+from pyagentd.mission.checkpoint import State
 from pyagentd.mission.delegation import adelegate
 from pyagentd.mission.options import Answer as Told
 from pyagentd.mission.options import Request, Retry
@@ -127,7 +128,7 @@ class MissionRun(Run):
             llm_retry=Retry(max_attempts=1),  # the backend tries again
             system_prompt=lambda own: "\n\n".join(filter(None, (self._settings.system, own))),
             resume_from=task.state,
-            on_checkpoint=self._record.stands,
+            on_checkpoint=self._stands,
             tool_time_counts=False,
             telemetry=self._heard,
         )
@@ -136,7 +137,7 @@ class MissionRun(Run):
 
     async def _asked(self, request: Request) -> Told:
         """Ask the model; the loop's callback."""
-        if self._replay is not None and self._program is None and self.state is State.INIT:
+        if self._replay is not None and self._program is None and self.state is Phase.INIT:
             self._program = self._replay.program
             self._move(S.RESUME, tools=[PROGRAM], turn=request["turn"])
             return {"content": self._replay.text}
@@ -178,7 +179,7 @@ class MissionRun(Run):
         kept = self._said.take(item)
         if kept is not None:
             super()._take(kept)
-        elif self.state is State.WAIT:
+        elif self.state is Phase.WAIT:
             self._move(S.ANSWER)
 
     def _finish_step(self, stop: StepFinished) -> None:
@@ -195,8 +196,8 @@ class MissionRun(Run):
 
     def _heard(self, event: Event) -> None:
         """Follow the loop: what a program came to is its call's result."""
-        if event.name != "turn_stop" or self._program is None:
-            return
+        if event.name != "turn_stop" or self._program is None or self._aborted:
+            return  # who is stopped has the end of its calls recorded by whoever stops it, or by nobody yet
         facts, program = event.metadata, self._program
         self._program = self._replay = None
         text = str(facts.get("feedback") or facts.get("message") or _ENDED)
@@ -204,8 +205,15 @@ class MissionRun(Run):
         self._answer.result(program, Envelope(ok=bool(facts.get("ok")), text=text, duration_ms=duration_ms))
         self._move(S.RESULTS)
 
+    def _stands(self, state: State) -> None:
+        """Record where the loop stands after a turn."""
+        if not self._aborted:
+            self._record.stands(state)
+
     async def _called(self, name: str, args: Mapping[str, Any]) -> ToolResult:
         """Make one call for the program that runs."""
+        if self._aborted:
+            raise ToolError("The mission was stopped")
         known = self._replay.next(name, args) if self._replay is not None else None
         if known is not None and known.result is not None:
             return known.result
@@ -221,10 +229,11 @@ class MissionRun(Run):
         """Say the answer."""
         self._answer.begin_step()
         with self._recorder.together():
-            self._answer.take(PartFinished(0, Text(text=text)))
+            for item in whole(0, text):
+                self._answer.take(item)
 
     def _end(self, signal: S, outcome: Any) -> Any:
-        if self._said.text and self._program is None and self.state in (State.WAIT, State.TYPE):
+        if self._said.text and self._program is None and self.state in (Phase.WAIT, Phase.TYPE):
             self._keep_said()
         return super()._end(signal, outcome)
 

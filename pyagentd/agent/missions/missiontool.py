@@ -64,14 +64,13 @@ class Lending:
         if turns := args.get("max_turns"):
             lent["max-turns"] = turns
         lent["paths"] = {"write": list(own.paths.write) if _CHANGING.intersection(tools) else []}
-        if "Bash" in tools:
-            shell = own.shell
-            lent["shell_commands"] = {
-                "allow": list(shell.allow),
-                "deny": list(shell.deny),
-                "network": shell.network,
-                "confine": shell.confine,
-            }
+        shell = own.shell
+        lent["shell_commands"] = {
+            "allow": list(shell.allow) if "Bash" in tools else [],
+            "deny": list(shell.deny),
+            "network": shell.network,
+            "confine": shell.confine,
+        }
         return lent
 
     def chosen(self, args: Args) -> tuple[str, ...]:

@@ -48,9 +48,16 @@ class Said:
         """Yield ``text`` as a part that follows what was streamed."""
         if text:
             self._next += 1
-            yield PartFinished(self._next, Text(text=text))
+            yield from whole(self._next, text)
 
     def index(self) -> int:
         """Return an index that no part has yet."""
         self._next += 1
         return self._next
+
+
+def whole(index: int, text: str) -> Iterator[Item]:
+    """Yield a text that is there at once as the part that it is."""
+    yield PartStarted(index, "text")
+    yield PartDelta(index, text)
+    yield PartFinished(index, Text(text=text))
