@@ -88,7 +88,6 @@ def test_a_sequence_of_functions_brings_its_own_names() -> None:
 
 @pytest.mark.spec("004", "Reserved Tool Names")
 @pytest.mark.spec("004", "Error reason reserved_tool_name")
-@pytest.mark.spec("004", "DD-2: Reserved Tool Names Error at Registration")
 @pytest.mark.parametrize("name", ["return", "fail"])
 def test_reserved_names_are_refused(name: str) -> None:
     with pytest.raises(ToolsError, match="reserved") as caught:
