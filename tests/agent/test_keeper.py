@@ -202,6 +202,20 @@ async def test_a_prompt_from_a_client_is_put_at_the_end_once(desk: Desk, body: s
     assert desk.body() == "New heading\n\n" + body + inserted + "\n\n" + ANSWER[0]
 
 
+@pytest.mark.parametrize("below", ["", "\n\n### What waits\n\n### ", "A draft"])
+async def test_a_prompt_that_an_editor_vanished_with_is_put_above_what_stands_below(desk: Desk, below: str) -> None:
+    above = "### Other\n\n### "
+    desk.file.write_text(above + below)
+    inserts = [
+        Insert("Tell me.", None, "", 3),
+        Insert("\n\n", None, "", 4),
+        Insert(ANSWER[0], "response", "prt_1", 5),
+    ]
+    desk.keeper.recall(prompt="Tell me.", inserted_prompt=True, anchor=len(above), inserts=inserts)
+    await desk.keeper.flush()
+    assert desk.body() == f"{above}Tell me.\n\n{ANSWER[0]}{below}"
+
+
 async def test_text_waits_while_the_disk_refuses_and_is_written_once(desk: Desk) -> None:
     desk.begin()
     await desk.keeper.flush()
