@@ -163,12 +163,13 @@ No line of it is taken for a heading."
   "Insert MISSION, an alist."
   (let ((name (alist-get 'run mission))
         (state (alist-get 'state mission))
-        (fail (alist-get 'fail mission)))
+        (fail (alist-get 'fail mission))
+        (prompt (or (alist-get 'prompt mission) "")))
     (pyagentd-mission-text--heading
      1 name (concat (pyagentd-mission-text--state state) "  "
-                    (pyagentd-mission-text--line
-                     (or (alist-get 'prompt mission) "") 66)))
-    (pyagentd-mission-text--block (or (alist-get 'prompt mission) ""))
+                    (pyagentd-mission-text--line prompt 66)))
+    (unless (equal prompt (pyagentd-mission-text--line prompt 66))
+      (pyagentd-mission-text--block prompt))
     (pyagentd-mission-text--block
      (concat (or (alist-get 'signature mission) "")
              (if-let ((tools (alist-get 'tools mission)))

@@ -139,7 +139,8 @@
       (erase-buffer)
       (pyagentd-mission-text-insert pyagentd-mission--report)
       (pyagentd-mission--fold folded)
-      (pyagentd-mission--go-to place)))
+      (pyagentd-mission--go-to place)
+      (set-buffer-modified-p nil)))
   (force-mode-line-update)
   (pyagentd-mission--again))
 
@@ -176,8 +177,9 @@
          (outline-hide-subtree))))))
 
 (defun pyagentd-mission--place ()
-  "Return where point is: (NAME LINES COLUMN), or nil at the end."
-  (unless (eobp)
+  "Return where point is: (NAME LINES COLUMN), or nil at the end.
+The end of a buffer that is shown moves on with what comes."
+  (unless (and (eobp) (not (bobp)))
     (save-excursion
       (let ((line (line-number-at-pos)) (column (current-column)) name)
         (beginning-of-line)

@@ -87,9 +87,9 @@ def readable(text: str, source: str) -> Signature:
         return parse(text)
     except SignatureError as error:
         place = f", line {error.line}, column {error.column}" if error.line else ""
-        shown = f"\n{caret}\n" if (caret := error.caret()) else " "
+        shown = f"{caret}\n" if (caret := error.caret()) else ""
         raise SignatureError(
-            f"{source}{place}: {error.message}{shown}".rstrip(),
+            f"{shown}{source}{place}: {error.message}",
             source=error.source,
             line=error.line,
             column=error.column,
