@@ -4,37 +4,26 @@ Whatever a model reads of a value (data inventory, feedback, template values, er
 made here. A key whose name begins with ``_`` is firewalled at any depth: programs use its value, no text shows it.
 
 Names alone would not do: a program that evaluates ``ctx/_token``, or divides by it, brings the value into a result or
-an error message under no name at all. So a ``Firewall`` also remembers what stood under such names and blanks it
-wherever it turns up, unless the same value stands under a public name too. Strings and numbers too short to recognise
-(under ``SHORTEST`` characters or digits) are hidden by name only, collections by being the same object.
+an error message under no name at all. So what is secret is also recognised by value; see ``secrets``.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
+from pyagentd.mission.secrets import HIDDEN, Secrets, escaped, is_firewalled
 
-HIDDEN = "[Hidden] [Firewalled]"
-SHORTEST = 6
+__all__ = ["HIDDEN", "Firewall", "is_firewalled", "model_text", "public"]
 
 _ENTRIES = 30
 _DEPTH = 12
 _NOTES = 4
 _TOTAL = 12  # times the limit of one string: the most one value takes in all
-_PREFIX = 24
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
-
-
-def is_firewalled(key: object) -> bool:
-    """Return whether a key of that name is for programs only."""
-    name = key.name if isinstance(key, Keyword) else key
-    return isinstance(name, str) and name.startswith("_")
 
 
 def model_text(value: Any, limits: PromptLimit | None = None) -> str:
@@ -69,44 +58,23 @@ class Firewall:
 
     def __init__(self, limits: PromptLimit | None = None) -> None:
         self.limits = limits or PromptLimit()
-        self._secret: set[str] = set()
-        self._public: set[str] = set()
-        # Collections by identity; the values keep them alive, so that no other can get their id.
-        self._kept: dict[int, Any] = {}
-        self._open: dict[int, Any] = {}
+        self._secrets = Secrets()
 
     def learn(self, value: Any) -> None:
-        """Take note of what is secret and what is public in data from outside: context and results of tools."""
-        self._note(value, trusted=True)
+        """Take note of data from outside: context and results of tools."""
+        self._secrets.learn(value)
 
     def guard(self, value: Any) -> None:
-        """Take note of what is secret in data that a program made, whose public part may be secrets renamed."""
-        self._note(value, trusted=False)
+        """Take note of data that a program made."""
+        self._secrets.guard(value)
 
     def adopt(self, below: Firewall) -> None:
         """Take over the secrets of a mission below: what it failed of may quote them."""
-        self._secret |= below._secret - below._public
-
-    def _note(self, value: Any, *, trusted: bool) -> None:
-        # What was secret before does not become public by coming back from a tool that a program gave it to.
-        secret, kept = frozenset(self._secret), frozenset(self._kept)
-        for each, hidden in _walked(value):
-            if not hidden and not trusted:
-                continue
-            if isinstance(each, list | dict):
-                if hidden:
-                    self._kept[id(each)] = each
-                elif id(each) not in kept:
-                    self._open[id(each)] = each
-            elif text := _recognisable(each):
-                if hidden:
-                    self._secret.add(text)
-                elif text not in secret:
-                    self._public.add(text)
+        self._secrets.adopt(below._secrets)
 
     def hides(self, value: Any) -> bool:
         """Return whether ``value`` is a collection that stands under a firewalled name and under no public one."""
-        return id(value) in self._kept and id(value) not in self._open
+        return self._secrets.is_secret(value)
 
     def text(self, value: Any) -> str:
         """Return ``value`` in Clojure syntax, one line and then a line for every kind of cut."""
@@ -134,56 +102,7 @@ class Firewall:
 
     def words(self, text: str) -> str:
         """Return ``text`` with every secret in it blanked: of error messages, and of strings in values."""
-        for secret in sorted(self._secret - self._public, key=len, reverse=True):
-            text = _blanked(text, secret)
-        return text
-
-
-def _blanked(text: str, secret: str) -> str:
-    """Return ``text`` without ``secret``, as it is or escaped, whole or cut after its beginning."""
-    if secret.lstrip("-").replace(".", "", 1).isdigit():
-        return re.sub(rf"(?<![\d.]){re.escape(secret)}(?![\d])", HIDDEN, text) if secret in text else text
-    for spelled in {secret, secret.translate(_ESCAPES)}:
-        start = 0
-        while (at := text.find(spelled[:_PREFIX], start)) >= 0:
-            end = at + min(len(spelled), _PREFIX)
-            while end < len(text) and end - at < len(spelled) and text[end] == spelled[end - at]:
-                end += 1
-            text = text[:at] + HIDDEN + text[end:]
-            start = at + len(HIDDEN)
-    return text
-
-
-def _walked(value: Any) -> Iterator[tuple[Any, bool]]:
-    """Yield everything inside ``value`` that is not empty, and whether it stands below a firewalled key."""
-    stack = [(value, False)]
-    while stack:
-        value, hidden = stack.pop()
-        match value:
-            case dict() if value:
-                yield value, hidden
-                stack += [(item, hidden or is_firewalled(key)) for key, item in value.items()]
-                stack += [(from_key(key), hidden) for key in value if type(key) is not Keyword]
-            case list() if value:
-                yield value, hidden
-                stack += [(item, hidden) for item in value]
-            case tuple() | LispSet() | set() | frozenset():
-                stack += [(item, hidden) for item in value]
-            case str() | int() | float():
-                yield value, hidden
-
-
-def _recognisable(value: str | float) -> str:
-    """Return the text by which a value is known again, or "" if it is too common for that."""
-    match value:
-        case bool():
-            return ""
-        case str():
-            return value if len(value) >= SHORTEST else ""
-        case int():
-            known = value.bit_length() < 4096 and abs(value) >= 10 ** (SHORTEST - 1)
-            return str(value) if known else ""
-    return repr(value) if len(repr(value)) > SHORTEST else ""
+        return self._secrets.blanked(text)
 
 
 @dataclass(slots=True)
@@ -229,10 +148,10 @@ class _Writer:
         value = self.firewall.words(value)
         whole = value.encode("utf-8", "replace")
         if len(whole) <= self.limits.string:
-            return f'"{value.translate(_ESCAPES)}"'
+            return f'"{escaped(value)}"'
         start = whole[: self.limits.string].decode("utf-8", "ignore")
         self._cut(path, f"shows the first {self.limits.string} of {len(whole)} bytes")
-        return f'"{start.translate(_ESCAPES)}..."'
+        return f'"{escaped(start)}..."'
 
     def _sequence(self, items: list[Any], path: str, opening: str, closing: str) -> str:
         if self.depth >= _DEPTH and items:
