@@ -17,6 +17,7 @@ from pyagentd.lisp.builtins.aggregation import Reduced
 from pyagentd.lisp.builtins.arguments import items
 from pyagentd.lisp.encoding import size
 from pyagentd.lisp.errors import Fail, LispError, Return
+from pyagentd.lisp.extent import check_extent
 from pyagentd.lisp.fields import WHERE, getter, is_true
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.order import equal
@@ -133,6 +134,7 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
         raise LispError("tool_error", f"the program calls tools more than {limit} times", hint="Call fewer tools.")
     if run.tools is None:
         raise LispError("tool_not_found", f"unknown tool: {name}", hint="There are no tools here.")
+    check_extent(args, budget.limits)
     budget.look()
     started_at, started = time.time(), time.monotonic()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from pyagentd import lisp
-from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.extent import check_extent
 from pyagentd.mission import feedback, response, stopping
 from pyagentd.mission.asking import Answered, ask
 from pyagentd.mission.budget import Scope
@@ -131,7 +131,7 @@ class _Taking:
             memory_bytes=options.memory_bytes,
             tool_time_counts=options.tool_time_counts,
         )
-        return lisp.compile(program).run(
+        result = lisp.compile(program).run(
             self.before.context,
             self.before.memory,
             tools=self.toolbox.call,
@@ -139,6 +139,8 @@ class _Taking:
             cancelled=room.runtime.cancelled,
             isolation=options.isolation,
         )
+        check_extent(result.value, limits)  # it is validated, shown and stored as if nothing in it were shared
+        return result
 
     def _failed(self, error: LispError, program: str) -> Outcome:
         details = {} if error.line is None else {"line": error.line, "column": error.column}
@@ -202,7 +204,7 @@ class _Taking:
         turn = Turn(
             number=self.number,
             program=said.program,
-            value=values.to_python(outcome.value),
+            lisp_value=outcome.value,
             error=error,
             tool_calls=tuple(self.toolbox.calls),
             feedback=told,
@@ -245,7 +247,6 @@ class _Taking:
             "reasoning": turn.reasoning,
             "feedback": turn.feedback or None,
             "ok": turn.error is None,
-            "value": turn.value,
             "reason": turn.error.reason if turn.error else None,
             "message": turn.error.message if turn.error else None,
             "tool_calls": turn.tool_calls,

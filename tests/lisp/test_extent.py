@@ -1,0 +1,85 @@
+"""What leaves a program is no larger, written out, than what a run may make."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyagentd import lisp
+from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.extent import check_extent
+from pyagentd.lisp.limits import Limits
+
+K = lisp.Keyword
+LIMITS = Limits(cells=1000, bytes=1000, depth=100)
+
+
+def tower(times, first=(1,), level=lambda x: [x, x]):
+    value = list(first)
+    for _ in range(times):
+        value = level(value)
+    return value
+
+
+def nested(depth):
+    value = [1]
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        1,
+        "x" * 2000,  # it has been charged when it was made
+        list(range(1000)),
+        {K(f"k{n}"): n for n in range(1000)},
+        lisp.LispSet(range(1000)),
+        tower(7),
+        ["x" * 10] * 100,
+        [["x"]] * 300,
+        nested(100),
+    ],
+)
+def test_as_large_as_it_may_be(value):
+    check_extent(value, LIMITS)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        list(range(1001)),
+        tower(60),
+        tower(60, level=lambda x: {K("a"): x, K("b"): [x]}),
+        tower(60, level=lambda x: [x, [x]]),
+        tower(9, level=lambda x: {"a": [x, x]}),
+        {"a": tower(8), "b": tower(8)},
+        ["x" * 101] * 10,
+        [["x" * 11]] * 100,
+        [{"k" * 200: n} for n in range(6)],
+        [lisp.LispSet.of([["x" * 100, n] for n in range(11)])],
+        nested(101),
+    ],
+)
+def test_too_large(value):
+    with pytest.raises(LispError) as caught:
+        check_extent(value, LIMITS)
+    assert caught.value.reason == "memory_exceeded"
+
+
+def test_a_value_that_contains_itself_is_too_deep():
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(LispError):
+        check_extent(value, LIMITS)
+
+
+def test_a_tool_never_gets_a_tower():
+    def tool(name, args):
+        raise AssertionError("called")
+
+    with pytest.raises(LispError) as caught:
+        lisp.run('(call "t" {:x (reduce (fn [x _] [x x]) [1] (range 60))})', tools=tool)
+    assert caught.value.reason == "memory_exceeded"
+    assert caught.value.line == 1
