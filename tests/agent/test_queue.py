@@ -11,6 +11,7 @@ import pytest
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.persist import Version
+from pyagentd.agent.turns.firing import behind_last_run
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.errors import BadRequest, Conflict, NotFound
 from pyagentd.messages import Text, ToolResult
@@ -21,6 +22,7 @@ from pyagentd.store.paths import BranchRef
 from tests.agent.prefix import assert_prefix
 from tests.agent.world import Watcher, World, assert_closed, attached, body, last_of, rows
 from tests.server import answer, refusal, text, tool_use
+from tests.store.talk import Step, Talk, Turn
 
 LOOK = answer(text("Looking."), tool_use("Bash", command="true"))
 ERRORS = (
@@ -254,6 +256,16 @@ async def test_text_queued_in_the_document_stays_where_it_was_typed(world: World
     assert body(ref).count("Two") == 1 and all(turn in body(ref) for turn in turns)
     assert body(ref).rstrip().endswith("A draft")
     assert_closed(ref)
+
+
+def test_a_message_of_another_client_goes_above_drafts_also_behind_a_run_that_said_nothing() -> None:
+    talk = Talk([Turn(prompt="One", steps=(Step(texts=("First.",)),))])
+    talk.type("Two")
+    talk.finish(talk.start(talk.user("Two")))
+    ended = len(talk.document.body)
+    talk.type("A draft")
+    assert talk.document.body.endswith("### Two\n\n\n\n### A draft")
+    assert behind_last_run(talk.document, talk.conversation, None) == ended
 
 
 async def type_and_queue(world: World, branch: LiveBranch, said: str) -> None:

@@ -18,7 +18,7 @@ from pyagentd.store.align import align, placed
 from pyagentd.store.conversation import Conversation, Message
 from pyagentd.store.document import PROMPT_PREFIX, Document
 from pyagentd.store.pieces import fragments
-from pyagentd.store.render import RUN_CLOSE
+from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
 
 Marker = Callable[[str], int | None]
 """Returns where the last run ended in the text with this hash, None when that is not known."""
@@ -104,8 +104,8 @@ def behind_last_run(doc: Document, conversation: Conversation, marker: int | Non
         at = max([answered, *(piece.found.end for piece in placed(doc, conversation)[1] if piece.message)])
     if not at:
         return len(body)
-    if not body.endswith(PROMPT_PREFIX, 0, at) and body.startswith(RUN_CLOSE, at):
-        at += len(RUN_CLOSE)
+    if not body.endswith(PROMPT_PREFIX, 0, at):
+        at += next((len(heading) for heading in (RUN_CLOSE, RUN_OPEN + RUN_CLOSE) if body.startswith(heading, at)), 0)
     return at if body.endswith(PROMPT_PREFIX, 0, at) else len(body)
 
 
