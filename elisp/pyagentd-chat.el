@@ -144,8 +144,9 @@ While a run is in progress it waits for its turn, and stays where it is."
   (let* ((buffer (current-buffer))
          (busy (pyagentd-status-busy-p))
          (id (pyagentd-queued-new-id))
-         (marker (and pyagentd-insert--marker
-                      (copy-marker pyagentd-insert--marker))))
+         (marker (and (not busy) pyagentd-insert--marker
+                      (copy-marker pyagentd-insert--marker)))
+         (here (copy-marker end)))
     (pyagentd-queued-note id (pyagentd-queued-start end) end)
     (unless busy
       (pyagentd-insert-start end)
@@ -159,7 +160,9 @@ While a run is in progress it waits for its turn, and stays where it is."
      :success (lambda (answer)
                 (when (and (plist-get answer :queued) (buffer-live-p buffer))
                   (with-current-buffer buffer
-                    (pyagentd-chat--queued id (and (not busy) marker)))))
+                    ;; What waited before it may have fired meanwhile.
+                    (pyagentd-chat--queued
+                     id (and (= (pyagentd-insert-position) here) marker)))))
      :error (lambda (err)
               (when (buffer-live-p buffer)
                 (with-current-buffer buffer

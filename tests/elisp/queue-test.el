@@ -55,6 +55,21 @@
       (should (equal (buffer-string)
                      "### One\n\nHello, you\n\n### Two\n\nAgain")))))
 
+(ert-deftest pyagentd-queue-what-waited-before-may-fire-while-more-is-sent ()
+  "The answer to what waited goes on below it, not where the last run ended."
+  (queue-test--with-session "### One\n\nHello\n\n### Two\n\n### "
+    (pyagentd-insert-start 17)          ; behind "Hello"
+    (pyagentd-queued-note "m2" 21 24)
+    (pyagentd-status-set '(:state idle))
+    (insert "Three")
+    (pyagentd-send)
+    (pyagentd-chat--on-fired pyagentd--branch-dir 0
+                             '((:id "m2" :sha256 "" :position 1)))
+    (pyagentd-test-await (string-suffix-p "Three\n\n### " (buffer-string)))
+    (pyagentd-insert "\n\nAgain" 'response)
+    (should (equal (buffer-string)
+                   "### One\n\nHello\n\n### Two\n\nAgain\n\n### Three\n\n### "))))
+
 (ert-deftest pyagentd-queue-what-does-not-wait-any-more-is-a-draft ()
   "A message that is taken back is text like any other."
   (queue-test--with-session "### One\n\n"
