@@ -256,6 +256,11 @@ class Emitter(Expressions):
 
     def _each(self, node: Each, goal: Goal) -> None:
         p = self.place(node)
+        if self._loops >= _MAX_LOOPS:
+            name = self.temporary("each")
+            self.block.append(py.function(name, [], self._function_body(node, Goal(leaves=True)), p))
+            self.reach(py.call(py.name(name, p), [], p), goal, p)
+            return
         if node.kind == "reduce":
             assert node.init is not None
             accumulator = node.vars[0].python

@@ -19,6 +19,9 @@ MAX_DEPTH: Final = 100
 MAX_TEXT: Final = 200_000
 """Characters of one program."""
 
+MAX_FORMS: Final = 20_000
+"""Literals, names and brackets of one program: compiling takes time for each."""
+
 MAX_DIGITS: Final = 1000
 """Digits of one number in a text."""
 
@@ -91,6 +94,7 @@ class _Reader:
         self.text = text
         self.places = Places(text)
         self.stack = [_Open("", 0)]
+        self.count = 0
         self.fresh_line: int | None = None  # offset of a bracket in column 1 although others are open
 
     def read(self) -> tuple[list[Form], Places]:
@@ -176,6 +180,13 @@ class _Reader:
 
     def add(self, form: Form) -> None:
         """Give a complete form to whoever waits for it."""
+        self.count += 1
+        if self.count > MAX_FORMS:
+            self.fail(
+                f"the program has more than {MAX_FORMS} parts",
+                form.start,
+                "Read data from ctx/ instead of writing it out.",
+            )
         while True:
             waiting = self.stack[-1]
             if waiting.token == "'":

@@ -6,7 +6,7 @@ A chain becomes a sequence of bindings, not calls inside calls, so its length co
 from __future__ import annotations
 
 from pyagentd.lisp.analysis import Analysis, Ready, Scope, Tail, special
-from pyagentd.lisp.core import Const, If, Let, Local, Node, Support, Var
+from pyagentd.lisp.core import Const, If, Let, Local, Node, Support, Var, is_number
 from pyagentd.lisp.forms.destructuring import simple_name
 from pyagentd.lisp.syntax import Form, List, Symbol
 
@@ -41,6 +41,7 @@ class _Chain:
     def hold(self, node: Node) -> Local:
         """Bind the value of a step and return its name."""
         var = self.analysis.fresh()
+        var.number = is_number(node)
         self.pairs.append((var, node))
         return Local(var, self.start)
 
