@@ -59,6 +59,8 @@ class Bridge:
         Raises:
             TimeoutError: It took longer than ``seconds``.
         """
+        if _running_loop() is self._loop:  # a mission that an async tool started without awaiting: it has the thread
+            return run_here(awaitable, seconds)
         return self._result(asyncio.run_coroutine_threadsafe(_within(awaitable, seconds), self._loop), ends=True)
 
     def on_loop(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,15 +96,20 @@ def run_here(awaitable: Awaitable[Any], seconds: float) -> Any:
     Raises:
         TimeoutError: It took longer than ``seconds``.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if _running_loop() is None:
         return asyncio.run(_within(awaitable, seconds))
     done: Future[Any] = Future()
     context = copy_context()
     work = lambda: asyncio.run(_within(awaitable, seconds))  # noqa: E731  (it is passed on at once)
     threading.Thread(target=lambda: context.run(_into, done, work), daemon=True).start()
     return done.result()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 async def _within(awaitable: Awaitable[Any], seconds: float) -> Any:

@@ -8,7 +8,7 @@ as plain Python which calls ``delegate`` spends from the same budget without kno
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -65,6 +65,7 @@ class Scope:
         telemetry: Its listener; nested missions tell the same one.
         parent: The mission around, or None.
         cancelled: Whether somebody asked for the end.
+        awaited: Waits for a coroutine where the tree's caller has its event loop; None without one.
     """
 
     budget: Budget
@@ -79,6 +80,7 @@ class Scope:
     telemetry: Listener | None = None
     parent: Scope | None = None
     cancelled: Callable[[], bool] = lambda: False
+    awaited: Callable[[Awaitable[Any], float], Any] | None = None
     _spent: Usage = field(default_factory=Usage)
     _ended: list[Step] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -113,6 +113,7 @@ def _scope(order: Order, mission: Mission, runtime: Runtime, around: Scope | Non
         telemetry=runtime.listener,
         parent=around,
         cancelled=runtime.cancelled,
+        awaited=runtime.awaited,
     )
     if resumed:
         scope.resume(trace.usage_from_json(resumed.usage))
@@ -219,6 +220,6 @@ class _Running:
             signature=self.signature,
             trace=progress.trace,
             usage=usage,
-            context=values.to_python(dict(progress.context)),
+            lisp_context=progress.context,
             warnings=tuple(dict.fromkeys(progress.warnings)),
         )

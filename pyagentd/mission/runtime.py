@@ -37,11 +37,13 @@ class Runtime:
     cancelled: Callable[[], bool] = lambda: False
 
     def within(self, around: Scope | None) -> Runtime:
-        """Return what a mission below ``around`` needs: its listener unless there is one, and its cancellation."""
+        """Return what a mission below ``around`` needs: its cancellation, its listener and loop unless it has own."""
         if around is None:
             return self
         own, above = self.cancelled, around.cancelled
-        return replace(self, listener=self.listener or around.telemetry, cancelled=lambda: own() or above())
+        awaited = self.awaited if self.awaited is not run_here else around.awaited or run_here
+        listener = self.listener or around.telemetry
+        return replace(self, listener=listener, cancelled=lambda: own() or above(), awaited=awaited)
 
     def now_ms(self) -> int:
         """Return milliseconds since the epoch."""

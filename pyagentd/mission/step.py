@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyagentd.lisp import values
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -82,12 +84,12 @@ class Fail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call of a tool by a program, with plain Python values.
+    """One call of a tool by a program.
 
     Attributes:
         name: The tool.
         args: The arguments the tool got, after coercion.
-        result: What it gave, or None.
+        lisp_result: What it gave, as programs see it, or None.
         error: Why it gave nothing, or None.
         started_at: Milliseconds since the epoch.
         duration_ms: Wall time.
@@ -96,11 +98,16 @@ class ToolCall:
 
     name: str
     args: Mapping[str, Any]
-    result: Any = None
+    lisp_result: Any = field(default=None, repr=False)
     error: str | None = None
     started_at: int = 0
     duration_ms: int = 0
     children: tuple[Step, ...] = ()
+
+    @property
+    def result(self) -> Any:
+        """What it gave, as plain Python, made anew each time."""
+        return values.to_python(self.lisp_result)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +117,7 @@ class Turn:
     Attributes:
         number: From 1.
         program: The source that ran; None when the answer had none.
-        value: What it evaluated to, as plain Python.
+        lisp_value: What it evaluated to, as the program gave it.
         error: Why there is no value (or why it was refused): reason and message, or None.
         tool_calls: In the order they were made.
         feedback: What the model read next; "" for the last turn.
@@ -122,7 +129,7 @@ class Turn:
 
     number: int
     program: str | None
-    value: Any = None
+    lisp_value: Any = field(default=None, repr=False)
     error: Fail | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     feedback: str = ""
@@ -130,6 +137,11 @@ class Turn:
     started_at: int = 0
     duration_ms: int = 0
     reasoning: str = ""
+
+    @property
+    def value(self) -> Any:
+        """What it evaluated to, as plain Python, made anew each time."""
+        return values.to_python(self.lisp_value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +157,7 @@ class Step:
         signature: The contract in its canonical spelling, or None.
         trace: Every turn.
         usage: What was spent, nested missions included.
-        context: What stood in ``ctx/`` at the end, as plain Python.
+        lisp_context: What stood in ``ctx/`` at the end, as programs see it.
         warnings: What ``signature_validation="warn_only"`` let pass, and coerced inputs.
     """
 
@@ -157,8 +169,13 @@ class Step:
     signature: str | None = None
     trace: tuple[Turn, ...] = field(default=(), repr=False)
     usage: Usage = field(default_factory=Usage)
-    context: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    lisp_context: Mapping[str, Any] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """What stood in ``ctx/`` at the end, as plain Python, made anew each time."""
+        return dict(values.to_python(dict(self.lisp_context)))
 
     def unwrap(self) -> Any:
         """Return the value.

@@ -85,22 +85,19 @@ class Toolbox:
             error = failure.message
             raise
         finally:
-            took = self.runtime.now_ms() - started
-            plain = values.to_python(result)
-            self.calls.append(
-                ToolCall(
-                    name=tool.name,
-                    args=args,
-                    result=plain,
-                    error=error,
-                    started_at=started,
-                    duration_ms=took,
-                    children=self.scope.take_ended(),
-                )
+            call = ToolCall(
+                name=tool.name,
+                args=args,
+                lisp_result=result,
+                error=error,
+                started_at=started,
+                duration_ms=self.runtime.now_ms() - started,
+                children=self.scope.take_ended(),
             )
+            self.calls.append(call)
             ending = "tool_stop" if error is None else "tool_exception"
-            outcome = {"result": plain} if error is None else {"error": error}
-            self.runtime.tell(ending, span, self.span, {"duration_ms": took}, {**about, **outcome})
+            numbers = {"duration_ms": call.duration_ms}
+            self.runtime.tell(ending, span, self.span, numbers, {**about, "error": error, "call": call})
 
     def _result(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         result = self._value(tool, args)

@@ -44,7 +44,7 @@ def turn_from_json(data: Mapping[str, Any]) -> Turn:
     return Turn(
         number=data["turn"],
         program=data.get("program"),
-        value=data.get("value"),
+        lisp_value=data.get("value"),
         error=_fail_from_json(data.get("error")),
         tool_calls=tuple(_call_from_json(call) for call in data.get("tool_calls", ())),
         feedback=data.get("feedback", ""),
@@ -90,8 +90,9 @@ def _call_to_json(call: ToolCall) -> dict[str, Any]:
 
 
 def _call_from_json(data: Mapping[str, Any]) -> ToolCall:
-    known = {name: data[name] for name in ("name", "args", "result", "error", "started_at", "duration_ms")}
-    return ToolCall(**known, children=tuple(_step_from_json(step) for step in data.get("children", ())))
+    known = {name: data[name] for name in ("name", "args", "error", "started_at", "duration_ms")}
+    children = tuple(_step_from_json(step) for step in data.get("children", ()))
+    return ToolCall(**known, lisp_result=data.get("result"), children=children)
 
 
 def _step_from_json(data: Mapping[str, Any]) -> Step:
