@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pyagentd.mission import (
     MissionFailed,
     Scripted,
     SubAgentError,
+    adelegate,
     as_tool,
     delegate,
     parse_signature,
@@ -187,12 +189,52 @@ def test_what_a_child_hides_its_caller_does_not_read() -> None:
     assert not [text for text in llm.texts[-2:] if "7771" in text]
 
 
-async def test_an_async_model_judges_too() -> None:
-    async def llm(request: Any) -> str:
-        return answers.pop(0)
+def call_t(request: Any) -> str:
+    """Call the tool, or judge, or return, as the prompt says."""
+    said = request["prompt"]
+    return {"Judge": CALL, "Inner": '(call "return" "inner")'}.get(said, '{"urgent": true}')
 
-    from pyagentd.mission import adelegate
 
-    answers = [CALL, '{"urgent": true}']
+class OnLoop:
+    """An async model that knows which loop it is awaited on."""
+
+    def __init__(self) -> None:
+        self.loops: list[asyncio.AbstractEventLoop] = []
+
+    async def __call__(self, request: Any) -> str:
+        self.loops.append(asyncio.get_running_loop())
+        return call_t(request)
+
+
+async def test_an_async_model_judges_on_the_loop_of_the_caller() -> None:
+    llm = OnLoop()
     step = await adelegate("Judge", llm=llm, tools={"t": URGENT})
-    assert step.value == {"urgent": True}, step.fail
+    assert step.value == {"urgent": True} and set(llm.loops) == {asyncio.get_running_loop()}
+
+
+async def test_a_plain_tool_that_delegates_does_so_too() -> None:
+    llm = OnLoop()
+    step = await adelegate("Judge", llm=llm, tools={"t": lambda subject: delegate("Inner", llm=llm).unwrap()})
+    assert step.value == "inner", step.fail
+    assert len(llm.loops) == 2 and set(llm.loops) == {asyncio.get_running_loop()}
+
+
+async def test_an_async_tool_that_blocks_its_loop_with_a_mission_gets_its_answer() -> None:
+    llm = OnLoop()
+
+    async def blocking(subject: str) -> Any:
+        return delegate("Inner", llm=llm).unwrap()
+
+    step = await adelegate("Judge", llm=llm, tools={"t": blocking}, mission_timeout_ms=10_000)
+    assert step.value == "inner", step.fail
+
+
+async def test_an_async_tool_awaits_a_mission() -> None:
+    llm = OnLoop()
+
+    async def awaiting(subject: str) -> Any:
+        return (await adelegate("Inner", llm=llm)).unwrap()
+
+    budget = Budget()
+    step = await adelegate("Judge", llm=llm, tools={"t": awaiting}, budget=budget)
+    assert step.value == "inner" and budget.used == 2 and set(llm.loops) == {asyncio.get_running_loop()}
