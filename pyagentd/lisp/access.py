@@ -14,7 +14,7 @@ from typing import Any
 
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import PLAIN, Key, Keyword, LispSet, Value, as_key, type_name
+from pyagentd.lisp.values import PLAIN, Key, Keyword, LispSet, Value, a_type, as_key, type_name
 
 MISSING: Any = object()
 """What ``find`` returns for a key that is not there."""
@@ -55,9 +55,9 @@ def lookup(value: Value, key: Value, default: Value = None, budget: Budget | Non
 
 
 def _no_keys(value: Value, key: Value) -> LispError:
-    shown = f":{key.name}" if type(key) is Keyword else f"a {type_name(key)}"
+    shown = f":{key.name}" if type(key) is Keyword else a_type(key)
     hint = "Use (map :key items) for every item, or (get-in value [:items 0 :key])." if type(value) is list else ""
-    return LispError("eval_error", f"cannot look up {shown} in a {type_name(value)}", hint=hint)
+    return LispError("eval_error", f"cannot look up {shown} in {a_type(value)}", hint=hint)
 
 
 def keyword_lookup(keyword: Keyword, value: Value, default: Value = None) -> Value:
@@ -96,7 +96,7 @@ def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value
             return value  # type: ignore[no-any-return]
         raise wrong_arity(function_name(value), least, most, arity)
     where = f"{name}: " if name else ""
-    raise LispError("eval_error", f"{where}not callable: a {type_name(value)} is no function")
+    raise LispError("eval_error", f"{where}not callable: {a_type(value)} is no function")
 
 
 def arity_of(function: Callable[..., Value]) -> tuple[int, int | None]:

@@ -80,7 +80,6 @@ _ELSEWHERE: Final = {
     "memory": "Write memory/name for one value of the memory.",
     "tool": 'Call a tool as (call "name" {:arg value}).',
     "recur": "recur is a form of its own: (recur value …) at the end of a loop or function.",
-    "print": "Return the value instead of printing it.",
 }
 
 
@@ -230,7 +229,12 @@ class Analysis:
             if 1 <= len(args) <= 2:
                 return KeywordCall(head.value, args, form.start)
             raise self.placed(wrong_arity(f":{head.value.name}", 1, 2, len(args)), form)
-        return Apply(self.node(head, scope), args, form.start)
+        function = self.node(head, scope)
+        if isinstance(function, Local) and (arity := function.var.arity):
+            least, most = arity
+            if len(args) < least or (most is not None and len(args) > most):
+                raise self.placed(wrong_arity(function.var.name, least, most, len(args)), form)
+        return Apply(function, args, form.start)
 
     def placed(self, error: LispError, form: Form) -> LispError:
         """Tell an error the place of a form."""

@@ -34,6 +34,7 @@ class LispError(PyagentdError):
         line: 1-based line in the program, or None while the place is not known.
         column: 1-based column in code points, or None.
         source: The program's text, for ``caret``.
+        data: What the program itself gave with the error (``ex-info``), for its own ``catch``.
     """
 
     code = "lisp-error"
@@ -47,12 +48,14 @@ class LispError(PyagentdError):
         line: int | None = None,
         column: int | None = None,
         source: str | None = None,
+        data: Any = None,
     ) -> None:
         super().__init__(message, mend=hint)
         self.reason: Reason = reason
         self.line = line
         self.column = column
         self.source = source
+        self.data = data
 
     @property
     def hint(self) -> str:

@@ -14,7 +14,7 @@ from pyagentd.lisp.builtins import BUILTINS
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.order import equal
-from pyagentd.lisp.values import Keyword, LispSet, Value, truthy, type_name
+from pyagentd.lisp.values import Keyword, LispSet, Value, a_type, truthy
 
 Get = Callable[[Value], Value]
 Predicate = Callable[[Value], bool]
@@ -50,7 +50,7 @@ def _step(value: Value, step: Any) -> Value:
     if kind is list and type(step) is int:
         return value[step] if 0 <= step < len(value) else None
     shown = f":{step.name}" if type(step) is Keyword else f'"{step}"'
-    raise LispError("eval_error", f"where expects maps: cannot look up {shown} in a {type_name(value)}")
+    raise LispError("eval_error", f"where expects maps: cannot look up {shown} in {a_type(value)}")
 
 
 def _named(value: Value) -> Value:
@@ -109,7 +109,7 @@ def _in(get: Get, wanted: Value, budget: Budget) -> Predicate:
     if type(wanted) not in {list, LispSet}:
         raise LispError(
             "eval_error",
-            f"where: in expects a vector, got {type_name(wanted)}",
+            f"where: in expects a vector, got {a_type(wanted)}",
             hint='Write (where :status in ["a" "b"]).',
         )
     choices = [_named(each) for each in wanted]

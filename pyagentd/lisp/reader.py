@@ -44,6 +44,7 @@ _TOKEN: Final = re.compile(
 _NUMBER: Final = re.compile(
     r"(?P<int>[+-]?\d+)N?|(?P<float>[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)M?|(?P<hex>[+-]?0[xX][0-9a-fA-F]+)"
 )
+_NO_DIGIT: Final = re.compile(r"[+-]?\.\d")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "b": "\b", "f": "\f", "0": "\0"}
 _CHARACTERS: Final = {
@@ -126,6 +127,8 @@ class _Reader:
             case "discard" | "quote":
                 self.push(_Open(token, start), start)
             case "symbol":
+                if _NO_DIGIT.match(token):
+                    self.fail(f"{_cut(token)} is not a number", start, "Write a digit before the point: 0.5.")
                 self.add(Literal(_WORDS[token], start) if token in _WORDS else Symbol(token, start))
             case "keyword":
                 self.add(Literal(Keyword(token.lstrip(":")), start))

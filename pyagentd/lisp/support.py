@@ -22,7 +22,7 @@ from pyagentd.lisp.fields import WHERE, getter, is_true
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.order import equal
 from pyagentd.lisp.result import ToolCall, Tools
-from pyagentd.lisp.values import Keyword, LispSet, Value, as_key, type_name
+from pyagentd.lisp.values import Keyword, LispSet, Value, a_type, as_key
 
 __all__ = ["equal", "field"]
 
@@ -104,7 +104,7 @@ def _memory_key(key: Value) -> str:
     if type(key) is str:
         return key
     raise LispError(
-        "eval_error", f"a key of the memory is a keyword, got {type_name(key)}", hint="Write (memory/put :key value)."
+        "eval_error", f"a key of the memory is a keyword, got {a_type(key)}", hint="Write (memory/put :key value)."
     )
 
 
@@ -115,7 +115,7 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
         LispError: ``tool_not_found``, ``validation_error``, ``tool_error``.
     """
     if type(name) is not str:
-        raise LispError("eval_error", f"the name of a tool is a string, got {type_name(name)}")
+        raise LispError("eval_error", f"the name of a tool is a string, got {a_type(name)}")
     if name == "return":
         raise Return(args)
     if name == "fail":
@@ -125,7 +125,7 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
     if type(args) is not dict:
         raise LispError(
             "validation_error",
-            f"the tool {name} takes a map of arguments, got {type_name(args)}",
+            f"the tool {name} takes a map of arguments, got {a_type(args)}",
             hint=f'Write (call "{name}" {{:arg value}}).',
         )
     budget = run.budget
@@ -174,12 +174,12 @@ def leave_fail(run: Run, value: Value) -> Value:
 
 def throw(run: Run, value: Value) -> Value:
     """Raise an error that ``catch`` gets."""
-    message = value
+    message, data = value, None
     if type(value) is dict:
-        message = find(value, Keyword("message"), "error")
+        message, data = find(value, Keyword("message"), "error"), find(value, Keyword("data"), None)
     text = BUILTINS["str"]
     shown = text.function(run.budget, message) if text.charges else text.function(message)
-    raise LispError("eval_error", shown)
+    raise LispError("eval_error", shown, data=data)
 
 
 _CAUGHT: Final = frozenset({"eval_error", "tool_error", "tool_not_found", "validation_error"})
@@ -203,12 +203,17 @@ def attempt(
         except LispError as error:
             if error.reason not in _CAUGHT:
                 raise
-            return handler({Keyword("message"): error.message, Keyword("reason"): Keyword(error.reason)})
+            return handler(_caught(error.message, error.reason, error.data))
         except (ZeroDivisionError, OverflowError) as error:
-            return handler({Keyword("message"): str(error), Keyword("reason"): Keyword("eval_error")})
+            return handler(_caught(str(error), "eval_error", None))
     finally:
         if final is not None:
             final()
+
+
+def _caught(message: str, reason: str, data: Value) -> dict[Any, Value]:
+    """Return the map that ``catch`` binds."""
+    return {Keyword("message"): message, Keyword("reason"): Keyword(reason), Keyword("data"): data}
 
 
 def callee(run: Run, function: Value, count: int) -> Callable[..., Value]:
@@ -287,7 +292,7 @@ def is_reduced(value: Value) -> bool:
 def times(run: Run, count: Value, body: Callable[[Value], Value]) -> None:
     """Call ``body`` with 0, 1, … below ``count``."""
     if type(count) is not int:
-        raise LispError("eval_error", f"dotimes expects an integer, got {type_name(count)}")
+        raise LispError("eval_error", f"dotimes expects an integer, got {a_type(count)}")
     for index in run.budget.each(range(count)):
         body(index)
 
@@ -331,7 +336,7 @@ def take_apart(run: Run, value: Value, count: int, open_end: bool) -> list[Value
         if open_end or value is None:
             value = items("destructuring", value, run.budget)
         else:
-            raise LispError("eval_error", f"a vector pattern needs a vector, got {type_name(value)}")
+            raise LispError("eval_error", f"a vector pattern needs a vector, got {a_type(value)}")
     if len(value) < count and not open_end:
         raise LispError(
             "eval_error",
@@ -362,7 +367,7 @@ def as_map(run: Run, value: Value) -> dict[Any, Value]:
         return {}
     if type(value) is dict:
         return value
-    raise LispError("eval_error", f"a map pattern needs a map, got {type_name(value)}")
+    raise LispError("eval_error", f"a map pattern needs a map, got {a_type(value)}")
 
 
 def where_order(run: Run, operator: str, found: Value, wanted: Value) -> bool:

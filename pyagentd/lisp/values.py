@@ -256,6 +256,12 @@ def type_name(value: Value) -> str:
     return _NAMES.get(type(value), "function")
 
 
+def a_type(value: Value) -> str:
+    """Return what a value is, with its article."""
+    name = type_name(value)
+    return name if value is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
 _NAMES: dict[type, str] = {
     bool: "boolean",
     int: "integer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyagentd.lisp.analysis import Analysis, Scope, Tail, special
-from pyagentd.lisp.core import Cond, Const, If, Invoke, Let, Local, Logic, Node
+from pyagentd.lisp.core import Cond, Const, Do, If, Invoke, Let, Local, Logic, Node
 from pyagentd.lisp.forms.binding import body
 from pyagentd.lisp.syntax import List
 
@@ -96,6 +96,12 @@ def do(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
 def nothing(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
     """Ignore what has no meaning here; nil, whatever it says."""
     return Const(None, form.start)
+
+
+@special("println", "print", "prn", "pr", "tap>")
+def say(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """Evaluate what would be printed elsewhere; there is no output, so the value is nil."""
+    return Do([*analysis.nodes(form.items[1:], scope), Const(None, form.start)], form.start)
 
 
 @special("quote")

@@ -19,8 +19,13 @@ def simple_name(analysis: Analysis, form: Form, what: str = "a name") -> str:
     return analysis.fail(f"expected {what}", form, "Write a symbol such as x.")
 
 
-def bind(analysis: Analysis, pattern: Form, value: Node, names: dict[str, Var], pairs: Pairs) -> None:
-    """Append to ``pairs`` what ``pattern`` binds when it meets ``value``, and put the names into ``names``."""
+def bind(
+    analysis: Analysis, pattern: Form, value: Node, names: dict[str, Var], pairs: Pairs, *, rest: bool = False
+) -> None:
+    """Append to ``pairs`` what ``pattern`` binds when it meets ``value``, and put the names into ``names``.
+
+    A vector pattern for the ``rest`` of arguments or items takes what there is.
+    """
     if isinstance(pattern, Symbol):
         name = simple_name(analysis, pattern)
         var = analysis.fresh(name)
@@ -29,7 +34,7 @@ def bind(analysis: Analysis, pattern: Form, value: Node, names: dict[str, Var], 
         names[name] = var
         return
     if isinstance(pattern, Vector):
-        _bind_vector(analysis, pattern, value, names, pairs)
+        _bind_vector(analysis, pattern, value, names, pairs, lenient=rest)
     elif isinstance(pattern, Map):
         _bind_map(analysis, pattern, _held(analysis, value, pairs), names, pairs)
     else:
@@ -47,7 +52,9 @@ def _held(analysis: Analysis, value: Node, pairs: Pairs) -> Local:
     return Local(var, value.start)
 
 
-def _bind_vector(analysis: Analysis, pattern: Vector, value: Node, names: dict[str, Var], pairs: Pairs) -> None:
+def _bind_vector(
+    analysis: Analysis, pattern: Vector, value: Node, names: dict[str, Var], pairs: Pairs, *, lenient: bool
+) -> None:
     items = list(pattern.items)
     whole: Form | None = None
     rest: Form | None = None
@@ -65,14 +72,15 @@ def _bind_vector(analysis: Analysis, pattern: Vector, value: Node, names: dict[s
         bind(analysis, whole, value, names, pairs)
     start = pattern.start
     parts = analysis.fresh()
-    open_end = rest is not None
+    open_end = lenient or rest is not None
     pairs.append((parts, Support("take_apart", [value, Const(len(items), start), Const(open_end, start)], start)))
     for index, item in enumerate(items):
         if isinstance(item, Symbol) and item.name == "_":
             continue
         bind(analysis, item, Support("item", [Local(parts, start), Const(index, start)], start), names, pairs)
     if rest is not None:
-        bind(analysis, rest, Support("rest_of", [Local(parts, start), Const(len(items), start)], start), names, pairs)
+        left = Support("rest_of", [Local(parts, start), Const(len(items), start)], start)
+        bind(analysis, rest, left, names, pairs, rest=True)
 
 
 def _bind_map(analysis: Analysis, pattern: Map, value: Local, names: dict[str, Var], pairs: Pairs) -> None:

@@ -65,7 +65,7 @@ def _arity(analysis: Analysis, form: Form, scope: Scope) -> Arity:
     names, pairs = dict(scope), Pairs()
     rest: Var | None = None
     if len(patterns) >= 2 and isinstance(mark := patterns[-2], Symbol) and mark.name == "&":
-        rest = _parameter(analysis, patterns[-1], form, names, pairs)
+        rest = _parameter(analysis, patterns[-1], form, names, pairs, rest=True)
         del patterns[-2:]
     for each in patterns:
         if isinstance(each, Symbol) and each.name == "&":
@@ -92,14 +92,16 @@ def _looping(
     return outside, outside_rest, Loop(variables, inits, inner, start, fresh=fresh)
 
 
-def _parameter(analysis: Analysis, pattern: Form, form: Form, names: dict[str, Var], pairs: Pairs) -> Var:
+def _parameter(
+    analysis: Analysis, pattern: Form, form: Form, names: dict[str, Var], pairs: Pairs, *, rest: bool = False
+) -> Var:
     """Return the variable of one parameter; what a pattern binds goes to ``pairs``."""
     if isinstance(pattern, Symbol):
         name = simple_name(analysis, pattern)
         var = names[name] = analysis.fresh(name)
         return var
     var = analysis.fresh()
-    bind(analysis, pattern, Local(var, form.start), names, pairs)
+    bind(analysis, pattern, Local(var, form.start), names, pairs, rest=rest)
     return var
 
 
