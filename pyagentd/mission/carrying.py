@@ -7,6 +7,7 @@ that was running when the process ended is done again: tools of plans should sta
 from __future__ import annotations
 
 import difflib
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -145,10 +146,14 @@ def filled(value: Any, results: Mapping[str, Any]) -> Any:
     if isinstance(value, str):
         if whole := REFERENCE.fullmatch(value):
             return _at(whole[1], results)
-        return REFERENCE.sub(lambda found: str(_at(found[1], results)), value)
+        return REFERENCE.sub(lambda found: _text(_at(found[1], results)), value)
     if isinstance(value, Mapping):
         return {key: filled(each, results) for key, each in value.items()}
     return [filled(each, results) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) if value is not None else ""
 
 
 def _at(path: str, results: Mapping[str, Any]) -> Any:

@@ -157,18 +157,22 @@ def test_results_are_plain_values(tmp_path: Path) -> None:
     assert Plan.load(done.save(tmp_path / "p.json")).results == done.results
 
 
+A = {"n": 1, "l": ["x", "y"], "none": None}
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
         ("{{a.n}}", 1),
         ("{{ a.n }} of {{a.l.1}}", "1 of y"),
+        ("all: {{a.l}}{{a.none}}", 'all: ["x", "y"]'),
         ({"x": ["{{a.l}}", "plain"]}, {"x": [["x", "y"], "plain"]}),
-        ("{{a}}", {"n": 1, "l": ["x", "y"]}),
+        ("{{a}}", A),
         (3, 3),
     ],
 )
 def test_references_are_filled_in(value: Any, expected: Any) -> None:
-    assert filled(value, {"a": {"n": 1, "l": ["x", "y"]}}) == expected
+    assert filled(value, {"a": A}) == expected
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"version": 9, "steps": []}', '{"version": 1, "steps": [{"id": "a"}]}'])
