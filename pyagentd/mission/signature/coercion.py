@@ -13,29 +13,26 @@ wanted         taken instead
 =============  =============================================================
 
 Of a map with named fields only those are kept, under the keys they came with. nil is never turned into anything.
+Each type becomes a function once.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Sequence
-from datetime import date, datetime
-from typing import Any
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from pyagentd.lisp.values import Keyword
-from pyagentd.mission.signature.fitting import fits, is_datetime, key_name, match_of, test, within
-from pyagentd.mission.signature.forms import is_keyword
+from pyagentd.mission.signature.conversion import FAILED, converted
+from pyagentd.mission.signature.fitting import Test, key_name, kind_test, test, within
 from pyagentd.mission.signature.kinds import kind_of, wanted
 from pyagentd.mission.signature.problems import Coerced, Report, Trail
 from pyagentd.mission.signature.types import And, Enum, List, Map, MapOf, Maybe, Or, Primitive, Type
-from pyagentd.mission.signature.validation import check, missing, step_of, unexpected
+from pyagentd.mission.signature.validation import Check, check, missing, step_of, unexpected
 
-_INT = re.compile(r"[+-]?[0-9]{1,4000}")
-_FLOAT = re.compile(r"\s*[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*")
-
-FAILED: Any = object()
-"""Stands for a value that could not be converted; the report says why."""
+Coerce: TypeAlias = Callable[[Any, Trail | None, Report], Any]
+"""Returns a value, found at a trail, in another type, or ``FAILED``; reports what was converted, or could not be."""
 
 _NAMES = {"int": "integer", "bool": "boolean"}
 
@@ -49,53 +46,82 @@ def coerced(of: Type, value: Any, *, strict: bool = False) -> Coerced:
         strict: Whether fields that are not declared are problems; otherwise they are left out.
     """
     report = Report(strict)
-    made = coerce(of, value, None, report)
+    made = coerce(of)(value, None, report)
     problems = report.told()
     return Coerced(value=value if problems else made, warnings=report.warned(), problems=problems)
 
 
-def coerce(of: Type, value: Any, trail: Trail | None, report: Report) -> Any:
-    """Return ``value`` as ``of``, or ``FAILED``; ``report`` gets what was converted and what could not be."""
-    if test(of, "exact")(value):
-        return value
+@lru_cache(maxsize=1024)
+def coerce(of: Type) -> Coerce:
+    """Return the function that brings a value into ``of``."""
     match of:
         case Maybe(inner):
-            return None if value is None else coerce(inner, value, trail, report)
-        case Primitive(name):
-            return _checked(of, _primitive(name, value, trail, report), trail, report)
-        case List() if isinstance(value, list | tuple):
-            return _list(of, value, trail, report)
-        case Map() if isinstance(value, dict):
-            return _map(of, value, trail, report)
-        case MapOf() if isinstance(value, dict):
-            return _map_of(of, value, trail, report)
+            return _maybe(coerce(inner))
+        case Primitive():
+            made = _primitive(of)
+        case List():
+            made = _list(of)
+        case Map():
+            made = _map(of)
+        case MapOf():
+            made = _map_of(of)
         case Enum():
-            return _enum(of, value, trail, report)
+            made = _enum(of)
         case Or():
-            return _or(of, value, trail, report)
+            made = _or(of)
         case And():
-            return _and(of, value, trail, report)
+            made = _and(of)
         case _:
-            return _checked(of, value, trail, report)
+            made = _as_it_is(check(of))
+    return _unless(test(of, "exact"), made)
 
 
-def _primitive(name: str, value: Any, trail: Trail | None, report: Report) -> Any:
-    if (name == "keyword" and not isinstance(value, Keyword)) or not fits(Primitive(name), value):  # type: ignore[arg-type]
-        return _converted(name, value, trail, report)
-    if name == "float" and isinstance(value, int):
-        return _as_float(value, trail, report)
-    return value.isoformat() if isinstance(value, datetime) else value
+def _unless(settled: Test, coerce_it: Coerce) -> Coerce:
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        return value if settled(value) else coerce_it(value, trail, report)
+
+    return run
 
 
-def _converted(name: str, value: Any, trail: Trail | None, report: Report) -> Any:
-    convert = _CONVERT.get(name)
-    result = FAILED if convert is None else convert(value)
-    kind, wanted_name = kind_of(value), _NAMES.get(name, name)
-    if result is FAILED:
-        report.problem(trail, f"cannot coerce {kind} to {wanted_name}")
+def _as_it_is(explain: Check) -> Coerce:
+    """Return what takes a value if it fits, and reports why not otherwise."""
+
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        before = len(report.problems)
+        explain(value, trail, report)
+        return FAILED if len(report.problems) > before or report.full else value
+
+    return run
+
+
+def _maybe(inner: Coerce) -> Coerce:
+    return lambda value, trail, report: None if value is None else inner(value, trail, report)
+
+
+def _primitive(of: Primitive) -> Coerce:
+    name, finish = of.name, _as_it_is(check(of))
+    is_kind, is_settled = kind_test(name), test(Primitive(name), "exact")
+
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        if name == "float" and is_kind(value) and not is_settled(value):
+            made = _as_float(value, trail, report)
+        elif name == "datetime" and isinstance(value, datetime):
+            made = value.isoformat()
+        elif is_settled(value):
+            made = value
+        else:
+            made = converted(name, value)
+            _tell(made, f"{kind_of(value)} to {_NAMES.get(name, name)}", trail, report)
+        return FAILED if made is FAILED else finish(made, trail, report)
+
+    return run
+
+
+def _tell(made: Any, what: str, trail: Trail | None, report: Report) -> None:
+    if made is FAILED:
+        report.problem(trail, f"cannot coerce {what}")
     else:
-        report.warning(trail, f"coerced {kind} to {wanted_name}")
-    return result
+        report.warning(trail, f"coerced {what}")
 
 
 def _as_float(value: int, trail: Trail | None, report: Report) -> Any:
@@ -106,136 +132,117 @@ def _as_float(value: int, trail: Trail | None, report: Report) -> Any:
         return FAILED
 
 
-def _to_int(value: Any) -> Any:
-    return int(value) if isinstance(value, str) and _INT.fullmatch(value) else FAILED
+def _list(of: List) -> Coerce:
+    item, explain = coerce(of.item), _as_it_is(check(of))
+
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        if not isinstance(value, list | tuple):
+            return explain(value, trail, report)
+        items = []
+        for index, part in enumerate(value):
+            items.append(item(part, Trail(trail, index), report))
+            if report.full:
+                return FAILED
+        return FAILED if any(one is FAILED for one in items) else _sized(of, items, trail, report)
+
+    return run
 
 
-def _to_float(value: Any) -> Any:
-    if not isinstance(value, str) or not _FLOAT.fullmatch(value):
-        return FAILED
-    number = float(value)
-    return number if math.isfinite(number) else FAILED
+def _map(of: Map) -> Coerce:
+    places = [(field, Keyword(field.name), coerce(field.type)) for field in of.fields]
+    declared = frozenset(field.name for field in of.fields)
+    explain = _as_it_is(check(of))
+
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        if not isinstance(value, dict):
+            return explain(value, trail, report)
+        kept: dict[Any, Any] = {}
+        for field, keyword, one in places:
+            key = field.name if field.name in value else keyword
+            if key in value:
+                kept[key] = one(value[key], Trail(trail, field.name), report)
+            elif not field.optional:
+                report.problem(Trail(trail, field.name), missing(field))
+                kept[key] = FAILED
+        if report.strict or of.closed:
+            unexpected(value, declared, trail, report)
+        return FAILED if any(part is FAILED for part in kept.values()) else kept
+
+    return run
 
 
-def _to_bool(value: Any) -> Any:
-    text = value.name if isinstance(value, Keyword) else value
-    return {"true": True, "false": False}.get(text, FAILED) if isinstance(text, str) else FAILED
+def _map_of(of: MapOf) -> Coerce:
+    key_fits, key_coerce, value_coerce = test(of.key), coerce(of.key), coerce(of.value)
+    explain = _as_it_is(check(of))
+
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        if not isinstance(value, dict):
+            return explain(value, trail, report)
+        made: dict[Any, Any] = {}
+        for key, part in value.items():
+            at = Trail(trail, step_of(key), is_data=True)
+            new = key if key_fits(key_name(key)) else key_coerce(key_name(key), at, report)
+            made[new] = value_coerce(part, at, report)
+            if report.full:
+                return FAILED
+        failed = any(key is FAILED or part is FAILED for key, part in made.items())
+        return FAILED if failed else _sized(of, made, trail, report)
+
+    return run
 
 
-def _to_string(value: Any) -> Any:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case Keyword():
-            return value.name
-        case date():
-            return value.isoformat()
-        case _:
-            return FAILED
-
-
-def _to_keyword(value: Any) -> Any:
-    return Keyword(value) if isinstance(value, str) and is_keyword(value) else FAILED
-
-
-def _to_datetime(value: Any) -> Any:
-    if isinstance(value, date):
-        return f"{value.isoformat()}T00:00:00"
-    midnight = f"{value}T00:00:00" if isinstance(value, str) else ""
-    return midnight if is_datetime(midnight) else FAILED
-
-
-_CONVERT: dict[str, Callable[[Any], Any]] = {
-    "int": _to_int,
-    "float": _to_float,
-    "bool": _to_bool,
-    "string": _to_string,
-    "keyword": _to_keyword,
-    "datetime": _to_datetime,
-}
-
-
-def _list(of: List, value: Sequence[Any], trail: Trail | None, report: Report) -> Any:
-    items = []
-    for index, part in enumerate(value):
-        items.append(coerce(of.item, part, Trail(trail, index), report))
-        if report.full:
-            return FAILED
-    return FAILED if any(item is FAILED for item in items) else _within(of, items, trail, report)
-
-
-def _map(of: Map, value: dict[Any, Any], trail: Trail | None, report: Report) -> Any:
-    kept: dict[Any, Any] = {}
-    for field in of.fields:
-        keyword = Keyword(field.name)
-        key = field.name if field.name in value else keyword
-        if key in value:
-            kept[key] = coerce(field.type, value[key], Trail(trail, field.name), report)
-        elif not field.optional:
-            report.problem(Trail(trail, field.name), missing(field))
-            kept[key] = FAILED
-    if report.strict or of.closed:
-        unexpected(value, frozenset(field.name for field in of.fields), trail, report)
-    return FAILED if any(part is FAILED for part in kept.values()) else kept
-
-
-def _map_of(of: MapOf, value: dict[Any, Any], trail: Trail | None, report: Report) -> Any:
-    made: dict[Any, Any] = {}
-    for key, part in value.items():
-        at = Trail(trail, step_of(key), is_data=True)
-        new = key if fits(of.key, key_name(key)) else coerce(of.key, key_name(key), at, report)
-        made[new] = coerce(of.value, part, at, report)
-    failed = any(key is FAILED or part is FAILED for key, part in made.items())
-    return FAILED if failed else _within(of, made, trail, report)
-
-
-def _enum(of: Enum, value: Any, trail: Trail | None, report: Report) -> Any:
-    found = match_of(value, of.values)
-    if found is None and isinstance(value, Keyword) and (found := match_of(value.name, of.values)):
-        report.warning(trail, "coerced keyword to string")
-        return found.value
-    if found is None:
-        report.problem(trail, f"expected {wanted(of)}, got {kind_of(value)}")
-        return FAILED
-    if found.is_keyword and isinstance(value, str):
-        report.warning(trail, "coerced string to keyword")
-        return Keyword(value)
-    return value
-
-
-def _or(of: Or, value: Any, trail: Trail | None, report: Report) -> Any:
-    # What fits already stays what it is: "42" in `[:or :int :string]` is a string.
-    for choices in ([one for one in of.choices if fits(one, value)], of.choices):
-        for one in choices:
-            tried = report.fresh()
-            result = coerce(one, value, trail, tried)
-            if not tried.problems:
-                report.join(tried)
-                return result
-    return _checked(of, value, trail, report)
-
-
-def _and(of: And, value: Any, trail: Trail | None, report: Report) -> Any:
-    tried = report.fresh()
-    made = value
-    for part in of.all_of:
-        made = FAILED if made is FAILED else coerce(part, made, trail, tried)
-    if _checked(of, made, trail, tried) is FAILED and fits(of, value):
-        return value  # one part would take away, or convert, what another one needs
-    report.join(tried)
-    return made if not tried.problems else FAILED
-
-
-def _within(of: List | MapOf, value: Any, trail: Trail | None, report: Report) -> Any:
+def _sized(of: List | MapOf, value: Any, trail: Trail | None, report: Report) -> Any:
     if within(len(value), of.least, of.most):
         return value
     report.problem(trail, f"expected {wanted(of)}")
     return FAILED
 
 
-def _checked(of: Type, value: Any, trail: Trail | None, report: Report) -> Any:
-    if value is FAILED:
-        return FAILED
-    before = len(report.problems)
-    check(of)(value, trail, report)
-    return FAILED if len(report.problems) > before else value
+def _enum(of: Enum) -> Coerce:
+    fitting, explain = test(of), _as_it_is(check(of))
+
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        if fitting(value):  # and is not exact: a string that stands for a keyword
+            report.warning(trail, "coerced string to keyword")
+            return Keyword(value)
+        if isinstance(value, Keyword) and fitting(value.name):
+            report.warning(trail, "coerced keyword to string")
+            return value.name
+        return explain(value, trail, report)
+
+    return run
+
+
+def _or(of: Or) -> Coerce:
+    choices = [(test(one), coerce(one)) for one in of.choices]
+    explain = _as_it_is(check(of))
+
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        # What fits already stays what it is: "42" in `[:or :int :string]` is a string.
+        for _, one in sorted(choices, key=lambda choice: not choice[0](value)):
+            tried = report.fresh()
+            made = one(value, trail, tried)
+            if not tried.problems:
+                report.join(tried)
+                return made
+        return explain(value, trail, report)
+
+    return run
+
+
+def _and(of: And) -> Coerce:
+    parts, fitting, finish = [coerce(one) for one in of.all_of], test(of), _as_it_is(check(of))
+
+    def run(value: Any, trail: Trail | None, report: Report) -> Any:
+        tried = report.fresh()
+        made = value
+        for part in (*parts, finish):
+            made = part(made, trail, tried)
+            if made is FAILED:
+                break
+        if made is FAILED and fitting(value):
+            return value  # one part would take away, or convert, what another one needs
+        report.join(tried)
+        return made
+
+    return run

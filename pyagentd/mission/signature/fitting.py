@@ -7,7 +7,7 @@ Each type becomes a function once. Two values stand for another type without con
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 from operator import ge, gt, le, lt
@@ -97,21 +97,6 @@ def is_datetime(value: Any) -> bool:
     except ValueError:
         return False
     return True
-
-
-def match_of(value: Any, values: Iterable[Constant]) -> Constant | None:
-    """Return the one of ``values`` that ``value`` is."""
-    for constant in values:
-        wanted = constant.value
-        if constant.is_keyword:
-            same = (value.name if isinstance(value, Keyword) else value) == wanted
-        elif isinstance(wanted, bool) or isinstance(value, bool):
-            same = value is wanted
-        else:
-            same = not isinstance(value, Keyword) and value == wanted
-        if same:
-            return constant
-    return None
 
 
 def key_name(key: Any) -> Any:
@@ -206,8 +191,23 @@ def _map_of(of: MapOf, mode: Mode) -> Test:
 
 
 def _enum(values: tuple[Constant, ...], mode: Mode) -> Test:
+    keywords = frozenset(one.value for one in values if one.is_keyword)
+    strings = frozenset(one.value for one in values if isinstance(one.value, str) and not one.is_keyword)
+    numbers = frozenset(one.value for one in values if is_number(one.value))
+    bools = [one.value for one in values if isinstance(one.value, bool)]
+    as_text = strings if mode == "exact" else strings | keywords
+
     def fitting(value: Any) -> bool:
-        found = match_of(value, values)
-        return found is not None and (mode != "exact" or not found.is_keyword or isinstance(value, Keyword))
+        match value:
+            case Keyword():
+                return value.name in keywords
+            case str():
+                return value in as_text
+            case bool():
+                return value in bools
+            case int() | float():
+                return value in numbers
+            case _:
+                return False
 
     return fitting
