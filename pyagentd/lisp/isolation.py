@@ -28,7 +28,7 @@ from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.lisp.conversation import Conversation, Garbled, Gone, Json, error_message, error_of
 from pyagentd.lisp.encoding import decode, encode
 from pyagentd.lisp.errors import LispError, Signal
-from pyagentd.lisp.limits import Limits
+from pyagentd.lisp.limits import Budget, Limits
 from pyagentd.lisp.result import Result, ToolCall, Tools, Usage
 from pyagentd.lisp.values import Value
 
@@ -167,7 +167,7 @@ def run(
             except Gone:
                 continue
             watch.start()
-            return _Attendance(talk, watch, source, tools).result()
+            return _Attendance(talk, watch, source, tools, limits).result()
     raise PyagentdError("The process that runs isolated programs does not start", mend="Run without isolation.")
 
 
@@ -212,11 +212,12 @@ class _Watch:
 class _Attendance:
     """Answers one child until it is done."""
 
-    def __init__(self, talk: Conversation, watch: _Watch, source: str, tools: Tools | None) -> None:
+    def __init__(self, talk: Conversation, watch: _Watch, source: str, tools: Tools | None, limits: Limits) -> None:
         self._talk = talk
         self._watch = watch
         self._source = source
         self._tools = tools
+        self._limits = limits
         self._calls: list[ToolCall] = []
 
     def result(self) -> Result:
@@ -263,7 +264,7 @@ class _Attendance:
         said: str | None = None
         try:
             value = self._tools(name, args)
-            answer: Json = {"value": encode(value)}
+            answer: Json = {"value": encode(value, Budget(self._limits))}
         except LispError as error:
             said = error.message
             answer = {"error": error_message(error)}
@@ -271,7 +272,7 @@ class _Attendance:
             said = str(error)
             answer = {"tool_error": said}
         except Signal as signal:
-            answer = {"signal": signal.name, "value": encode(signal.value)}
+            answer = {"signal": signal.name, "value": encode(signal.value, Budget(self._limits))}
         seconds = time.monotonic() - began
         self._watch.pause(seconds)
         self._calls.append(
