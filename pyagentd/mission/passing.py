@@ -10,26 +10,40 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pyagentd.mission.construct import constructed
 from pyagentd.mission.llmtool import LLMTool
 from pyagentd.mission.signature import Signature
+from pyagentd.mission.step import Step
 
 _KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def call(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:
-    """Call ``function`` with ``args``.
+    """Call ``function`` with ``args``; a ``Step`` it returns stands for its value.
 
     Raises:
         TypeError: The function has a parameter that is not given, or does not take one that is.
+        MissionFailed: The step failed.
     """
-    if isinstance(function, LLMTool):
-        step = function.run(args)
-        plain = step.unwrap()
-        return plain if step.lisp_value is None else step.lisp_value  # a program can tell a keyword from a string
+    result = function.run(args) if isinstance(function, LLMTool) else _called(function, args, signature)
+    return _awaited(result) if inspect.isawaitable(result) else _value(result)
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return _value(await result)
+
+
+def _value(result: Any) -> Any:
+    if not isinstance(result, Step):
+        return result
+    plain = result.unwrap()
+    return plain if result.lisp_value is None else result.lisp_value  # a program can tell a keyword from a string
+
+
+def _called(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None) -> Any:
     parameters = _parameters(function)
     if parameters is None:
         return function(*_in_order(args, signature)) if signature is not None else function(dict(args))

@@ -71,8 +71,7 @@ class Tool:
         """Return the contract as models read it: ``search(query :string, limit :int) -> [{id :int}]``."""
         if self.signature is None:
             return f"{self.name}(...) -> :any"
-        rendered = self.signature.render()
-        return self.name + (rendered if rendered.startswith("(") else f"() -> {rendered}")
+        return f"{self.name}{self.signature.render()}"
 
     def mode(self, mission: str) -> Validation:
         """Return how strictly its calls are checked within a mission that says ``mission``."""
@@ -101,7 +100,13 @@ class Tool:
         return tuple(self.signature.validate(value, strict=mode == "strict"))
 
     def call(self, args: Mapping[str, Any]) -> Any:
-        """Call the function with prepared arguments; an async function's awaitable is returned as it is."""
+        """Call the function with prepared arguments; of an async function an awaitable is returned.
+
+        A ``Step`` that it returns stands for its value.
+
+        Raises:
+            MissionFailed: It returned a step that failed.
+        """
         if self.function is None:
             raise ToolsError(f'"{self.name}" is shown for planning and cannot be called')
         return passing.call(self.function, args, self.signature)

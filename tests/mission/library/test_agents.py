@@ -122,6 +122,22 @@ def test_a_failed_child_is_an_error_that_the_model_can_answer() -> None:
     assert caught.value.step.fail.reason == "no_idea" and SubAgentError is MissionFailed
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_step_that_a_tool_returns_stands_for_its_value(later: bool) -> None:
+    def inner(subject: str) -> Any:
+        ends = ":done" if subject == "a" else None
+        program = f'(call "return" {ends})' if ends else '(call "fail" {:reason :lost :message "No"})'
+        return delegate("Inner", llm=Scripted([program]))
+
+    async def awaited(subject: str) -> Any:
+        return inner(subject)
+
+    llm = Scripted(['(call "t" {:subject "b"})', '(call "return" (= :done (call "t" {:subject "a"})))'])
+    step = run(llm, awaited if later else inner)
+    assert step.value is True, step.fail
+    assert step.trace[0].error.reason == "tool_error" and "lost: No" in step.trace[0].error.message
+
+
 def test_a_tool_is_a_function_too() -> None:
     tool = as_tool(URGENT, llm=Scripted(['{"urgent": false}'], repeat=True))
     assert tool({"subject": "a"}) == tool(subject="a") == {"urgent": False}
