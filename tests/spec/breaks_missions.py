@@ -1,0 +1,363 @@
+"""For sections of specification 004 on missions one way each to break the code that fulfils it; see ``breaks``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.spec.breaking import Break
+
+_MISSION = "pyagentd/mission"
+_LISP = "pyagentd/lisp"
+
+_of = partial(Break, spec="004")
+
+BREAKS_OF_MISSIONS = [
+    _of(
+        "Execution Flow (Step-wise Agentic Loop)",
+        f"{_MISSION}/outcome.py",
+        "    return {**context, **by_name}, tuple(",
+        "    return {**context}, tuple(",
+    ),
+    _of(
+        "Reserved Tool Names",
+        f"{_MISSION}/tools.py",
+        'RESERVED = frozenset({"return", "fail"})',
+        'RESERVED = frozenset({"return"})',
+    ),
+    _of(
+        "tools vs tool_catalog",
+        f"{_MISSION}/running.py",
+        "            catalog=mission.catalog,\n",
+        "",
+    ),
+    _of(
+        "PtcRunner.SubAgent", f"{_MISSION}/running.py", "            ok=end.fail is None,\n", "            ok=True,\n"
+    ),
+    _of(
+        "Usability Improvements",
+        f"{_MISSION}/running.py",
+        "mission.signature.render() if mission.signature else None",
+        "None",
+    ),
+    _of("Return Value", f"{_MISSION}/turn.py", '            case "return":\n', '            case "return" | None:\n'),
+    _of(
+        "Tool Definition Syntaxes",
+        f"{_MISSION}/tools.py",
+        "            return _of(name, llmtool.of_mapping(given), catalog)\n",
+        '            raise ToolsError("it is a map")\n',
+    ),
+    _of(
+        "Execution Behavior",
+        f"{_MISSION}/turn.py",
+        "        self.room.mission.firewall.guard(result.value)\n",
+        "        return self._returned(outcome)\n",
+    ),
+    _of(
+        "PtcRunner.SubAgent.Loop",
+        f"{_MISSION}/turn.py",
+        "        if self.room.mission.single_shot:\n            return self._returned(outcome)\n",
+        "        return self._returned(outcome)\n",
+    ),
+    _of("return(data :any)", f"{_LISP}/program.py", "ended.value, ended.name", "None, ended.name"),
+    _of(
+        "fail(params {reason :keyword, message :string, op :string?, details :map?})",
+        f"{_MISSION}/outcome.py",
+        "        op=None if op is None else str(op),\n",
+        "",
+    ),
+    _of(
+        "PtcRunner.SubAgent.LLMTool",
+        f"{_MISSION}/judgment.py",
+        "            return _returning(printing.readable(_named(json.loads(candidate))))\n",
+        "            return candidate\n",
+    ),
+    _of(
+        "Tool Configuration (Unified Model)",
+        f"{_MISSION}/agenttool.py",
+        "    if tool.judges:\n",
+        "    if True:\n",
+    ),
+    _of(
+        "Tool Call Format",
+        f"{_MISSION}/toolbox.py",
+        "        return self._recorded(tool, prepared.args)\n",
+        "        return self._recorded(tool, dict(args))\n",
+    ),
+    _of(
+        "The System Prompt",
+        f"{_MISSION}/prompt.py",
+        '        "Data Inventory": inventory(brief.context, brief.declared, firewall),\n',
+        "",
+    ),
+    _of(
+        "LLM Input Structure",
+        f"{_MISSION}/turn.py",
+        '            "prompt": mission.text,\n',
+        '            "prompt": "",\n',
+    ),
+    _of("Output", f"{_MISSION}/asking.py", "    scope.spend(answered.usage)\n", ""),
+    _of(
+        "Memory Operations",
+        f"{_MISSION}/turn.py",
+        "context=self.before.context, memory=result.memory)",
+        "context=self.before.context, memory=self.before.memory)",
+    ),
+    _of("Memory Size", f"{_MISSION}/turn.py", "            memory_bytes=options.memory_bytes,\n", ""),
+    _of("Nested Depth", f"{_MISSION}/options.py", "MAX_DEPTH = 3", "MAX_DEPTH = 4"),
+    _of(
+        "Total Turn Budget",
+        f"{_MISSION}/running.py",
+        "    shared = order.budget or (around.budget if around else None)\n",
+        "    shared = order.budget\n",
+    ),
+    _of(
+        "Tool Error Handling Convention",
+        f"{_MISSION}/toolbox.py",
+        "_failed(tool, _said(error))",
+        '_failed(tool, "")',
+    ),
+    _of(
+        "LLM Registry",
+        f"{_MISSION}/registry.py",
+        "    known = {**_configured, **(models or {})}\n",
+        "    known = {}\n",
+    ),
+    _of("Telemetry Events", f"{_MISSION}/turn.py", "        self._tell(turn)\n", ""),
+    _of("Tracing", f"{_MISSION}/turn.py", "            tool_calls=tuple(self.toolbox.calls),\n", ""),
+    _of(
+        "Concurrency & Safety",
+        f"{_MISSION}/checks.py",
+        "    found = _Findings(options)\n",
+        "    found = globals().setdefault('_shared', _Findings(options))\n    found.warnings.append('')\n"
+        "    context = globals().setdefault('_context', context)\n",
+    ),
+    _of(
+        "Validation Options",
+        f"{_MISSION}/turn.py",
+        '        if mode == "warn_only":\n',
+        "        if False:\n",
+    ),
+    _of(
+        "LLM Retry Scope",
+        f"{_MISSION}/retry.py",
+        "            return retry.base_ms << (failures - 1)\n",
+        "            return retry.base_ms\n",
+    ),
+    _of(
+        "Zero-Argument Tool Calls",
+        f"{_MISSION}/tools.py",
+        "        given = values.to_python({} if args is None else args)\n",
+        "        given = values.to_python(args) or None\n",
+    ),
+    _of("Quick Reference: Delegation Options", f"{_MISSION}/options.py", "MAX_TURNS = 5", "MAX_TURNS = 6"),
+    _of(
+        "LLM Response Parsing Rules",
+        f"{_MISSION}/response.py",
+        '        tag = opening["tag"].lower()\n',
+        '        tag = opening["tag"]\n',
+    ),
+    _of(
+        "Auto-Chaining with Step Structs",
+        f"{_MISSION}/chaining.py",
+        "signature=signature or step.signature)",
+        "signature=signature)",
+    ),
+    _of(
+        "Auto-Chaining with Failed Steps",
+        f"{_MISSION}/chaining.py",
+        "    if not step.ok:\n",
+        "    if False:\n",
+    ),
+    _of(
+        "Error reason parse_error",
+        f"{_LISP}/reader.py",
+        'LispError("parse_error", message, hint=hint, line=line, column=column, source=self.text)',
+        'LispError("eval_error", message, hint=hint, line=line, column=column, source=self.text)',
+    ),
+    _of(
+        "Error reason analysis_error",
+        f"{_LISP}/analysis.py",
+        'LispError("analysis_error", message,',
+        'LispError("eval_error", message,',
+    ),
+    _of(
+        "Error reason eval_error",
+        f"{_MISSION}/turn.py",
+        "        fail = Fail(reason=error.reason, message=error.message, details=details)\n",
+        '        fail = Fail(reason="error", message=error.message, details=details)\n',
+    ),
+    _of(
+        "Error reason timeout",
+        f"{_MISSION}/turn.py",
+        "            timeout_ms=max(1, int(min(options.timeout_ms, left_ms))),\n",
+        "            timeout_ms=2_000,\n",
+    ),
+    _of(
+        "Error reason memory_exceeded",
+        f"{_LISP}/program.py",
+        "                raise memory_full(limits.memory_bytes)\n",
+        "                pass\n",
+    ),
+    _of(
+        "Error reason validation_error",
+        f"{_MISSION}/toolbox.py",
+        "        if prepared.problems:\n",
+        "        if False:\n",
+    ),
+    _of(
+        "Error reason tool_error",
+        f"{_MISSION}/toolbox.py",
+        '            raise LispError("tool_error", _failed(tool, _said(error))) from error\n',
+        '            raise LispError("eval_error", _failed(tool, _said(error))) from error\n',
+    ),
+    _of(
+        "Error reason tool_not_found",
+        f"{_MISSION}/toolbox.py",
+        "        near = difflib.get_close_matches(name, self.tools, 1)\n",
+        "        near: list[str] = []\n",
+    ),
+    _of(
+        "Error reason reserved_tool_name",
+        f"{_MISSION}/tools.py",
+        '                reason="reserved_tool_name",\n',
+        "",
+    ),
+    _of(
+        "Error reason max_turns_exceeded",
+        f"{_MISSION}/stopping.py",
+        "    if progress.turn >= options.max_turns:\n",
+        "    if progress.turn > options.max_turns:\n",
+    ),
+    _of(
+        "Error reason max_depth_exceeded",
+        f"{_MISSION}/running.py",
+        "    if scope.depth > scope.budget.depth:\n",
+        "    if False:\n",
+    ),
+    _of(
+        "Error reason turn_budget_exhausted",
+        f"{_MISSION}/budget.py",
+        "            self._used += 1\n",
+        "",
+    ),
+    _of(
+        "Error reason mission_timeout",
+        f"{_MISSION}/stopping.py",
+        "    if runtime.monotonic() >= scope.deadline:\n",
+        "    if False:\n",
+    ),
+    _of(
+        "Error reason llm_error",
+        f"{_MISSION}/turn.py",
+        'late or Fail(reason="llm_error",',
+        'late or Fail(reason="error",',
+    ),
+    _of(
+        "Error reason model_not_found",
+        f"{_MISSION}/registry.py",
+        '    reason = "model_not_found"\n',
+        '    reason = "validation_error"\n',
+    ),
+    _of(
+        "Error reason chained_failure",
+        f"{_MISSION}/chaining.py",
+        '        details={"original_failure": original},\n',
+        "",
+    ),
+    _of(
+        "Error reason template_error",
+        f"{_MISSION}/checks.py",
+        'Fail(reason="template_error", message=str(error))',
+        'Fail(reason="validation_error", message=str(error))',
+    ),
+    _of(
+        "Error reason of a mission's own",
+        f"{_MISSION}/outcome.py",
+        '        reason=str(reason or "failed").removeprefix(":"),\n',
+        '        reason="failed",\n',
+    ),
+    _of(
+        "Known LLM Behavior Issues",
+        f"{_LISP}/builtins/building.py",
+        'return _added("conj", coll, list(xs), budget)',
+        "return coll",
+    ),
+    _of(
+        "Tool Discovery",
+        f"{_MISSION}/discovery.py",
+        "    first = ranked(prompt, known, limit)\n",
+        "    first: list[Tool] = []\n",
+    ),
+    _of(
+        "Plan Persistence",
+        f"{_MISSION}/plan.py",
+        'tuple(step for step in self.steps if step.status == "pending" and done.issuperset(step.before))',
+        'tuple(step for step in self.steps if step.status == "pending")',
+    ),
+    _of(
+        "Parallel SubAgents",
+        f"{_MISSION}/parallel.py",
+        "    return list(await asyncio.gather(*(run(each) for each in _all(missions, common))))\n",
+        "    return [await run(each) for each in _all(missions, common)][::-1]\n",
+    ),
+    _of(
+        "Dry Run Mode",
+        f"{_MISSION}/checks.py",
+        "        return refused.fails\n",
+        "        return refused.fails[:1]\n",
+    ),
+    _of(
+        "Cost Budget Option",
+        f"{_MISSION}/budget.py",
+        "self._spent.cost_usd > self.max_cost_usd:",
+        "self._spent.cost_usd > 2 * self.max_cost_usd:",
+    ),
+    _of(
+        "Consecutive Failure Limit",
+        f"{_MISSION}/turn.py",
+        "            failures=self.before.failures + 1 if outcome.error else 0,\n",
+        "            failures=self.before.failures + 1 if outcome.error else self.before.failures,\n",
+    ),
+    _of(
+        "Per-Tool Validation Mode",
+        f"{_MISSION}/tools.py",
+        "        return self.validation or cast(Validation, mission)\n",
+        "        return cast(Validation, mission)\n",
+    ),
+    _of(
+        "Checkpoint/Resume",
+        f"{_MISSION}/running.py",
+        "            memory=resumed.memory,\n",
+        "            memory=mission.memory,\n",
+    ),
+    _of(
+        "DD-2: Reserved Tool Names Error at Registration",
+        f"{_MISSION}/tools.py",
+        "        if name in RESERVED:\n",
+        "        if False:\n",
+    ),
+    _of(
+        "DD-4: Soft Failures Don't Consume Retry Budget",
+        f"{_MISSION}/turn.py",
+        "            return self._failed(error, said.program)\n",
+        "            return self._nothing(Fail(reason=error.reason, message=error.message), ending=True)\n",
+    ),
+    _of(
+        "DD-5: Tool Error Handling via Conventions",
+        f"{_MISSION}/toolbox.py",
+        "            return values.from_python(result)\n",
+        '            return None if "error" in result else values.from_python(result)\n',
+    ),
+    _of(
+        "DD-6: Auto-Chaining with Step Detection",
+        f"{_MISSION}/chaining.py",
+        "    if isinstance(context, Step):\n",
+        "    if False:\n",
+    ),
+    _of(
+        "DD-7: Erlang Term Format for Memory Size Limit",
+        f"{_MISSION}/options.py",
+        "MEMORY_BYTES = 1_048_576",
+        "MEMORY_BYTES = 1_000_000",
+    ),
+]
