@@ -37,6 +37,15 @@ _CLOSES = {"(": ")", "[": "]", "{": "}"}
 _BRACKETS: dict[str, Kind] = {"(": "parens", "[": "vector", "{": "braces"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _LONGEST_NUMBER = 300
+_STRAY = (
+    ('"', "this string is never closed", 'Add a `"`'),
+    (":", "no type follows this colon", "Write one, as in `:int`"),
+    (";", "`;` separates nothing", "Separate fields by commas or spaces"),
+    ("|", "`|` joins nothing", "A choice is written `[:or :int :string]`"),
+    ("=→⇒", "`{}` has no meaning here", "A result follows `->`; what may be absent ends in `?`"),
+    ("'“”‘’`", "`{}` quotes nothing", 'Strings stand in double quotes: `"a"`'),
+    ("0123456789.@$/", "`{}` has no meaning here", "Names begin with a letter or `_`; others are written as strings"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,22 +203,14 @@ class _Reader:
         return float(text) if set(text) & set(".eE") else int(text)
 
     def _stray(self, at: int) -> SignatureError:
-        match self._text[at]:
-            case '"':
-                return self._error("this string is never closed", at, 'Add a `"`')
-            case ":":
-                return self._error("no type follows this colon", at, "Write one, as in `:int`")
-            case ";":
-                return self._error("`;` separates nothing", at, "Separate fields by commas or spaces")
-            case "|":
-                return self._error("`|` joins nothing", at, "A choice is written `[:or :int :string]`")
-            case char:
-                mend = (
-                    "Names begin with a letter or `_`; others are written as strings"
-                    if char in "0123456789.@$"
-                    else ""
-                )
-                return self._error(f"`{char}` has no meaning here", at, mend)
+        char = self._text[at]
+        if char == ":" and self._inside[-1] and self._inside[-1][-1].kind in ("name", "string"):
+            name = self._inside[-1][-1].value
+            return self._error("this colon is not needed", at, f"Colons stand before types: `{name} :int`")
+        for signs, message, mend in _STRAY:
+            if char in signs:
+                return self._error(message.format(char), at, mend)
+        return self._error(f"`{char}` has no meaning here", at)
 
     def _column(self, at: int) -> int:
         return at - self._text.rfind("\n", 0, at)

@@ -112,6 +112,8 @@ def constant_of(form: Form) -> Constant | None:
             return None if value is None else Constant(value)
         case "name", ("true" | "false" | "nil") as name:
             return {"true": Constant(True), "false": Constant(False), "nil": None}[name]
+        case "name", name:
+            raise form.error("this is no value", f'Write `"{name}"`, or `:{name}` for a keyword')
         case _:
             raise form.error("this is no value", "Values are strings, numbers, keywords, true, false and nil")
 
