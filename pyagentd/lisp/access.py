@@ -120,7 +120,8 @@ def function_name(function: Callable[..., Value]) -> str:
     if type(function) is partial:
         return function_name(function.func)
     name = str(getattr(function, "lisp_name", None) or getattr(function, "__name__", "fn"))
-    return "fn" if name.startswith("<") else name
+    # Generated code numbers its functions: f·12.
+    return "fn" if name.startswith("<") else name.partition("·")[0] or "fn"
 
 
 def wrong_arity(name: str, least: int, most: int | None, got: int) -> LispError:

@@ -224,12 +224,12 @@ class Analysis:
                 return FORMS[name](self, form, scope, tail)
             if not bound and name in BUILTINS:
                 return self.invoke(name, self.nodes(items[1:], scope), form)
+        function = self.node(head, scope)
         args = self.nodes(items[1:], scope)
         if isinstance(head, Literal) and type(head.value) is Keyword:
             if 1 <= len(args) <= 2:
                 return KeywordCall(head.value, args, form.start)
             raise self.placed(wrong_arity(f":{head.value.name}", 1, 2, len(args)), form)
-        function = self.node(head, scope)
         if isinstance(function, Local) and (arity := function.var.arity):
             least, most = arity
             if len(args) < least or (most is not None and len(args) > most):
@@ -251,8 +251,10 @@ class Analysis:
             raise self.placed(wrong_arity(name, builtin.least, builtin.most, len(args)), form)
         kind = _LOOPS.get(name)
         if kind and len(args) == 2 and kind != "reduce" and written_out(args[0], 1):
+            self.functions -= 1
             return Each(kind, args[0], args[1], form.start)
         if kind == "reduce" and len(args) == 3 and written_out(args[0], 2):
+            self.functions -= 1
             return Each(kind, args[0], args[2], form.start, init=args[1])
         return Invoke(name, args, form.start)
 

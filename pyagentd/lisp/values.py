@@ -197,7 +197,7 @@ def as_key(value: Value, budget: Budget | None = None) -> Key:
     """
     if type(value) in PLAIN:
         return value
-    return _as_key(value, budget, 0)
+    return _as_key(value, budget or Budget(), 0)
 
 
 def _as_key(value: Value, budget: Budget | None, depth: int) -> Key:
