@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyagentd.lisp.values import Keyword, LispSet
-from pyagentd.mission import CheckpointError, State
+from pyagentd.mission import CheckpointError, State, delegate
 from pyagentd.mission.checkpoint import load, save, saved
 
 STATE = State(
@@ -96,3 +96,59 @@ def test_the_latest_needs_a_directory_with_one(tmp_path: Path) -> None:
         load("latest")
     with pytest.raises(CheckpointError, match="no checkpoint in"):
         load("latest", tmp_path)
+
+
+SECRET = "sk-ant-not-for-files"
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def scripted(*answers: Any) -> Any:
+    """Return a model that holds a key and ends the process where it is told to."""
+    left = list(answers)
+
+    def llm(request: Any, key: str = SECRET) -> str:
+        answer = left.pop(0)
+        if answer is Killed:
+            raise Killed
+        return f"```clojure\n{answer}\n```"
+
+    return llm
+
+
+@pytest.mark.spec("004", "Checkpoint/Resume")
+def test_a_mission_whose_process_was_killed_goes_on_behind_its_last_turn(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def fetch(page: int) -> dict[str, Any]:
+        calls.append(f"page {page}")
+        return {"_rows": [page] * 3, "page": page}
+
+    options: dict[str, Any] = {
+        "signature": "(pages :int) -> {rows :int, seen [:keyword]}",
+        "context": {"pages": 2},
+        "tools": {"fetch": fetch},
+        "checkpoint_dir": tmp_path,
+    }
+    one = '(do (memory/put :rows (:_rows (call "fetch" {:page 1}))) (memory/put :seen [:one]))'
+    rows = '(concat memory/rows (:_rows (call "fetch" {:page 2})))'
+    two = f"(do (memory/put :rows {rows}) {{:two (inc (count memory/seen))}})"
+    end = '(call "return" {:rows (count memory/rows) :seen (conj memory/seen :two)})'
+    with pytest.raises(Killed):
+        delegate("Read {{pages}} pages", llm=scripted(one, two, Killed), **options)
+    assert [path.name for path in saved(tmp_path)] == ["checkpoint-1.json", "checkpoint-2.json"]
+    step = delegate("Read {{pages}} pages", llm=scripted(end), resume_from="latest", **options)
+    assert step.value == {"rows": 6, "seen": ["one", "two"]}, step.fail
+    assert calls == ["page 1", "page 2"] and [turn.number for turn in step.trace] == [1, 2, 3]
+    assert step.context["two"] == 2 and step.usage.llm_requests == 3
+    earlier = delegate("Read {{pages}} pages", llm=scripted(two, end), resume_from="checkpoint-1.json", **options)
+    assert earlier.value == step.value and len(calls) == 3
+
+
+def test_no_key_is_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
+    delegate("Wait", llm=scripted("(memory/put :a 1)", '(call "return" 1)'), checkpoint_dir=tmp_path)
+    texts = [path.read_text("utf-8") for path in tmp_path.iterdir()]
+    assert texts and not [text for text in texts if SECRET in text]

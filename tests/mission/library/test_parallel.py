@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ def test_any_executor_will_do() -> None:
 
 def test_a_process_runs_what_can_be_pickled_and_tells_what_cannot() -> None:
     missions = [mission("a", llm=same, context={"n": 1}), mission("b", llm=lambda request: "")]
-    with ProcessPoolExecutor(1) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:  # forking a process with threads may hang it
         first, second = gather_sync(missions, executor=pool)
     assert first.value == 2, first.fail
     assert second.fail is not None and "could not be run" in second.fail.message
