@@ -21,8 +21,9 @@ queue        {items: ({id, text, queued_at, steer, origin, …}…), gone: {id, 
              next one first; ``gone``: one that does not any more, why "fired"|"steered"|"canceled" (seq 0)
 run          {id, phase: "started"|"finished", reason, message}; reason: "done"|"error"|"aborted"|
              "restart" (the daemon's end cut it off)
-status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", queued, phase, tools, run, message_id, started_at,
-             attempt, max_attempts, retry_at, message, code}: see ``agent.status`` (seq 0)
+status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", queued, phase, tools, turn, run, message_id,
+             started_at, attempt, max_attempts, retry_at, message, code}: see ``agent.status``; ``turn`` is that of a
+             mission (seq 0)
 ask          {id, branch, agent, action, tool, detail, reason, preview, kind, choices, remember, commands, input,
              path}: a question to a human; ``kind`` "tool" or "scope", ``remember`` the patterns that "session" and
              "always" would remember, ``commands`` all those in a command, ``input`` the arguments as JSON text; of

@@ -18,6 +18,8 @@ from pyagentd.llm.offline_view import View, found_files
 READ_AT_MOST = 3
 
 _SPAWN = re.compile(r"\b(sub-?agents?|agents?|explorers?|delegat\w*|spawn\w*|PersistentAgent)\b", re.IGNORECASE)
+_MISSION = re.compile(r"\bmissions?\b", re.IGNORECASE)
+_SIGNATURE = re.compile(r"`([{\[:][^`\n]*)`")
 _YOURSELF = re.compile(r"\byourself\b", re.IGNORECASE)
 _TOLD = re.compile(
     r"\b(?:agents?|explorer)\s+((?:find|look|read|search|list|check|report|tell)\b.{4,})", re.IGNORECASE | re.DOTALL
@@ -82,6 +84,14 @@ def _delegations(view: View) -> Iterable[Mapping[str, Any]]:
     }
 
 
+def _missions(view: View) -> Iterable[Mapping[str, Any]]:
+    if not _MISSION.search(prose(view.prompt)):
+        return
+    stated = _SIGNATURE.search(view.prompt)
+    signature = stated[1] if stated else "{files [{path :string, lines :int}], total :int}"
+    yield {"prompt": _SIGNATURE.sub("", view.prompt).strip(), "signature": signature}
+
+
 def _preset(view: View) -> str:
     """Return the preset that the prompt names, else explorer, else the first one offered."""
     schema = view.tools.get("PersistentAgent", {})
@@ -130,6 +140,7 @@ def _read(view: View, path: str) -> Mapping[str, Any]:
 
 RULES = (
     Rule("PersistentAgent", _delegations),  # agent, explorer, sub-agent, delegate, spawn
+    Rule("mission", _missions),  # a mission that returns `{count :int}`
     Rule("Bash", _commands),  # run `make test`
     Rule("Write", _writes),  # write `text` to notes.md
     Rule("Grep", _searches),  # search for `TODO`

@@ -47,7 +47,7 @@ def _is_news(exchange: Exchange, view: View) -> bool:
 
 
 def _is_quotable(exchange: Exchange) -> bool:
-    return exchange.name == "PersistentAgent" and not exchange.is_error
+    return exchange.name in ("PersistentAgent", "mission") and not exchange.is_error
 
 
 def _fact(exchange: Exchange) -> str:
@@ -99,6 +99,10 @@ def _agent(exchange: Exchange) -> str:
     )
 
 
+def _mission(exchange: Exchange) -> str:
+    return f"The mission for `{exchange.input.get('signature', '')}` returned what is below."
+
+
 def _other(exchange: Exchange) -> str:
     count = _count(len(exchange.text.splitlines()), "line")
     first = _first_line(exchange.text)
@@ -107,7 +111,12 @@ def _other(exchange: Exchange) -> str:
     )
 
 
-_FACTS: dict[str, Callable[[Exchange], str]] = {"Glob": _glob, "Read": _read, "PersistentAgent": _agent}
+_FACTS: dict[str, Callable[[Exchange], str]] = {
+    "Glob": _glob,
+    "Read": _read,
+    "PersistentAgent": _agent,
+    "mission": _mission,
+}
 
 
 def _quote(text: str) -> str:

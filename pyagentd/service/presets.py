@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from pyagentd.agent.missions import missiontool
 from pyagentd.agent.presets import ProjectPresets, Template
 from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.running import toolbox
@@ -26,7 +27,7 @@ _TOOLS = frozenset({*builtin_tools(), *toolbox.NAMES, skilltool.NAME, "request_s
 _KEYS = (
     "backend", "model", "description", "mode", "temperature", "max-tokens", "tools", "include-tool-results", "paths",
     "shell-commands", "org-roam-patterns", "result", "caller", "read-only", "profile", "permissions", "max-turns",
-    "time-budget", "token-budget",
+    "time-budget", "token-budget", "signature", "prompt",
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -84,6 +85,8 @@ def _told(found: ProjectPresets, template: Template, config: Config) -> dict[str
         row["hash"] = template.hash
     try:
         preset = found.read(template)
+        if preset.signature:
+            missiontool.promised(preset)
         data = presetfile.content(template.file) if template.data is None else template.data
         misspelt = _misspelt(presetfile.decoded(data, template.file).front)
     except PyagentdError as error:

@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
 from tests.e2e.test_terminal import shows, type_text
@@ -19,6 +21,7 @@ def program(text: str) -> str:
     return f"I look.\n\n```clojure\n{text}\n```"
 
 
+@pytest.mark.spec("004", "CLI Commands")
 def test_the_command_line_prints_the_value_and_the_session_has_all_of_it(system: System) -> None:
     (system.project / "a.md").write_text("one\ntwo\n")
     (system.project / "b.md").write_text("three\n")

@@ -104,3 +104,12 @@ def test_large_data_is_cut_with_a_note():
 
 def test_no_data_is_said():
     assert inventory({}, None, Firewall()) == "There is no data in `ctx/`."
+
+
+def test_the_memory_of_the_start_is_listed():
+    text = inventory({}, None, Firewall(), {"seen": [1, 2], "_key": "x"})
+    assert text.splitlines()[1:] == [
+        "- `memory/seen` [:int], 2 items",
+        "  [1 2]",
+        f"- `memory/_key` :string {HIDDEN}",
+    ]

@@ -82,3 +82,7 @@ def test_it_can_be_replaced_wrapped_and_changed():
 def test_it_is_short_enough_for_a_small_model():
     """Without data and tools it is some 1,100 tokens; what is added should be worth its place in every request."""
     assert len(prompt()) < 5_000
+
+
+def test_a_long_mission_is_not_sent_twice():
+    assert "# Mission\n\nIt is the first message to you." in prompt(mission="x" * 3000)

@@ -86,7 +86,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "The System Prompt",
         f"{_MISSION}/prompt.py",
-        '        "Data Inventory": inventory(brief.context, brief.declared, firewall),\n',
+        '        "Data Inventory": inventory(brief.context, brief.declared, firewall, brief.memory),\n',
         "",
     ),
     _of(

@@ -18,7 +18,7 @@ from pyagentd.store.journal import Row
 from pyagentd.store.locate import locate
 from pyagentd.store.rebuild import rebuilt
 from pyagentd.store.render import Insert
-from tests.store.talk import Step, Talk, Turn, assert_valid, expected_units, talks
+from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_units, talks
 
 
 class History:
@@ -124,6 +124,16 @@ def test_roles_that_nobody_changed_yet_do_not_bring_hidden_turns_back() -> None:
     aligned = align(history.talk.document, history.conversation)
     assert aligned.view == history.view()
     assert aligned.spans is not None
+
+
+def test_answers_of_the_same_length_do_not_take_the_role_of_a_fence_into_the_users_text() -> None:
+    called = Turn(
+        prompt="second question",
+        steps=(Step(calls=(Call(result="7\n"),)), Step(texts=("another answer, as long as it",))),
+    )
+    history = rewound(replace(FIRST, steps=(Step(texts=("the first answer, of the size",)),)), called, keep=0)
+    aligned = align(history.talk.document, history.conversation)
+    assert (aligned.view, aligned.edits) == (history.view(), ())
 
 
 def test_text_above_that_another_editor_changed_does_not_bring_hidden_turns_back() -> None:

@@ -39,6 +39,7 @@ from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall
 from pyagentd.mission.budget import Scope, entered
 from pyagentd.mission.checkpoint import State
+from pyagentd.mission.costs import cost_of
 from pyagentd.mission.delegation import adelegate
 from pyagentd.mission.options import Answer as Told
 from pyagentd.mission.options import Request, Retry
@@ -166,7 +167,12 @@ class MissionRun(Run):
             self._move(S.CALLS, tools=[PROGRAM], turn=request["turn"])
         usage = stop.usage
         read = usage.input + usage.cache_read + usage.cache_write
-        return {"content": self._said.text, "tokens": {"input": read, "output": usage.output + usage.reasoning}}
+        told: Told = {
+            "content": self._said.text,
+            "tokens": {"input": read, "output": usage.output + usage.reasoning},
+        }
+        cost = cost_of(self._settings.model, usage)
+        return told if cost is None else {**told, "cost_usd": cost}
 
     def _request(self) -> ModelRequest:
         assert self._sending is not None, "a mission's requests are the loop's"

@@ -129,6 +129,13 @@ def readable(text: str, source: str) -> Signature:
     return contract.readable(text, source)
 
 
+def promised(preset: Preset) -> str:
+    """Return the signature of a preset as it is understood; raises as ``contract.contract_of``."""
+    from pyagentd.agent.missions import contract
+
+    return contract.contract_of(preset).signature.render()
+
+
 def as_value(output: Output) -> Output:
     """Return a mission's result as the tool gives it: its value as JSON, or why there is none."""
     if output.ok:

@@ -111,6 +111,7 @@ async def test_a_mission_delegates_to_an_agent_and_gets_its_words(world: World) 
     assert_closed(agent_of(ref))
 
 
+@pytest.mark.spec("004", "Total Turn Budget")
 async def test_missions_below_a_mission_spend_its_turns(world: World) -> None:
     """Also where a chat is between: the budget is that of the whole tree."""
     world.preset("helper", tools="mission")
@@ -129,6 +130,7 @@ def _results(request: Any) -> list[str]:
     return results(request) if isinstance(request.messages[-1]["content"], list) else []
 
 
+@pytest.mark.spec("004", "Nested Depth")
 async def test_missions_nest_three_deep_below_the_first(world: World) -> None:
     contract(world, "mission", ":any", tools="mission")
     ref = contracted(world, ":any", tools="mission")

@@ -101,6 +101,7 @@ RESUME: dict[str, Callable[[str], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.spec("004", "Checkpoint/Resume")
 @pytest.mark.parametrize("way", RESUME)
 async def test_a_mission_that_was_stopped_goes_on_behind_its_last_program(world: World, way: str) -> None:
     ref = await cut_off(world)
