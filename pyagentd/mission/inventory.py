@@ -22,18 +22,24 @@ _DEPTH = 5
 _NO_FIELDS = Map(())  # an empty map among others
 
 
-def inventory(context: Mapping[Any, Any], declared: Signature | None, firewall: Firewall) -> str:
-    """Return one entry a line for everything in ``ctx/``, and a sample of what may be shown.
+def inventory(
+    context: Mapping[Any, Any],
+    declared: Signature | None,
+    firewall: Firewall,
+    memory: Mapping[Any, Any] | None = None,
+) -> str:
+    """Return one entry a line for everything in ``ctx/`` and ``memory/``, and a sample of what may be shown.
 
     Args:
         context: As programs see it.
-        declared: Types by name: its parameters, or the fields of what it returns.
+        declared: Types of the context by name: its parameters, or the fields of what it returns.
         firewall: Makes the samples.
+        memory: What is in the memory at the start.
     """
-    if not context:
-        return "There is no data in `ctx/`."
     types = declared_types(declared)
-    return "\n".join(_entry(_name(key), value, types, firewall) for key, value in context.items())
+    data = [_entry("ctx", _name(key), value, types, firewall) for key, value in context.items()]
+    kept = [_entry("memory", _name(key), value, {}, firewall) for key, value in (memory or {}).items()]
+    return "\n".join([*(data or ["There is no data in `ctx/`."]), *kept])
 
 
 def declared_types(signature: Signature | None) -> dict[str, Type]:
@@ -126,13 +132,13 @@ def _shared(name: str, fields: list[Field], maps: int) -> Field:
     return Field(name, maybe(ANY if type_ == NIL else type_), True)
 
 
-def _entry(name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
+def _entry(place: str, name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
     # An inferred type has keys of the data in it, so it passes the firewall too.
     type_ = type_text(types[name]) if name in types else firewall.words(type_text(type_of(value)))
-    head = f"- `ctx/{name}` {type_}{_count(value)}"
+    head = f"- `{place}/{name}` {type_}{_count(value)}"
     if is_firewalled(name):
         return f"{head} {HIDDEN}"
-    text, notes = firewall.shown(value, f"ctx/{name}")
+    text, notes = firewall.shown(value, f"{place}/{name}")
     lines = [f"{head}", f"  {text}", *(f"  {note}" for note in notes)]
     return "\n".join(lines) if notes or isinstance(value, list | dict) or len(text) > 60 else f"{head} = {text}"
 

@@ -20,6 +20,8 @@ from pyagentd.mission.signature import Primitive, Signature
 from pyagentd.mission.signature.rendering import type_text
 from pyagentd.mission.tools import Tool
 
+_LONGEST_TWICE = 2_000  # a mission stands in the prompt and in the first message unless it is longer than this
+
 _ROLE = """\
 You fulfil one mission by writing programs in PTC-Lisp, a small Clojure. Each program you answer with is run in a
 sandbox; you then read what it evaluated to and write the next one, until a program returns the result."""
@@ -56,6 +58,7 @@ class Brief:
     Attributes:
         mission: The task, placeholders filled in.
         context: What is in ``ctx/``.
+        memory: What is in ``memory/``.
         declared: The types of the context, if somebody stated them.
         returns: What has to be returned, or None for anything.
         tools: What programs can call.
@@ -66,6 +69,7 @@ class Brief:
 
     mission: str
     context: Mapping[Any, Any] = field(default_factory=dict)
+    memory: Mapping[Any, Any] = field(default_factory=dict)
     declared: Signature | None = None
     returns: Signature | None = None
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -93,13 +97,13 @@ def _generated(brief: Brief, firewall: Firewall, custom: Mapping[str, str]) -> s
     sections = {
         "Role": _ONE_ANSWER if brief.single_shot else _ROLE,
         "Rules": _rules(brief),
-        "Data Inventory": inventory(brief.context, brief.declared, firewall),
+        "Data Inventory": inventory(brief.context, brief.declared, firewall, brief.memory),
         "Available Tools": _tools(brief),
         "PTC-Lisp": custom.get("language_spec") or language_reference(),
         "Expected Output": _expected(brief),
         "Output Format": custom.get("output_format") or _FORMAT.format(program=_sample_program(brief)),
         "Limits": _limits(brief),
-        "Mission": brief.mission,
+        "Mission": brief.mission if len(brief.mission) <= _LONGEST_TWICE else "It is the first message to you.",
     }
     return "\n\n".join(f"# {title}\n\n{text}" for title, text in sections.items() if text)
 

@@ -148,6 +148,7 @@ class _Running:
         brief = Brief(
             mission=mission.text,
             context=mission.context,
+            memory=mission.memory,
             declared=mission.declared,
             returns=mission.signature.returns_only() if mission.signature else None,
             tools=mission.tools,
