@@ -197,7 +197,9 @@ def as_key(value: Value, budget: Budget | None = None) -> Key:
     """
     if type(value) in PLAIN:
         return value
-    return _as_key(value, budget or Budget(), 0)
+    if budget is None and (type(value) is list or type(value) is dict):
+        budget = Budget()  # what shares parts may be huge: without a limit this would not end
+    return _as_key(value, budget, 0)
 
 
 def _as_key(value: Value, budget: Budget | None, depth: int) -> Key:

@@ -34,7 +34,7 @@ def key_column(op: str, key: Any, items: Sequence[Any], budget: Budget) -> list[
         return field(key, items, budget)
     if type(key) is list and key:
         for each in key:
-            items = key_column(op, each, items, budget) if type(each) is not int else _at(each, items, budget)
+            items = _step(each, items, budget)
         return list(items)
     return column(op, key, items, budget)
 
@@ -56,9 +56,13 @@ def field(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
     ]
 
 
-def _at(index: int, items: Sequence[Any], budget: Budget) -> list[Any]:
-    budget.steps(len(items))
-    return [lookup(item, index) for item in items]
+def _step(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+    """One step along a path, for all items at once."""
+    budget.cells(len(items))
+    if type(key) is str or type(key) is Keyword:
+        return field(key, items, budget)
+    budget.steps(1 + len(items))
+    return [lookup(item, key, None, budget) for item in items]
 
 
 def chosen(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
