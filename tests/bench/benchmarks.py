@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tests.bench.bombs import bombs
 from tests.bench.burst import burst, paced
 from tests.bench.crowd import crowd
 from tests.bench.crowd_agents import agents
@@ -11,6 +12,7 @@ from tests.bench.figure import Result
 from tests.bench.frozen import frozen
 from tests.bench.library import library, record
 from tests.bench.long import long
+from tests.bench.programs import programs
 from tests.bench.prompt import abort, send
 from tests.bench.start import cold, idle, warm
 from tests.bench.talk import talk
@@ -36,6 +38,8 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
     "record": record,
     "long": long,
     "talk": talk,
+    "programs": programs,
+    "bombs": bombs,
 }
 
 

@@ -8,6 +8,7 @@ prompt                     answer
 ``clock RATE SECONDS``     pieces at a rate, each the time at which it is sent
 ``arrival``                the time at which the request had come
 ``turns COUNT``            so many calls of Read, one an answer, then a word
+``bomb NUMBER``            the program of that number in the bomb corpus, wherever in the prompt this stands
 =========================  ==============================================================================
 
 ``python -m tests.bench.model`` prints its port and serves until its standard input ends.
@@ -16,12 +17,14 @@ prompt                     answer
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.bench import corpus
+from tests.lisp.bombs.corpus import BOMBS
 from tests.server import ModelServer, answer, burst, tool_turns
 from tests.server.answers import Scripted, sse, text
 from tests.server.http import Pause, Reply, Request, Step, event_stream
@@ -29,6 +32,7 @@ from tests.server.http import Pause, Reply, Request, Step, event_stream
 _PER_WRITE = 50  # pieces in one write of a burst
 _WRITES_A_SECOND = 200  # of a paced answer, at most; faster ones say several pieces at once
 _NOBODY = Request(method="POST", path="/v1/messages", headers={}, body={"model": "bench", "stream": True})
+_BOMB = re.compile(r"\bbomb (\d+)\b")
 FILE = "notes.md"  # what a turn reads
 
 
@@ -94,6 +98,8 @@ def _paced(rate: int, seconds: float) -> Paced:
 
 def respond(request: Request) -> Scripted:
     """Return the answer to the last prompt."""
+    if bomb := _BOMB.search(prompt_of(request)):
+        return answer(text(f"```clojure\n{BOMBS[int(bomb[1])].program}\n```"))
     match prompt_of(request).split():
         case ["burst", count]:
             return Burst(_writes(int(count), _PER_WRITE))
