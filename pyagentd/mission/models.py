@@ -69,7 +69,7 @@ class Model:
         try:
             served = make_backend(known.name, settings)
         except UserError as error:
-            raise LLMError("config_error", str(error)) from error
+            raise LLMError("config_error", str(error), final=True) from error
         options = {"max_tokens": self.max_tokens, "temperature": self.temperature, **request.get("llm_opts", {})}
         return await ask(served, self.model, request, options, config=self.config)
 
@@ -107,7 +107,8 @@ async def ask(
                         if item.stop_reason == "refusal":
                             raise LLMError("refusal", "The model refused to answer")
     except ProviderError as error:
-        raise LLMError(error_class(error), str(error)) from error
+        for_now = isinstance(error, TransientProviderError)
+        raise LLMError(error_class(error), str(error), final=not for_now) from error
     return answer("".join(texts), model, usage, config)
 
 

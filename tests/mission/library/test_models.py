@@ -15,7 +15,7 @@ from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderErr
 from pyagentd.llm.anthropic import AnthropicBackend, make_client
 from pyagentd.llm.backend import Backend
 from pyagentd.messages import Usage
-from pyagentd.mission import LLMError, Model, ModelNotFound, configure, cost_of, models, priced
+from pyagentd.mission import LLMError, Model, ModelNotFound, adelegate, configure, cost_of, models, priced
 from pyagentd.mission.options import Request
 from pyagentd.mission.registry import from_config, resolve
 from tests.server import ModelServer, refusal
@@ -83,6 +83,7 @@ async def test_a_refusal_has_the_name_of_its_class(
     with pytest.raises(LLMError) as caught:
         await models.ask(backend, SONNET, asked())
     assert caught.value.reason == reason
+    assert caught.value.final is (reason == "client_error")
     assert len(model_server.requests) == 1, "repeating is the mission's"
 
 
@@ -205,3 +206,34 @@ def test_the_configuration_names_models(config: Config) -> None:
     haiku = replace(config.backends["anthropic"], name="haiku", model="claude-haiku-4-5")
     told = replace(config, backends={**config.backends, "haiku": haiku})
     assert from_config(told) == {"haiku": Model("claude-haiku-4-5", backend="haiku")}
+
+
+@pytest_asyncio.fixture
+async def served(model_server: ModelServer, config: Config, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Model]:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+    there = replace(config.backends["anthropic"], base_url=model_server.url)
+    yield Model(SONNET, config=replace(config, backends={"anthropic": there}))
+
+
+@pytest.mark.spec("004", "Cost Budget Option")
+async def test_a_mission_over_the_network_says_what_it_cost(model_server: ModelServer, served: Model) -> None:
+    model_server.say("I would (guess) so.", '```clojure\n(call "return" {:sum (+ ctx/a 2)})\n```')
+    step = await adelegate("Add", llm=served, signature="(a :int) -> {sum :int}", context={"a": 1})
+    assert step.value == {"sum": 3}, step.fail
+    assert step.usage.cost_usd > 0 and step.usage.total_tokens > 0 and step.usage.llm_requests == 2
+    assert step.usage.cost_usd == pytest.approx(sum(turn.usage.cost_usd for turn in step.trace))
+    model_server.say("(memory/put :a 1)", '(call "return" 1)')
+    step = await adelegate("Add", llm=served, max_cost_usd=0.000001)
+    assert step.fail is not None and step.fail.reason == "max_cost_exceeded", step
+
+
+async def test_what_fails_for_now_is_tried_again_and_no_more_often_than_asked(
+    model_server: ModelServer, served: Model
+) -> None:
+    busy = refusal(529, "overloaded_error", "Overloaded")
+    model_server.say(busy, '(call "return" 1)')
+    step = await adelegate("Go", llm=served, llm_retry={"base_ms": 0})
+    assert step.value == 1 and step.usage.llm_requests == 2
+    model_server.say(refusal(400, "invalid_request_error", "No"), '(call "return" 1)')
+    step = await adelegate("Go", llm=served, llm_retry={"base_ms": 0})
+    assert step.fail is not None and step.fail.reason == "llm_error" and "No" in step.fail.message
