@@ -25,10 +25,14 @@ def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
         case []:
             raise SignatureError("there is no signature", mend="The shortest one is `:any`")
         case [Form(kind="vector", value=(Form(kind="keyword", value="=>"), *rest)) as whole]:
+            if whole.optional:
+                raise whole.error("a signature is not optional", "Put the `?` behind the type of its result")
             return _function(whole, rest)
         case [Form(kind="arrow") as arrow, *rest]:
             return (), _result(arrow, rest)
-        case [Form(kind="parens") as parens, Form(kind="arrow") as arrow, *rest] if not parens.optional:
+        case [Form(kind="parens", optional=True) as parens, *_]:
+            raise parens.error("parameters are not optional", "Put the `?` behind the type of one")
+        case [Form(kind="parens") as parens, Form(kind="arrow") as arrow, *rest]:
             return fields_of(parens.value, "parameter"), _result(arrow, rest)
         case [Form(kind="parens") as parens, *rest]:
             place = rest[0] if rest else parens

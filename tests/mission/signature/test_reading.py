@@ -303,6 +303,8 @@ ERRORS = [
     ('[:re "a+"]', 1, 1, "`[:re …]` is not supported here", ""),
     ("[:? :int]", 1, 1, "`[:? …]` is not supported here", "behind a name"),
     ("[[:=> [:cat] :int]]", 1, 2, "`[:=> …]` is not supported here", "outermost"),
+    ("[:=> [:cat] :int]?", 1, 1, "a signature is not optional", "result"),
+    ("()? -> :int", 1, 1, "parameters are not optional", "type of one"),
     ("[:=> [:cat]]", 1, 1, "`:=>` takes parameters and a result", "[:=>"),
     ("[:=> :string :int]", 1, 6, "these are no parameters", "[:cat"),
     ("[:=> [:cat [:map {:closed true} [:a :int]]] :int]", 1, 12, "parameters are not closed", "Strict"),
