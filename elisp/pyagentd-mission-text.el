@@ -193,12 +193,24 @@ No line of it is taken for a heading."
     (when (alist-get 'can_resume mission)
       (pyagentd-mission-text--block "c goes on with it" 'shadow))))
 
+(defun pyagentd-mission-text--ask (ask)
+  "Insert ASK, an alist, a question that waits for the user."
+  (pyagentd-mission-text--heading
+   2 (alist-get 'id ask)
+   (concat (propertize "Waits for you: " 'face 'warning)
+           (alist-get 'tool ask) " "
+           (pyagentd-mission-text--line (or (alist-get 'detail ask) "") 60)))
+  (when-let ((reason (alist-get 'reason ask)))
+    (pyagentd-mission-text--block reason 'shadow))
+  (pyagentd-mission-text--block "a answers" 'shadow))
+
 (defun pyagentd-mission-text-insert (report)
   "Insert what REPORT, an alist, says of all missions of a session."
   (let ((missions (alist-get 'missions report)))
     (if missions
         (mapc #'pyagentd-mission-text--mission missions)
-      (insert (propertize "No mission has begun here yet.\n" 'face 'shadow)))))
+      (insert (propertize "No mission has begun here yet.\n" 'face 'shadow)))
+    (mapc #'pyagentd-mission-text--ask (alist-get 'asks report))))
 
 (provide 'pyagentd-mission-text)
 ;;; pyagentd-mission-text.el ends here

@@ -38,6 +38,7 @@
 (require 'pyagentd-mission-text)
 
 (declare-function pyagentd--project-root "pyagentd")
+(declare-function pyagentd-asks "pyagentd-asks")
 
 (defvar-local pyagentd-mission--branch nil
   "The branch whose missions are shown, as on the wire.")
@@ -255,6 +256,7 @@ Nothing is run again."
     (define-key map (kbd "<backtab>") #'outline-cycle-buffer)
     (define-key map "n" #'outline-next-visible-heading)
     (define-key map "p" #'outline-previous-visible-heading)
+    (define-key map "a" #'pyagentd-asks)
     (define-key map "c" #'pyagentd-mission-resume)
     (define-key map "k" #'pyagentd-mission-stop)
     (define-key map "w" #'pyagentd-mission-copy)

@@ -47,7 +47,8 @@ def answer(body: Mapping[str, Any]) -> str:
     last = text_of(messages[-1]["content"]) if messages else ""
     if said and last.startswith("Error"):
         return _block("That failed, and I cannot think of another way.", _failed(last))
-    looking = _looking(parts) if not said else ""
+    prompt = text_of(messages[0]["content"]) if messages else ""
+    looking = _looking(parts, prompt) if not said else ""
     if looking:
         return _block("First I look.", looking)
     return _block("This is what was found.", _returning(parts, found=bool(said)))
@@ -58,9 +59,9 @@ def sections(system: str) -> dict[str, str]:
     return {found["title"].strip(): found["text"].strip() for found in _SECTION.finditer(system)}
 
 
-def _looking(parts: Mapping[str, str]) -> str:
+def _looking(parts: Mapping[str, str], prompt: str) -> str:
     """Return the program that calls the tools which the mission calls for, "" when there are none."""
-    prompt, tools = parts.get("Mission", ""), set(_TOOL.findall(parts.get("Available Tools", "")))
+    tools = set(_TOOL.findall(parts.get("Available Tools", "")))
     if "Bash" in tools and (commands := _COMMAND.findall(prompt)):
         calls = " ".join(f'(call "Bash" {{:command {json.dumps(command)}}})' for command in commands)
         return f'{{:found (mapv (fn [text] {{:path "" :text text :lines (count (split-lines text))}}) [{calls}])}}'

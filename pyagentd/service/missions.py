@@ -25,6 +25,7 @@ from pyagentd.tools.builtin import builtin_tools
 
 _GO_ON = "Continue."
 _COMMANDS = "Bash"
+_ASK = ("id", "tool", "detail", "reason")  # what a trace says of a question
 
 
 class Missions(Group):
@@ -88,12 +89,16 @@ class Missions(Group):
         return {**described(live.ref), **told_submitted(made)}
 
     async def mission_trace(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return the missions of a session turn by turn, as JSON, in the reply or, when large, as a file."""
+        """Return the missions of a session turn by turn, as JSON, in the reply or, when large, as a file.
+
+        It is ``{session, preset, asks, missions}``; ``asks`` wait for a human, ``missions`` see ``report.missions``.
+        """
         async with self._host.using(self._ref(branch)) as live:
             live.recorder.flush()
             conversation = live.conversation.snapshot()
             found = await asyncio.to_thread(missions, conversation, live.ref)
-            said = {"session": described(live.ref), "preset": live.conversation.session.get("agent")}
+            asks = [{name: ask.get(name) for name in _ASK} for ask in self._host.asks.open_for(live.key)]
+            said = {"session": described(live.ref), "preset": live.conversation.session.get("agent"), "asks": asks}
             text = json.dumps({**said, "missions": found}, ensure_ascii=False, default=str)
         if len(text) < INLINE_LIMIT:
             return {"json": text}

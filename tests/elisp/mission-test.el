@@ -9,7 +9,9 @@
 (require 'pyagentd-mission)
 
 (defconst mission-test--running
-  "{\"session\": {\"file\": \"/s/session.md\"}, \"missions\": [
+  "{\"session\": {\"file\": \"/s/session.md\"},
+    \"asks\": [{\"id\": \"q1\", \"tool\": \"Bash\", \"detail\": \"make\", \"reason\": \"Why not\"}],
+    \"missions\": [
     {\"run\": \"run_1\", \"state\": \"running\", \"prompt\": \"Count the files.\",
      \"signature\": \"() -> {count :int}\", \"tools\": [\"Read\", \"Glob\"],
      \"inputs\": [\"rows\"], \"ok\": null, \"value\": null, \"text\": null,
@@ -63,7 +65,8 @@
                     "    * I look." "    (let [x 1]\n      (call \"Glob\""
                     "*** → Glob *.md  failed  3 ms"
                     "*** → PersistentAgent explorer  40 ms"
-                    "*** = Error (tool_error) No."))
+                    "*** = Error (tool_error) No."
+                    "** Waits for you: Bash make"))
       (should (string-search text (buffer-string))))
     (should-not (buffer-modified-p))))
 
@@ -75,7 +78,7 @@
       (goto-char (point-min))
       (while (re-search-forward (concat "^" outline-regexp) nil t)
         (setq headings (1+ headings)))
-      (should (= 5 headings)))))
+      (should (= 6 headings)))))
 
 (ert-deftest pyagentd-mission-fontifies-programs ()
   (mission-test--with mission-test--running
