@@ -74,7 +74,7 @@ class _Taking:
         )
         self.started_at = room.runtime.now_ms()
         self.started = room.runtime.monotonic()
-        self.spent = room.scope.spent
+        self.spent = room.scope.spent.minus(Usage(turns=1))  # this one was taken before it began
 
     def take(self) -> tuple[Progress, End | None]:
         self.room.runtime.tell("turn_start", self.span, self.room.span, metadata={"turn": self.number})
@@ -216,7 +216,7 @@ class _Taking:
         self._tell(turn)
         messages: tuple[Message, ...] = self.before.messages
         if text or told:
-            messages += ({"role": "assistant", "content": text or "(nothing)"},)
+            messages += ({"role": "assistant", "content": text if text.strip() else "(nothing)"},)
         if told:
             messages += ({"role": "user", "content": told},)
         after = Progress(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.lisp.values import Keyword, LispSet
@@ -153,6 +153,7 @@ def _planted(value, secret, hidden=False):
     return secret if hidden else value
 
 
+@settings(max_examples=50)
 @given(_VALUES)
 def test_no_text_has_a_firewalled_value(value):
     planted = _planted(value, "S3CRET-VALUE")

@@ -130,11 +130,12 @@ def test_fail_takes_less_than_it_asks_for(given, reason, message):
 
 
 def test_an_answer_without_a_program_is_asked_for_one():
-    llm = Scripted(["I think it is 5.", "", code(RETURN_1)])
+    llm = Scripted(["I think it is 5.", " ", code(RETURN_1)])
     step = delegate("Go.", llm=llm)
     assert step.ok
     assert "There was no program in your answer" in told(llm, 1) and "```clojure" in told(llm, 1)
     assert "Your answer was empty." in told(llm, 2)
+    assert llm.requests[2]["messages"][3] == {"role": "assistant", "content": "(nothing)"}
     assert (step.trace[0].program, step.trace[0].reasoning) == (None, "I think it is 5.")
     assert step.trace[0].error.reason == "no_program"
 
@@ -187,6 +188,7 @@ def test_an_answer_is_text_or_a_map_with_what_it_took():
     assert (step.usage.input_tokens, step.usage.output_tokens, step.usage.total_tokens) == (30, 7, 37)
     assert (step.usage.llm_requests, step.usage.turns, step.usage.cost_usd) == (3, 3, 0.01)
     assert [turn.usage.input_tokens for turn in step.trace] == [0, 10, 20]
+    assert [turn.usage.turns for turn in step.trace] == [1, 1, 1]
 
 
 def test_the_model_is_told_how_many_turns_are_left():

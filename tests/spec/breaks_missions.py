@@ -31,7 +31,7 @@ BREAKS_OF_MISSIONS = [
         "",
     ),
     _of(
-        "PtcRunner.SubAgent", f"{_MISSION}/running.py", "            ok=end.fail is None,\n", "            ok=True,\n"
+        "PtcRunner.SubAgent", f"{_MISSION}/running.py", "            ok=end.fail is None,\n", "            ok=False,\n"
     ),
     _of(
         "Usability Improvements",
