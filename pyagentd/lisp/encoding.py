@@ -147,7 +147,8 @@ class _Measure:
         self.budget.steps(1 + len(value))
         self.total += 1 + max(1, len(value))
         if kind is dict:
-            self.total += len(value)
+            named = all(type(key) is str or type(key) is Keyword for key in value)
+            self.total += len(value) + (0 if named else 11)
             for key, item in value.items():
                 self._walk(from_key(key), depth + 1)
                 self._walk(item, depth + 1)
@@ -170,6 +171,8 @@ def _atom_size(value: Value) -> int:
         return 4
     if kind is bool:
         return 5
+    if isinstance(value, float) and not math.isfinite(value):
+        return 11 + len(repr(value))
     if isinstance(value, int | float):
         if isinstance(value, float) or abs(value) < 1 << 64:
             return len(str(value))
