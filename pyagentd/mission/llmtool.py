@@ -23,10 +23,13 @@ OPTIONS = frozenset(
     {
         "context",
         "isolation",
+        "llm_opts",
         "llm_retry",
         "max_consecutive_failures",
         "max_cost_usd",
         "max_turns",
+        "memory",
+        "memory_bytes",
         "mission_timeout_ms",
         "models",
         "prompt_limit",
@@ -35,6 +38,7 @@ OPTIONS = frozenset(
         "telemetry",
         "timeout_ms",
         "tool_catalog",
+        "tool_time_counts",
     }
 )
 _OWN = frozenset({"prompt", "signature", "llm", "description", "tools"})

@@ -73,6 +73,34 @@ def test_prose_is_no_answer() -> None:
     assert program_of("I would say yes", parse_signature(":bool")) == "I would say yes"
 
 
+@pytest.mark.spec("004", "Template Syntax")
+@pytest.mark.parametrize(
+    ("items", "asked"),
+    [
+        ('[{:subject "Server down"} {:subject "Lunch"}]', "Classify: Server down; Lunch; for gold"),
+        ("[]", "Classify: for gold"),
+    ],
+)
+def test_one_question_may_be_about_a_whole_list(items: str, asked: str) -> None:
+    tool = {
+        "prompt": "Classify: {{#items}}{{subject}}; {{/items}}for {{customer.tier}}",
+        "signature": "(items [{subject :string}], customer {tier :string}) -> [{id :int, urgency :string}]",
+    }
+    call = f'(call "return" (call "t" {{:items {items} :customer {{:tier "gold"}}}}))'
+    llm = Scripted([call, '[{"id": 0, "urgency": "high"}]'])
+    step = run(llm, tool)
+    assert step.value == [{"id": 0, "urgency": "high"}], step.fail
+    assert llm.requests[1]["messages"][0]["content"] == asked
+
+
+def test_options_of_delegate_are_options_of_a_tool() -> None:
+    tool = {**URGENT, "max_turns": 1, "llm_opts": {"temperature": 0}, "context": {"team": "ops"}}
+    llm = Scripted([CALL, '{"urgent": "no"}', '(call "return" 1)'])
+    step = run(llm, tool)
+    assert step.value == 1 and llm.requests[1]["llm_opts"] == {"temperature": 0}, "one turn, then it has failed"
+    assert "validation_error" in step.trace[0].error.message
+
+
 def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
     llm = Scripted([CALL, '{"urgent": "very"}', '{"urgent": true}'])
     step = run(llm, URGENT)

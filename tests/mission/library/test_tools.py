@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission import LLMTool, Tool, ToolsError, as_tool, normalize, parse_signature
@@ -238,6 +240,22 @@ def test_a_contract_is_stated_or_guessed(given: Any, specified: bool) -> None:
 async def test_an_async_function_gives_its_awaitable() -> None:
     assert one(later).is_async and not one(search).is_async
     assert await one(later).call({"x": 3}) == 3
+
+
+class Person(BaseModel):
+    name: str
+    born: date | None = None
+
+
+def test_a_function_of_models_gets_and_gives_models() -> None:
+    def oldest(people: list[Person]) -> Person:
+        """Find the oldest."""
+        return min(people, key=lambda person: person.born or date.max)
+
+    tool = one(oldest)
+    assert tool.schema().startswith("t(people [{name :string, born ")
+    args = tool.prepare({"people": [{"name": "Ada", "born": "1815-12-10"}, {"name": Keyword("grace")}]}).args
+    assert tool.call(args) == Person(name="Ada", born=date(1815, 12, 10))
 
 
 def test_a_function_gets_what_its_hints_name() -> None:
