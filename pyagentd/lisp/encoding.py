@@ -172,7 +172,7 @@ def _atom_size(value: Value) -> int:
     if kind is bool:
         return 5
     if isinstance(value, float) and not math.isfinite(value):
-        return 11 + len(repr(value))
+        return 10 + len(repr(value))
     if isinstance(value, int | float):
         if isinstance(value, float) or abs(value) < 1 << 64:
             return len(str(value))
