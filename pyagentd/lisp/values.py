@@ -24,7 +24,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.limits import Budget, Limits
 
 Value = Any
 """A value of the language."""
@@ -189,6 +189,9 @@ def _weight(key: Key) -> int:
     return 1
 
 
+_KEY_LIMITS = Limits(steps=200_000)
+
+
 def as_key(value: Value, budget: Budget | None = None) -> Key:
     """Return ``value`` as the key of a dict or member of a set; charges a step for every part of it.
 
@@ -198,7 +201,7 @@ def as_key(value: Value, budget: Budget | None = None) -> Key:
     if type(value) in PLAIN:
         return value
     if budget is None and (type(value) is list or type(value) is dict):
-        budget = Budget()  # what shares parts may be huge: without a limit this would not end
+        budget = Budget(_KEY_LIMITS)  # what shares parts may be huge as a tree
     return _as_key(value, budget, 0)
 
 

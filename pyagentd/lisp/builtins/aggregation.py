@@ -75,8 +75,10 @@ def reduce_kv(budget: Budget, f: Any, init: Any, m: Any) -> Any:
     (reduce-kv (fn [sum k v] (+ sum v)) 0 {:a 1 :b 2}) => 3
     """
     function = as_function(f, 3, "reduce-kv")
-    entries = enumerate(m) if type(m) is list else items("reduce-kv", m, budget)
-    return _fold(lambda value, entry: function(value, entry[0], entry[1]), init, list(entries), budget)
+    if type(m) is not list and type(m) is not dict and m is not None:
+        raise wrong("reduce-kv", "a map or vector", m)
+    entries = list(enumerate(m)) if type(m) is list else items("reduce-kv", m, budget)
+    return _fold(lambda value, entry: function(value, entry[0], entry[1]), init, entries, budget)
 
 
 @define("reductions", charges=True, shown="f init? coll")

@@ -122,6 +122,8 @@ def quot(dividend: Any, divisor: Any) -> Any:
 
 def _divided(op: str, compute: Callable[[Any, Any], Any], dividend: Any, divisor: Any) -> Any:
     check_numbers(op, (dividend, divisor))
+    if type(dividend) is float and not math.isfinite(dividend):
+        raise refuse(op, "the dividend is not finite")
     if divisor == 0:
         raise refuse(op, "division by zero", "check the divisor first")
     return _within_range(op, compute, dividend, divisor)
@@ -131,7 +133,7 @@ def _truncated_quotient(a: Any, b: Any) -> Any:
     if type(a) is int and type(b) is int:
         quotient = abs(a) // abs(b)
         return quotient if (a < 0) == (b < 0) else -quotient
-    return float(math.trunc(a / b))
+    return float(math.trunc(a / b)) if math.isfinite(a / b) else a / b
 
 
 def _truncated_remainder(a: Any, b: Any) -> Any:

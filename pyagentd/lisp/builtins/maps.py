@@ -286,6 +286,7 @@ def update_vals(budget: Budget, m: Any, f: Any) -> dict[Any, Any]:
     (update-vals {:a 1 :b 2} inc) => {:a 2 :b 3}
     """
     found = _map_before_function("update-vals", m, f)
+    budget.cells(2 * len(found))
     names = in_order(found)
     values = column("update-vals", f, [found[name] for name in names], budget)
     return dict(zip(names, values, strict=True))
@@ -298,6 +299,7 @@ def update_keys(budget: Budget, m: Any, f: Any) -> dict[Any, Any]:
     (update-keys {"a" 1} keyword) => {:a 1}
     """
     found = _map_before_function("update-keys", m, f)
+    budget.cells(2 * len(found))
     names = in_order(found)
     renamed = as_keys(column("update-keys", f, [from_key(name) for name in names], budget), budget)
     return dict(zip(renamed, [found[name] for name in names], strict=True))

@@ -22,7 +22,8 @@
 (reduce-kv (fn [a k v] (reduced k)) nil {:b 1 :a 2}) => :a
 (reduce-kv + 0 nil) => 0
 (reduce-kv (fn [a k] a) 0 {:a 1}) !! expects 2 arguments, got 3
-(reduce-kv + 0 5) !! reduce-kv: expects a collection
+(reduce-kv + 0 5) !! reduce-kv: expects a map or vector
+(reduce-kv + 0 "ab") !! reduce-kv: expects a map or vector, got a string
 (reductions + [1 2 3]) => [1 3 6]
 (reductions + 10 [1]) => [10 11]
 (reductions + []) => []

@@ -98,3 +98,6 @@
 (round 0.49999999999999994) => 0
 (round "2") !! round: expects a number
 (round 2.5 400) !! round: expects a number of digits
+(quot ##Inf 2) !! quot: the dividend is not finite
+(rem ##NaN 2) !! rem: the dividend is not finite
+(quot 1e308 1e-10) => ##Inf
