@@ -39,12 +39,17 @@ class Outcome:
 
 def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     """Return the context after a program evaluated to ``value``, and where that is to be found (DD-27)."""
-    if callable(value) and not isinstance(value, lisp.Keyword):
+    if is_function(value):
         return context, ()
     by_name = named(value) if isinstance(value, dict) else {}
     if not by_name:
         return {**context, "last": value}, ("ctx/last",)
     return {**context, **by_name}, tuple(f"ctx/{name}" for name in by_name if _NAME.fullmatch(name))
+
+
+def is_function(value: Any) -> bool:
+    """Return whether a program ended with a function, which nobody outside can use."""
+    return callable(value) and not isinstance(value, lisp.Keyword)
 
 
 def fail_of(value: Any) -> Fail:

@@ -15,7 +15,7 @@ from pyagentd.mission.asking import Answered, ask
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.checks import Mission
 from pyagentd.mission.options import Message, Request
-from pyagentd.mission.outcome import Outcome, fail_of, merged
+from pyagentd.mission.outcome import Outcome, fail_of, is_function, merged
 from pyagentd.mission.progress import End, Progress
 from pyagentd.mission.retry import GaveUp
 from pyagentd.mission.runtime import Runtime
@@ -174,6 +174,9 @@ class _Taking:
         mission = self.room.mission
         mode = mission.options.signature_validation
         done = replace(outcome, end=End(value=outcome.value))
+        if is_function(outcome.value):
+            message = "The returned value is a function, which is no data"
+            return self._failed(LispError("validation_error", message, hint="Call it and return what it gives."), "")
         if mission.signature is None or mode == "disabled":
             return done
         problems = mission.signature.validate(outcome.value, strict=mode == "strict")

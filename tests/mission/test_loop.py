@@ -94,6 +94,12 @@ def test_return_ends_the_mission_wherever_it_stands(program, value):
     assert step.value == value or step.value == ["a", {1}]
 
 
+def test_a_function_is_no_result():
+    llm = Scripted([code('(call "return" inc)'), code('(call "return" (inc 1))')])
+    assert delegate("Go.", llm=llm).value == 2
+    assert "Call it and return what it gives." in told(llm)
+
+
 def test_what_is_not_promised_is_said_and_mended():
     llm = Scripted([code('(call "return" {:count "five"})'), code('(call "return" {:count 5})')])
     step = delegate("Go.", llm=llm, signature="{count :int}")
