@@ -65,6 +65,7 @@ class Missions(Group):
         metadata = {"mission": {"context": given}} if given is not None else {}
         async with self._host.using(ref) as live:
             made = await self._host.submit(live, Submission(text=prompt, options=options, metadata=metadata))
+            await live.secure()  # who visits the document now finds the prompt in it
         return {**described(ref), **told_submitted(made)}
 
     async def mission_resume(
