@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyagentd.mission.plan import Plan, PlanError, PlanStep
     from pyagentd.mission.planning import create_plan, make_plan
     from pyagentd.mission.registry import ModelNotFound, configure
+    from pyagentd.mission.registry import from_config as models_from_config
     from pyagentd.mission.replay import Compiled, compiled
     from pyagentd.mission.retry import LLMError
     from pyagentd.mission.scripted import Scripted
@@ -96,13 +97,14 @@ _FROM = {
     "gather_sync": "mission.parallel",
     "make_plan": "mission.planning",
     "mission": "mission.parallel",
+    "models_from_config": "mission.registry",
     "normalize": "mission.tools",
     "parse_signature": "mission.signature",
     "priced": "mission.costs",
     "run_plan": "mission.carrying",
     "validate": "mission.dryrun",
 }
-_RENAMED = {"parse_signature": "parse"}
+_RENAMED = {"models_from_config": "from_config", "parse_signature": "parse"}
 
 __all__ = [
     "LLM",
@@ -152,6 +154,7 @@ __all__ = [
     "gather_sync",
     "make_plan",
     "mission",
+    "models_from_config",
     "normalize",
     "parse_signature",
     "priced",
