@@ -27,6 +27,7 @@ from pyagentd.lisp.builtins import (
     regex,
     sets,
     sorting,
+    stages,
     texts,
     transforming,
 )
@@ -49,6 +50,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     formatting.FAMILY,
     regex.FAMILY,
     functions.FAMILY,
+    stages.FAMILY,
     failing.FAMILY,
     bits.FAMILY,
 )

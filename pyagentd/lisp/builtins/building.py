@@ -9,6 +9,7 @@ from typing import Any, Final
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, number, refuse, size, wrong
 from pyagentd.lisp.builtins.columns import as_keys
+from pyagentd.lisp.builtins.stages import staged
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.values import LispSet, as_key
@@ -96,15 +97,17 @@ def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
     return _added("conj", coll, list(xs), budget)
 
 
-@define("into", charges=True, shown="to from")
-def into(budget: Budget, to: Any, from_: Any) -> Any:
-    """Add all items of a collection to another one.
+@define("into", charges=True, shown="to stage? from")
+def into(budget: Budget, to: Any, stage_or_from: Any, from_: Any = MISSING) -> Any:
+    """Add all items of a collection to another one; through a pipeline, if one stands between them.
 
     (into [1] [2 3]) => [1 2 3]
     (into {} [[:a 1] [:b 2]]) => {:a 1 :b 2}
-    (into #{} [1 1 2]) => #{1 2}
+    (into #{} (map inc) [1 1 2]) => #{2 3}
     """
-    return _added("into", to, items("into", from_, budget), budget)
+    if from_ is MISSING:
+        return _added("into", to, items("into", stage_or_from, budget), budget)
+    return _added("into", to, staged("into", stage_or_from, from_, budget), budget)
 
 
 def _added(op: str, coll: Any, new: list[Any], budget: Budget) -> Any:

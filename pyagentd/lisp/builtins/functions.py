@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, refuse, wrong
 from pyagentd.lisp.builtins.predicates import is_callable
+from pyagentd.lisp.builtins.stages import Stage, in_turn
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.values import as_key
@@ -116,6 +117,11 @@ def comp(budget: Budget, *fs: Any) -> Made:
     """
     if not fs:
         return identity
+    if stages := [each for each in fs if type(each) is Stage]:
+        if len(stages) < len(fs):
+            # What is no stage takes a collection as a whole, as cat does.
+            stages = [each if type(each) is Stage else Stage(as_function(each, 1, "comp")) for each in fs]
+        return in_turn(stages)
     *others, innermost = fs
     outer = [as_function(each, 1, "comp") for each in reversed(others)]
     inner = _callee("comp", innermost)

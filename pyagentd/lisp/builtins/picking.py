@@ -8,6 +8,7 @@ from pyagentd.lisp import access
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import integer, items, refuse, size, vector, wrong
 from pyagentd.lisp.builtins.graphemes import length
+from pyagentd.lisp.builtins.stages import Stage
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.values import LispSet
@@ -162,21 +163,25 @@ def _part(op: str, coll: Any, budget: Budget, start: int, end: int | None) -> li
     return found[start:end]
 
 
-@define("take", charges=True)
-def take(budget: Budget, n: Any, coll: Any) -> list[Any]:
+@define("take", charges=True, shown="n coll")
+def take(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
     """Return the first n items.
 
     (take 2 [1 2 3]) => [1 2]
     """
+    if coll is MISSING:
+        return Stage(lambda found: take(budget, n, found))
     return _part("take", coll, budget, 0, size("take", n))
 
 
-@define("drop", charges=True)
-def drop(budget: Budget, n: Any, coll: Any) -> list[Any]:
+@define("drop", charges=True, shown="n coll")
+def drop(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
     """All but the first n items.
 
     (drop 2 [1 2 3]) => [3]
     """
+    if coll is MISSING:
+        return Stage(lambda found: drop(budget, n, found))
     return _part("drop", coll, budget, size("drop", n), None)
 
 
@@ -211,12 +216,14 @@ def nthrest(budget: Budget, coll: Any, n: Any) -> list[Any]:
     return _part("nthrest", coll, budget, size("nthrest", n), None)
 
 
-@define("take-nth", charges=True)
-def take_nth(budget: Budget, n: Any, coll: Any) -> list[Any]:
+@define("take-nth", charges=True, shown="n coll")
+def take_nth(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
     """Every n-th item, beginning with the first.
 
     (take-nth 2 [1 2 3 4 5]) => [1 3 5]
     """
+    if coll is MISSING:
+        return Stage(lambda found: take_nth(budget, n, found))
     step = size("take-nth", n)
     if step < 1:
         raise refuse("take-nth", "the number must be positive")
@@ -225,22 +232,26 @@ def take_nth(budget: Budget, n: Any, coll: Any) -> list[Any]:
     return found[::step]
 
 
-@define("take-while", charges=True)
-def take_while(budget: Budget, pred: Any, coll: Any) -> list[Any]:
+@define("take-while", charges=True, shown="pred coll")
+def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     """Return the items before the first one for which pred gives nil or false.
 
     (take-while pos? [2 1 0 5]) => [2 1]
     """
+    if coll is MISSING:
+        return Stage(lambda found: take_while(budget, pred, found))
     found = items("take-while", coll, budget)
     return _part("take-while", found, budget, 0, _run_length("take-while", pred, found, budget))
 
 
-@define("drop-while", charges=True)
-def drop_while(budget: Budget, pred: Any, coll: Any) -> list[Any]:
+@define("drop-while", charges=True, shown="pred coll")
+def drop_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     """Return the items from the first one on for which pred gives nil or false.
 
     (drop-while pos? [2 1 0 5]) => [0 5]
     """
+    if coll is MISSING:
+        return Stage(lambda found: drop_while(budget, pred, found))
     found = items("drop-while", coll, budget)
     return _part("drop-while", found, budget, _run_length("drop-while", pred, found, budget), None)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, refuse, size, wrong
 from pyagentd.lisp.builtins.columns import as_keys, chosen, column, key_column, left
+from pyagentd.lisp.builtins.stages import Stage
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.order import equal
@@ -17,8 +18,8 @@ FAMILY: Final = Family("Turning and choosing items")
 define = FAMILY.define
 
 
-@define("map", "mapv", charges=True)
-def map_(budget: Budget, f: Any, coll: Any, *colls: Any) -> list[Any]:
+@define("map", "mapv", charges=True, shown="f coll colls…")
+def map_(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
     """Call f with each item; with several collections, with the first items, the second items and so on.
 
     A map is gone through as ``[key value]`` pairs.
@@ -27,6 +28,8 @@ def map_(budget: Budget, f: Any, coll: Any, *colls: Any) -> list[Any]:
     (map :name [{:name "Ada"} {:name "Alan"}]) => ["Ada" "Alan"]
     (map + [1 2] [10 20]) => [11 22]
     """
+    if coll is MISSING:
+        return Stage(lambda found: map_(budget, f, found))
     if not colls:
         return column("map", f, items("map", coll, budget), budget)
     columns = [items("map", each, budget) for each in (coll, *colls)]
@@ -45,64 +48,76 @@ def pluck(budget: Budget, key: Any, coll: Any) -> list[Any]:
     return key_column("pluck", key, items("pluck", coll, budget), budget)
 
 
-@define("filter", "filterv", charges=True)
-def filter_(budget: Budget, pred: Any, coll: Any) -> list[Any]:
+@define("filter", "filterv", charges=True, shown="pred coll")
+def filter_(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     """Return the items for which pred gives neither nil nor false.
 
     (filter even? [1 2 3 4]) => [2 4]
     (filter :active [{:id 1 :active true} {:id 2}]) => [{:id 1 :active true}]
     """
+    if coll is MISSING:
+        return Stage(lambda found: filter_(budget, pred, found))
     found = items("filter", coll, budget)
     budget.cells(len(found))
     return chosen("filter", pred, found, budget)
 
 
-@define("remove", charges=True)
-def remove(budget: Budget, pred: Any, coll: Any) -> list[Any]:
+@define("remove", charges=True, shown="pred coll")
+def remove(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     """Return the items for which pred gives nil or false.
 
     (remove even? [1 2 3 4]) => [1 3]
     """
+    if coll is MISSING:
+        return Stage(lambda found: remove(budget, pred, found))
     found = items("remove", coll, budget)
     budget.cells(len(found))
     return left("remove", pred, found, budget)
 
 
-@define("keep", charges=True)
-def keep(budget: Budget, f: Any, coll: Any) -> list[Any]:
+@define("keep", charges=True, shown="f coll")
+def keep(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
     """Return what f gives for each item, without nils.
 
     (keep parse-long ["1" "x" "3"]) => [1 3]
     """
+    if coll is MISSING:
+        return Stage(lambda found: keep(budget, f, found))
     return [each for each in column("keep", f, items("keep", coll, budget), budget) if each is not None]
 
 
-@define("map-indexed", charges=True)
-def map_indexed(budget: Budget, f: Any, coll: Any) -> list[Any]:
+@define("map-indexed", charges=True, shown="f coll")
+def map_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
     """Call f with the index and the item.
 
     (map-indexed (fn [i x] [i x]) ["a" "b"]) => [[0 "a"] [1 "b"]]
     """
+    if coll is MISSING:
+        return Stage(lambda found: map_indexed(budget, f, found))
     found = items("map-indexed", coll, budget)
     budget.cells(len(found))
     return list(map(as_function(f, 2, "map-indexed"), range(len(found)), budget.each(found)))
 
 
-@define("keep-indexed", charges=True)
-def keep_indexed(budget: Budget, f: Any, coll: Any) -> list[Any]:
+@define("keep-indexed", charges=True, shown="f coll")
+def keep_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
     """Call f with the index and the item; without nils.
 
     (keep-indexed (fn [i x] (when (odd? i) x)) [:a :b :c :d]) => [:b :d]
     """
+    if coll is MISSING:
+        return Stage(lambda found: keep_indexed(budget, f, found))
     return [each for each in map_indexed(budget, f, coll) if each is not None]
 
 
-@define("mapcat", charges=True)
-def mapcat(budget: Budget, f: Any, coll: Any, *colls: Any) -> list[Any]:
+@define("mapcat", charges=True, shown="f coll colls…")
+def mapcat(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
     """Call f with each item and join the collections it gives.
 
     (mapcat :tags [{:tags [1 2]} {:tags [3]}]) => [1 2 3]
     """
+    if coll is MISSING:
+        return Stage(lambda found: mapcat(budget, f, found))
     return joined("mapcat", map_(budget, f, coll, *colls), budget)
 
 
@@ -154,12 +169,14 @@ def _vector_or_set(op: str, coll: Any, budget: Budget) -> list[Any]:
     raise wrong(op, "a vector", coll)
 
 
-@define("distinct", charges=True)
-def distinct(budget: Budget, coll: Any) -> list[Any]:
+@define("distinct", charges=True, shown="coll")
+def distinct(budget: Budget, coll: Any = MISSING) -> Any:
     """Return the items without later ones that are equal to an earlier one.
 
     (distinct [1 2 1 3 2]) => [1 2 3]
     """
+    if coll is MISSING:
+        return Stage(lambda found: distinct(budget, found))
     if type(coll) is dict:
         raise wrong("distinct", "a vector", coll, hint="The keys of a map are distinct; see (distinct (vals m)).")
     found = items("distinct", coll, budget)
@@ -185,12 +202,14 @@ def without_repeats(found: list[Any], keys: list[Any], budget: Budget) -> list[A
     return [first[key] for key in dict.fromkeys(keys)]
 
 
-@define("dedupe", charges=True)
-def dedupe(budget: Budget, coll: Any) -> list[Any]:
+@define("dedupe", charges=True, shown="coll")
+def dedupe(budget: Budget, coll: Any = MISSING) -> Any:
     """Return the items without those that are equal to the one before.
 
     (dedupe [1 1 2 2 1]) => [1 2 1]
     """
+    if coll is MISSING:
+        return Stage(lambda found: dedupe(budget, found))
     found = items("dedupe", coll, budget)
     budget.cells(len(found))
     return [
@@ -220,12 +239,14 @@ def interleave(budget: Budget, *colls: Any) -> list[Any]:
     return list(chain.from_iterable(_rows("interleave", colls, budget)))
 
 
-@define("interpose", charges=True)
-def interpose(budget: Budget, separator: Any, coll: Any) -> list[Any]:
+@define("interpose", charges=True, shown="separator coll")
+def interpose(budget: Budget, separator: Any, coll: Any = MISSING) -> Any:
     """Return the items with a separator between them.
 
     (interpose 0 [1 2 3]) => [1 0 2 0 3]
     """
+    if coll is MISSING:
+        return Stage(lambda found: interpose(budget, separator, found))
     found = items("interpose", coll, budget)
     budget.cells(2 * len(found))
     return [each for item in budget.each(found) for each in (separator, item)][1:]
@@ -270,12 +291,14 @@ def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
 
 
 @define("partition-all", charges=True, shown="n step? coll")
-def partition_all(budget: Budget, n: Any, *step_coll: Any) -> list[Any]:
+def partition_all(budget: Budget, n: Any, *step_coll: Any) -> Any:
     """Vectors of n items each, the last ones with what is left; a step may stand before the collection.
 
     (partition-all 2 [1 2 3]) => [[1 2] [3]]
     """
-    if not 1 <= len(step_coll) <= 2:
+    if not step_coll:
+        return Stage(lambda found: partition_all(budget, n, found))
+    if len(step_coll) > 2:
         raise refuse("partition-all", "expects 2 or 3 arguments", "Write (partition-all n coll).")
     return _parts("partition-all", n, step_coll[0] if len(step_coll) > 1 else n, step_coll[-1], budget)
 
@@ -291,12 +314,14 @@ def _parts(op: str, n: Any, step: Any, coll: Any, budget: Budget) -> list[Any]:
     return [found[start : start + n] for start in range(0, len(found), step)]
 
 
-@define("partition-by", charges=True)
-def partition_by(budget: Budget, f: Any, coll: Any) -> list[Any]:
+@define("partition-by", charges=True, shown="f coll")
+def partition_by(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
     """Vectors of neighbours for which f gives equal values.
 
     (partition-by odd? [1 3 2 4 5]) => [[1 3] [2 4] [5]]
     """
+    if coll is MISSING:
+        return Stage(lambda found: partition_by(budget, f, found))
     found = items("partition-by", coll, budget)
     budget.cells(2 * len(found))
     parts: list[Any] = []
