@@ -62,15 +62,14 @@ def test_a_plain_string_is_an_answer_where_one_is_asked_for() -> None:
         ("3", "3"),
         ("#{1}", "#{1}"),
         (":high", ":high"),
+        ("I would say yes", '"I would say yes"'),
+        ("{so it is}}", '"{so it is}}"'),
+        ("(well, yes", "(well, yes"),
     ],
 )
 def test_data_becomes_a_program_that_returns_it(text: str, expression: str) -> None:
-    program = program_of(text, parse_signature(":any"))
+    program = program_of(text)
     assert program == f'```clojure\n(call "return" (do {expression}\n))\n```'
-
-
-def test_prose_is_no_answer() -> None:
-    assert program_of("I would say yes", parse_signature(":bool")) == "I would say yes"
 
 
 @pytest.mark.spec("004", "Template Syntax")
@@ -105,7 +104,18 @@ def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
     llm = Scripted([CALL, '{"urgent": "very"}', '{"urgent": true}'])
     step = run(llm, URGENT)
     assert step.value == {"urgent": True} and step.usage.llm_requests == 3
-    assert "urgent" in llm.requests[2]["messages"][-1]["content"]
+    question, answer, refusal = (each["content"] for each in llm.requests[2]["messages"])
+    assert question == "Is this urgent? Server down" and answer == '{"urgent": "very"}', "it reads its own words"
+    assert "urgent: expected bool, got string" in refusal and "JSON" in refusal
+
+
+def test_a_judge_reads_nothing_of_programs() -> None:
+    llm = Scripted([CALL, "Sure, it is", '{"urgent": 1}', '{"urgent": true}'])
+    step = run(llm, URGENT)
+    assert step.value == {"urgent": True}
+    read = [text for each in llm.requests[1:] for text in (each["system"], *(m["content"] for m in each["messages"]))]
+    assert not [text for text in read if "(call" in text or "program" in text or "clojure" in text]
+    assert "Sure, it is" in read and any("expected map, got string" in text for text in read)
 
 
 def test_a_judgment_is_told_its_type_and_no_language() -> None:
