@@ -323,6 +323,10 @@ def is_number(node: Node) -> bool:
         return node.var.number
     if isinstance(node, Invoke):
         return node.name in _NUMBERS
+    if isinstance(node, Let):
+        return is_number(node.body)
+    if isinstance(node, Do):
+        return is_number(node.items[-1])
     return isinstance(node, If) and is_number(node.then) and is_number(node.otherwise)
 
 

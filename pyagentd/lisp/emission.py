@@ -76,6 +76,9 @@ class Emitter(Expressions):
         for name in sorted(self._outer[0]):
             # Never runs: it tells Python that the name belongs to this function.
             body.insert(0, py.if_(py.const(False, p), [py.assign(name, py.const(None, p), p)], [], p))
+        for name, cells in sorted(self.chargers.items()):
+            maker = ast.Attribute(py.name("budget", p), "charger", py.LOAD, **p)
+            body.insert(0, py.assign(name, py.call(maker, [py.const(cells, p)], p), p))
         made = py.function(ENTRY, ["run", "budget", "tick"], body, p)
         return ast.Module([made], [])
 

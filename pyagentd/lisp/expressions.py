@@ -91,11 +91,13 @@ class Expressions(ABC):
             "int": int,
             "float": float,
             "dict": dict,
+            "numbers·": frozenset({int, float}),
             "partial·": partial,
             "equal·": support.equal,
             "field·": support.field,
         }
         self.block: list[ast.stmt] = []
+        self.chargers: dict[str, int] = {}
         self._places = places
         self._count = 0
         self._pool: dict[Any, str] = {}
@@ -133,6 +135,12 @@ class Expressions(ABC):
         """Return a call of a builtin."""
         charges = [py.name("budget", p)] if BUILTINS[name].charges else []
         return py.call(self.builtin(name, p), [*charges, *args], p)
+
+    def charger(self, cells: int) -> str:
+        """Return the variable of the program that charges so many cells when it is called."""
+        name = f"cells·{cells}"
+        self.chargers[name] = cells
+        return name
 
     # Nodes
 
@@ -255,7 +263,7 @@ class Expressions(ABC):
             made = ast.Dict(list(items[::2]), items[1::2], **p)
         if not items:
             return made
-        charged = py.call(ast.Attribute(py.name("budget", p), "cells", py.LOAD, **p), [py.const(len(items), p)], p)
+        charged = py.call(py.name(self.charger(len(items)), p), [], p)
         return py.choose(py.is_(charged, None, p), made, py.const(None, p), p)
 
     def _if(self, node: If) -> ast.expr:
@@ -401,8 +409,8 @@ class Expressions(ABC):
         self, args: list[ast.expr], p: Place, known: list[bool]
     ) -> tuple[list[ast.expr], list[ast.expr]] | None:
         """Return tests that two operands are numbers, and the operands after that; None when it is not worth it."""
-        if sum(not isinstance(arg, _PLAIN) for arg in args) > 1:
-            return None
+        if not any(isinstance(arg, _PLAIN) for arg in args):
+            return self._computed_numbers(args, p, known)
         tests: list[ast.expr] = []
         operands: list[ast.expr] = []
         for arg, is_known in zip(args, known, strict=True):
@@ -414,9 +422,13 @@ class Expressions(ABC):
             if isinstance(arg, ast.Name) and type(self.globals.get(arg.id)) in {int, float}:
                 operands.append(arg)
                 continue
-            first, again = self.twice(arg, p)
             if is_known and isinstance(arg, ast.Name):
                 operands.append(arg)
+                continue
+            first, again = self.twice(arg, p)
+            if is_known:
+                tests.insert(0, py.is_not(first, None, p))
+                operands.append(again())
                 continue
             kinds = [
                 py.same(py.call(py.name("type", p), [each], p), py.name(kind, p), p)
@@ -426,6 +438,22 @@ class Expressions(ABC):
             tests.insert(0 if not isinstance(arg, _PLAIN) else len(tests), py.either(kinds, p))
             operands.append(again())
         return tests, operands
+
+    def _computed_numbers(
+        self, args: list[ast.expr], p: Place, known: list[bool]
+    ) -> tuple[list[ast.expr], list[ast.expr]]:
+        """Return one test that computes both operands, in their order and whatever the first one is."""
+        tests: list[ast.expr] = []
+        operands: list[ast.expr] = []
+        for arg, is_known in zip(args, known, strict=True):
+            first, again = self.twice(arg, p)
+            if is_known:
+                tests.append(py.is_not(first, None, p))
+            else:
+                kind = py.call(py.name("type", p), [first], p)
+                tests.append(py.compare(kind, ast.In(), py.name("numbers·", p), p))
+            operands.append(again())
+        return [ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)], operands
 
     def _order(self, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
         numbers = self._numbers(args, p, known)

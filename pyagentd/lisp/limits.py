@@ -144,6 +144,20 @@ class Budget:
                 hint="Filter or aggregate before building new collections.",
             )
 
+    def charger(self, count: int) -> Callable[[], Any]:
+        """Return what charges ``count`` slots whenever it is called, at the speed of C: for what is made often.
+
+        More and more is charged ahead, up to 64 times ``count``.
+        """
+        return chain.from_iterable(self._ahead(count)).__next__
+
+    def _ahead(self, count: int) -> Iterator[Iterable[None]]:
+        times = 1
+        while True:
+            self.cells(times * count)
+            yield repeat(None, times)
+            times = min(2 * times, 64)
+
     def bytes(self, count: int) -> None:
         """Charge ``count`` characters of text that is about to be made."""
         self.bytes_used += count
