@@ -127,7 +127,8 @@ def heal(document: Document, conversation: Conversation) -> Document:
         spans = [span for piece in spans for span in _outside(piece, *document.block)]
         spans.append(Span(*document.block, "ignore"))
     ranges = kept_places(target._replace(places=_ranges(target)), kept)
-    spans += _unrecorded(document, target, recorded, spans, ranges)
+    said = [place for piece, place in zip(recorded, places, strict=True) if place and piece.key[0] == "user"]
+    spans += _unrecorded(document, target, recorded, spans, ranges, said)
     spans += unread_errors(body, conversation, spans)
     return replace(document, spans=tuple(merged(sorted(spans))), stale=False, block=None)
 
@@ -184,8 +185,12 @@ def _unrecorded(
     recorded: Sequence[Recorded],
     spans: Sequence[Span],
     places: Sequence[tuple[int, int] | None],
+    said: Sequence[tuple[int, int]],
 ) -> Iterator[Span]:
-    """Yield the roles in the document's bounds that the record knows nothing of, shifted as their neighbours are."""
+    """Yield the roles in the document's bounds that the record knows nothing of, shifted as their neighbours are.
+
+    They are not shifted into text that the user ``said``: neighbours are known by their lengths, which may be equal.
+    """
     known = {size for piece in recorded if piece.key[0] != "user" for size in _sizes(piece)}
     own = [span for span in document.spans if span[:2] != document.block]
     pairs = dict(common([_shape(span) for span in own], [_shape(span) for span in target.spans]))
@@ -202,6 +207,8 @@ def _unrecorded(
         for shift in {left if left is not None else right or 0, right if right is not None else left or 0}:
             moved = span._replace(start=span.start + shift, end=span.end + shift)
             sure = left in (right, None) or right is None or _is_block(document.body, moved)
+            if shift and any(begin < moved.end and moved.start < end for begin, end in said):
+                continue
             if sure and _is_free(moved, taken, len(document.body)):
                 yield moved
                 break
