@@ -31,7 +31,10 @@ BREAKS_OF_MISSIONS = [
         "",
     ),
     _of(
-        "PtcRunner.SubAgent", f"{_MISSION}/running.py", "            ok=end.fail is None,\n", "            ok=False,\n"
+        "PtcRunner.SubAgent",
+        f"{_MISSION}/running.py",
+        "            ok=end.fail is None,\n",
+        "            ok=False,\n",
     ),
     _of(
         "Usability Improvements",
@@ -58,7 +61,12 @@ BREAKS_OF_MISSIONS = [
         "        if self.room.mission.single_shot:\n            return self._returned(outcome)\n",
         "        return self._returned(outcome)\n",
     ),
-    _of("return(data :any)", f"{_LISP}/program.py", "ended.value, ended.name", "None, ended.name"),
+    _of(
+        "return(data :any)",
+        f"{_MISSION}/turn.py",
+        "done = replace(outcome, end=End(value=outcome.value))",
+        "done = replace(outcome, end=End(value=None))",
+    ),
     _of(
         "fail(params {reason :keyword, message :string, op :string?, details :map?})",
         f"{_MISSION}/outcome.py",
@@ -170,15 +178,15 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "Error reason parse_error",
-        f"{_LISP}/reader.py",
-        'LispError("parse_error", message, hint=hint, line=line, column=column, source=self.text)',
-        'LispError("eval_error", message, hint=hint, line=line, column=column, source=self.text)',
+        f"{_MISSION}/feedback.py",
+        "error.caret(), ",
+        "",
     ),
     _of(
         "Error reason analysis_error",
-        f"{_LISP}/analysis.py",
-        'LispError("analysis_error", message,',
-        'LispError("eval_error", message,',
+        f"{_MISSION}/feedback.py",
+        "_sentence(error.hint)]",
+        '""]',
     ),
     _of(
         "Error reason eval_error",
@@ -194,9 +202,9 @@ BREAKS_OF_MISSIONS = [
     ),
     _of(
         "Error reason memory_exceeded",
-        f"{_LISP}/program.py",
-        "                raise memory_full(limits.memory_bytes)\n",
-        "                pass\n",
+        f"{_MISSION}/turn.py",
+        "            memory_bytes=options.memory_bytes,\n",
+        "            memory_bytes=10_000_000,\n",
     ),
     _of(
         "Error reason validation_error",
