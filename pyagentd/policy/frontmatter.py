@@ -50,7 +50,7 @@ class Keys:
         if value is None:
             return ""
         if not isinstance(value, str):
-            self._wrong(key, value, "a text")
+            self._wrong(key, value, "a text: put it in quotes" if isinstance(value, Mapping | list) else "a text")
         return str(value).strip()
 
     def choice(self, key: str, default: _Choice, choices: tuple[_Choice, ...]) -> _Choice:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pyagentd.agent.approving.asks import Answer
+from pyagentd.errors import PresetError
 from pyagentd.store.render import replay
 from tests.agent.delegation import converse, ends, system_of
 from tests.agent.missions.contracted import COUNTS, RETURN, contracted, phases, said
@@ -218,6 +219,13 @@ async def test_a_broken_signature_is_told_before_anything_is_recorded(world: Wor
             await world.host.prompt(branch, text="Go.", options=world.options)
     assert "line 1" in str(caught.value)
     assert not [row for row in rows(ref) if row.type == "run"]
+
+
+@pytest.mark.parametrize("written", ["{count :int}", "[:int]", "{count: int}"])
+def test_a_signature_without_quotes_is_told_to_have_some(world: World, written: str) -> None:
+    world.preset("counter", model=f"m\nsignature: {written}")
+    with pytest.raises(PresetError, match="put it in quotes"):
+        world.host.presets.template("counter")
 
 
 async def test_headless_missions_are_denied_what_would_be_asked(world: World) -> None:
