@@ -13,8 +13,8 @@ from operator import attrgetter
 from typing import Any
 
 from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.kinds import Key, Keyword, LispSet, Pattern, Value, as_key, from_key, too_deep, type_name
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import Key, Keyword, LispSet, Pattern, Value, as_key, from_key, too_deep, type_name
 
 _SCALARS = frozenset({str, Keyword, int, float, bool, type(None)})
 

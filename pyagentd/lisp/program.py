@@ -19,7 +19,7 @@ from pyagentd.lisp.errors import LispError, Signal
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Budget, Limits
 from pyagentd.lisp.reader import read
 from pyagentd.lisp.result import Isolation, Result, ToolCall, Tools, Usage
-from pyagentd.lisp.support import Run, memory_full
+from pyagentd.lisp.run import Run, memory_full
 from pyagentd.lisp.values import Value
 
 __all__ = ["Isolation", "Program", "Result", "ToolCall", "Tools", "Usage", "compile", "run"]
