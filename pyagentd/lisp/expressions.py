@@ -472,9 +472,21 @@ class Expressions(ABC):
         tests, (one, other) = numbers
         held = self.temporary()
         computed = py.walrus(held, ast.BinOp(one, _ARITHMETIC[operator](), other, **p), p)
-        small = ast.Compare(py.const(-_SMALL, p), [ast.Lt(), ast.Lt()], [computed, py.const(_SMALL, p)], **p)
+        small = self._is_small(computed, held, p)
         slow = self.call_builtin(name, [one] if name in {"inc", "dec"} else [one, other], p)
         return py.choose(py.both([*tests, small], p), py.name(held, p), slow, p)
+
+    def _is_small(self, computed: ast.expr, held: str, p: Place) -> ast.expr:
+        """Return whether a result, held in a variable, is far from where integers grow and floats end.
+
+        Each type is compared with its own: a float and an integer compare slowly.
+        """
+
+        def within(bound: float) -> ast.expr:
+            return ast.Compare(py.const(-bound, p), [ast.Lt(), ast.Lt()], [py.name(held, p), py.const(bound, p)], **p)
+
+        is_float = py.same(py.call(py.name("type", p), [computed], p), py.name("float", p), p)
+        return py.choose(is_float, within(float(_SMALL)), within(_SMALL), p)
 
 
 def _takes(arity: tuple[int, int | None] | None, count: int) -> bool:
