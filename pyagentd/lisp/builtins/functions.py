@@ -178,6 +178,8 @@ def fnil(budget: Budget, f: Any, default: Any, second: Any = MISSING, third: Any
     """
     defaults = [each for each in (default, second, third) if each is not MISSING]
     function = _callee("fnil", f)
+    if second is MISSING:
+        return lambda first, *args: function(1 + len(args))(default if first is None else first, *args)
 
     def called(*args: Any) -> Any:
         budget.tick()

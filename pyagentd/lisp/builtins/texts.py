@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.arguments import integer, items, refuse, string, wrong
-from pyagentd.lisp.builtins.graphemes import backwards, cut, graphemes, length
+from pyagentd.lisp.builtins.graphemes import backwards, cut, graphemes
 from pyagentd.lisp.builtins.regex import replaced, split_by
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
@@ -17,7 +17,7 @@ FAMILY: Final = Family("Strings")
 define = FAMILY.define
 
 
-def _named(name: str, *more: str) -> tuple[str, ...]:
+def named(name: str, *more: str) -> tuple[str, ...]:
     """Return the names of a function that clojure.string has."""
     return (name, *more, f"str/{name}", f"string/{name}", f"clojure.string/{name}")
 
@@ -31,7 +31,13 @@ def str_(budget: Budget, *xs: Any) -> str:
     """
     if len(xs) == 1 and type(xs[0]) is str:
         return xs[0]
-    return concatenated("", [x if type(x) is str else shown(x, budget) for x in xs], budget)
+    parts, total = [], 0
+    for x in xs:
+        part = x if type(x) is str else shown(x, budget)
+        parts.append(part)
+        total += len(part)
+    budget.bytes(total)
+    return "".join(parts)
 
 
 def shown(x: Any, budget: Budget) -> str:
@@ -59,7 +65,7 @@ def pr_str(budget: Budget, *xs: Any) -> str:
     return concatenated(" ", [readable(x, budget) for x in xs], budget)
 
 
-@define(*_named("join"), charges=True, shown="separator? coll")
+@define(*named("join"), charges=True, shown="separator? coll")
 def join(budget: Budget, separator_or_coll: Any, coll: Any = MISSING) -> str:
     """Return the texts of all items in one string, with a separator between them.
 
@@ -90,7 +96,7 @@ def subs(budget: Budget, s: Any, start: Any, end: Any = MISSING) -> str:
     return cut(found, first, before)
 
 
-@define(*_named("split"), charges=True)
+@define(*named("split"), charges=True)
 def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[str]:
     """Return the parts of a string between separators; "" separates all characters. A limit is the most parts.
 
@@ -115,7 +121,7 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
     return found.split(between, most - 1)
 
 
-@define(*_named("split-lines"), charges=True)
+@define(*named("split-lines"), charges=True)
 def split_lines(budget: Budget, s: Any) -> list[str]:
     r"""Return the lines of a string.
 
@@ -130,7 +136,7 @@ def split_lines(budget: Budget, s: Any) -> list[str]:
     return lines
 
 
-@define(*_named("replace"), charges=True)
+@define(*named("replace"), charges=True)
 def replace(budget: Budget, s: Any, old: Any, new: Any) -> str:
     """Return the string with all occurrences of a text, or matches of a pattern, replaced.
 
@@ -140,7 +146,7 @@ def replace(budget: Budget, s: Any, old: Any, new: Any) -> str:
     return _replace("replace", s, old, new, budget, -1)
 
 
-@define(*_named("replace-first"), charges=True)
+@define(*named("replace-first"), charges=True)
 def replace_first(budget: Budget, s: Any, old: Any, new: Any) -> str:
     """Return the string with the first occurrence of a text, or match of a pattern, replaced.
 
@@ -166,7 +172,7 @@ def _turned(op: str, s: Any, budget: Budget, turn: Callable[[str], str]) -> str:
     return turn(found)
 
 
-@define("upcase", *_named("upper-case"), charges=True)
+@define("upcase", *named("upper-case"), charges=True)
 def upcase(budget: Budget, s: Any) -> str:
     """Return the string in upper case.
 
@@ -175,7 +181,7 @@ def upcase(budget: Budget, s: Any) -> str:
     return _turned("upper-case", s, budget, str.upper)
 
 
-@define("downcase", *_named("lower-case"), charges=True)
+@define("downcase", *named("lower-case"), charges=True)
 def downcase(budget: Budget, s: Any) -> str:
     """Return the string in lower case.
 
@@ -184,7 +190,7 @@ def downcase(budget: Budget, s: Any) -> str:
     return _turned("lower-case", s, budget, str.lower)
 
 
-@define(*_named("capitalize"), charges=True)
+@define(*named("capitalize"), charges=True)
 def capitalize(budget: Budget, s: Any) -> str:
     """Return the string with its first character in upper case and the others in lower case.
 
@@ -193,7 +199,7 @@ def capitalize(budget: Budget, s: Any) -> str:
     return _turned("capitalize", s, budget, str.capitalize)
 
 
-@define(*_named("trim"), charges=True)
+@define(*named("trim"), charges=True)
 def trim(budget: Budget, s: Any) -> str:
     """Return the string without white space at its ends.
 
@@ -202,7 +208,7 @@ def trim(budget: Budget, s: Any) -> str:
     return _turned("trim", s, budget, str.strip)
 
 
-@define(*_named("triml"), charges=True)
+@define(*named("triml"), charges=True)
 def triml(budget: Budget, s: Any) -> str:
     """Return the string without white space at its beginning.
 
@@ -211,7 +217,7 @@ def triml(budget: Budget, s: Any) -> str:
     return _turned("triml", s, budget, str.lstrip)
 
 
-@define(*_named("trimr"), charges=True)
+@define(*named("trimr"), charges=True)
 def trimr(budget: Budget, s: Any) -> str:
     """Return the string without white space at its end.
 
@@ -220,7 +226,7 @@ def trimr(budget: Budget, s: Any) -> str:
     return _turned("trimr", s, budget, str.rstrip)
 
 
-@define(*_named("trim-newline"), charges=True)
+@define(*named("trim-newline"), charges=True)
 def trim_newline(budget: Budget, s: Any) -> str:
     r"""Return the string without line ends at its end.
 
@@ -236,72 +242,6 @@ def reverse_string(budget: Budget, s: Any) -> str:
     (reverse-string "abc") => "cba"
     """
     return _turned("reverse-string", s, budget, backwards)
-
-
-@define(*_named("blank?"))
-def is_blank(s: Any) -> bool:
-    """Whether a string is empty or white space only; true for nil.
-
-    (blank? " ") => true
-    """
-    return s is None or not string("blank?", s).strip()
-
-
-@define(*_named("starts-with?"))
-def starts_with(s: Any, prefix: Any) -> bool:
-    """Whether a string begins with another one.
-
-    (starts-with? "hello" "he") => true
-    """
-    return string("starts-with?", s).startswith(string("starts-with?", prefix))
-
-
-@define(*_named("ends-with?"))
-def ends_with(s: Any, suffix: Any) -> bool:
-    """Whether a string ends with another one.
-
-    (ends-with? "hello" "lo") => true
-    """
-    return string("ends-with?", s).endswith(string("ends-with?", suffix))
-
-
-@define(*_named("includes?"))
-def includes(s: Any, part: Any) -> bool:
-    """Whether a string has another one in it.
-
-    (includes? "hello" "ell") => true
-    """
-    if type(s) is str and type(part) is str:
-        return part in s
-    if type(s) is list or type(s) is dict:
-        raise wrong("includes?", "a string", s, hint="For collections write (contains? coll x).")
-    return string("includes?", part) in string("includes?", s)
-
-
-@define(*_named("index-of"), charges=True)
-def index_of(budget: Budget, s: Any, part: Any, start: Any = 0) -> Any:
-    """Return the position of the first occurrence of a text, nil when there is none.
-
-    (index-of "hello" "l") => 2
-    (index-of "hello" "x") => nil
-    """
-    found, wanted = string("index-of", s), string("index-of", part)
-    skipped = cut(found, 0, max(0, integer("index-of", start)))
-    budget.steps(len(found) >> 6)
-    at = found.find(wanted, len(skipped))
-    return None if at < 0 else length(found[:at])
-
-
-@define(*_named("last-index-of"), charges=True)
-def last_index_of(budget: Budget, s: Any, part: Any) -> Any:
-    """Return the position of the last occurrence of a text, nil when there is none.
-
-    (last-index-of "hello" "l") => 3
-    """
-    found = string("last-index-of", s)
-    budget.steps(len(found) >> 6)
-    at = found.rfind(string("last-index-of", part))
-    return None if at < 0 else length(found[:at])
 
 
 @define("name")
