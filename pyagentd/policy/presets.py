@@ -21,6 +21,7 @@ DEFAULT_PRESET = "programming-assistant"
 Mode = Literal["primary", "subagent", "all"]
 Result = Literal["all", "last"]
 Caller = Literal["user", "agent"]
+Isolation = Literal["none", "process"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ class Preset:
     token_budget: int | None = None  # of one run
     signature: str = ""  # it runs as a mission under this contract (SPEC 004); "" chats
     prompt: str = ""  # of a mission: what it is told, with `{{field}}` for its inputs; "": the message it is sent
+    isolation: Isolation = "none"  # of a mission: "process" runs its programs in a process of their own
 
 
 def parse_preset(
@@ -126,4 +128,5 @@ def parse_preset(
         token_budget=keys.count("token-budget"),
         signature=signature,
         prompt=keys.text("prompt") if signature else "",
+        isolation=keys.choice("isolation", "none", get_args(Isolation)) if signature else "none",
     )

@@ -27,7 +27,7 @@ _TOOLS = frozenset({*builtin_tools(), *toolbox.NAMES, skilltool.NAME, "request_s
 _KEYS = (
     "backend", "model", "description", "mode", "temperature", "max-tokens", "tools", "include-tool-results", "paths",
     "shell-commands", "org-roam-patterns", "result", "caller", "read-only", "profile", "permissions", "max-turns",
-    "time-budget", "token-budget", "signature", "prompt",
+    "time-budget", "token-budget", "signature", "prompt", "isolation",
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from pyagentd.mission.checkpoint import State
 from pyagentd.mission.options import MAX_TURNS
 from pyagentd.mission.signature import Signature, SignatureError, parse
 from pyagentd.mission.template import placeholders
-from pyagentd.policy.presets import Preset
+from pyagentd.policy.presets import Isolation, Preset
 
 EARLIER = "earlier"
 """The input that holds what was asked and answered before in the same session: ``[{prompt, answer}]``."""
@@ -42,11 +42,13 @@ class Contract:
         signature: Inputs and result.
         prompt: The template; "" for the message itself.
         max_turns: Programs that the model may write.
+        isolation: "process" runs them in a process of their own.
     """
 
     signature: Signature
     prompt: str = ""
     max_turns: int = MAX_TURNS
+    isolation: Isolation = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,12 @@ def contract_of(preset: Preset) -> Contract:
         placeholders(preset.prompt)
     except PyagentdError as error:
         raise PresetError(error.message, mend=error.mend) from error
-    return Contract(signature=signature, prompt=preset.prompt, max_turns=preset.max_turns or MAX_TURNS)
+    return Contract(
+        signature=signature,
+        prompt=preset.prompt,
+        max_turns=preset.max_turns or MAX_TURNS,
+        isolation=preset.isolation,
+    )
 
 
 def task_of(mission: Mission, view: Sequence[Message]) -> Task:

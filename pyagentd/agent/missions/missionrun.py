@@ -131,6 +131,7 @@ class MissionRun(Run):
             resume_from=task.state,
             on_checkpoint=self._stands,
             tool_time_counts=False,
+            isolation=contract.isolation,
             telemetry=self._heard,
         )
 

@@ -160,6 +160,7 @@ def overlaid(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
         token_budget=agent.token_budget,
         signature=agent.signature,
         prompt=agent.prompt,
+        isolation=agent.isolation,
         result=agent.result if agent.signature else own.result,
         read_only=agent.read_only,
         paths=replace(own.paths, deny=_joined(own.paths.deny, agent.paths.deny)),

@@ -36,6 +36,17 @@ async def test_a_mission_answers_with_a_value_that_reads_well(world: World) -> N
     assert phases(ref)["end"]["value"] == {"count": 1, "names": [f"{world.project}/a.txt"]}
 
 
+async def test_programs_can_run_in_a_process_of_their_own(world: World) -> None:
+    (world.project / "a.txt").write_text("one\ntwo\n")
+    ref = contracted(world, more="isolation: process")
+    world.server.say(
+        said(f'(call "Glob" {{:pattern "*.txt" :path "{world.project}"}})'),
+        said('(call "return" {:count (count (split-lines ctx/last)) :names []})'),
+    )
+    await converse(world, ref, "What is there?")
+    assert phases(ref)["end"]["value"] == {"count": 1, "names": []}
+
+
 async def test_a_string_is_an_answer_in_words(world: World) -> None:
     ref = contracted(world, ":string")
     world.server.say(said('(call "return" "All is well.")'))
@@ -123,8 +134,9 @@ async def test_turns_are_limited_by_the_preset(world: World) -> None:
     assert len(world.server.requests) == 2
 
 
-async def test_aborting_stops_a_program_that_would_run_for_ever(world: World) -> None:
-    ref = contracted(world)
+@pytest.mark.parametrize("isolation", ["none", "process"])
+async def test_aborting_stops_a_program_that_would_run_for_ever(world: World, isolation: str) -> None:
+    ref = contracted(world, more=f"isolation: {isolation}")
     world.server.say(said("(loop [n 0] (recur (inc n)))"))
     watcher = Watcher()
     async with world.host.using(ref) as branch:
