@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from pyagentd.lisp.access import MISSING, as_function, keyword_lookup, lookup, wrong_arity
 from pyagentd.lisp.builtins import BUILTINS
-from pyagentd.lisp.builtins.folding import Reduced
 from pyagentd.lisp.builtins.arguments import items
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.fields import WHERE, getter, is_true
