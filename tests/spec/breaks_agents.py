@@ -106,7 +106,12 @@ BREAKS_OF_AGENTS = [
         "          pyagentd--branch-name (plist-get place :branch-name)\n"
         "          pyagentd--session-dir (plist-get place :session-dir)\n",
     ),
-    _of("Tools captured from agent buffer context", _EQUIPPING, "ancestors, preset.tools)", "ancestors, known)"),
+    _of(
+        "Tools captured from agent buffer context",
+        _EQUIPPING,
+        "permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)",
+        "permitted = permitted_tools(self._presets, ref, ancestors, known)",
+    ),
     _of(
         "Backend, model, system message from preset YAML",
         "pyagentd/policy/presets.py",
@@ -405,8 +410,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Tools captured in agent buffer context",
         _EQUIPPING,
-        "permitted_tools(self._presets, ref, ancestors, preset.tools)",
-        "host.presets.of_branch(self._top).tools",
+        "permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)",
+        "permitted = host.presets.of_branch(self._top).tools",
     ),
     _of(
         "Overlay cleaned up on all paths",
