@@ -291,6 +291,12 @@ BREAKS_OF_MISSIONS = [
         "return coll",
     ),
     _of(
+        "CLI Commands",
+        "pyagentd/cli/mission.py",
+        'for line in (turn["program"] or "(no program)").splitlines())',
+        "for line in ())",
+    ),
+    _of(
         "Tool Discovery",
         f"{_MISSION}/discovery.py",
         "    first = ranked(prompt, known, limit)\n",

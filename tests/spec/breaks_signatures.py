@@ -58,8 +58,8 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "Implicit Conversion",
         f"{_SIGNATURE}/coercion.py",
-        "return int(value) if isinstance(value, str) and _INT.fullmatch(value) else FAILED",
-        "return FAILED",
+        "            made = converted(name, value)\n",
+        "            made = FAILED\n",
     ),
     _of(
         "Tool Normalization & Schema Extraction",
