@@ -18,14 +18,12 @@ from pyagentd.mission.llmtool import LLMTool
 from pyagentd.mission.signature import Signature
 from pyagentd.mission.step import Step
 
-_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
 
 def call(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:
     """Call ``function`` with ``args``; a ``Step`` it returns stands for its value.
 
     Raises:
-        TypeError: The function has a parameter that is not given, or does not take one that is.
+        TypeError: The function needs a parameter that is not given.
         MissionFailed: The step failed.
     """
     result = function.run(args) if isinstance(function, LLMTool) else _called(function, args, signature)
@@ -83,7 +81,11 @@ def _named(function: Callable[..., Any], parameters: Mapping[str, inspect.Parame
     named: dict[str, Any] = {}
     left = {key.replace("-", "_") if key.replace("-", "_") in parameters else key: v for key, v in args.items()}
     for name, parameter in parameters.items():
-        if name not in left or _is_variadic(parameter):
+        if _is_variadic(parameter):
+            continue
+        if name not in left:
+            if parameter.default is inspect.Parameter.empty:
+                raise TypeError(f"the argument {name} is missing")
             continue
         value = left.pop(name)
         if value is None and parameter.default is not inspect.Parameter.empty:
@@ -93,7 +95,9 @@ def _named(function: Callable[..., Any], parameters: Mapping[str, inspect.Parame
             positional.append(value)
         else:
             named[name] = value
-    return function(*positional, **named, **left)
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        named |= left
+    return function(*positional, **named)
 
 
 def _sole_other(parameters: Mapping[str, inspect.Parameter], signature: Signature | None) -> bool:

@@ -147,10 +147,16 @@ class Pair(NamedTuple):
         (functools.partial(plain, limit=2), {"query": "a"}, ("a", 2, False)),
         (Pair, {"a": 1, "b": 2}, Pair(1, 2)),
         (lambda: 5, {}, 5),
+        (plain, {"query": "a", "unknown": 1}, ("a", 10, False)),
     ],
 )
 def test_a_function_gets_its_arguments_by_name(function: Any, args: dict[str, Any], expected: Any) -> None:
     assert passing.call(function, args) == expected
+
+
+def test_what_is_missing_is_said_in_words() -> None:
+    with pytest.raises(TypeError, match="the argument query is missing"):
+        passing.call(plain, {"limit": 1})
 
 
 def test_a_function_with_hints_gets_what_they_name() -> None:
