@@ -8,10 +8,11 @@ request is sent and are kept nowhere. No SDK is loaded before the first request.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, cast
@@ -19,13 +20,14 @@ from typing import Any, Literal, cast
 from pyagentd.config import Config, load_config
 from pyagentd.errors import ProviderError, TransientProviderError, UserError
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
-from pyagentd.llm.factory import BackendSettings, make_backend
+from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
 from pyagentd.messages import Message, Text, Usage
 from pyagentd.mission.costs import cost_of
 from pyagentd.mission.options import Answer, Request
 from pyagentd.mission.retry import LLMError
 
 MAX_TOKENS = 8192
+_CLOSING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Model:
         return asyncio.run_coroutine_threadsafe(self.ask(request), _loop()).result()
 
     async def ask(self, request: Request) -> Answer:
-        """Send the request on the running loop; for callers who have one."""
+        """Send the request on the running loop, which keeps the connection: see ``factory.close_backends``."""
         known = (self.config or load_config()).backend(self.backend)
         settings = BackendSettings(
             kind=cast(Literal["anthropic", "offline"], known.kind),
@@ -153,4 +155,12 @@ def _loop() -> asyncio.AbstractEventLoop:
     """Return the loop, in a thread of its own, that connections of synchronous callers live on."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="mission-models", daemon=True).start()
+    atexit.register(_close, loop)
     return loop
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    closing = asyncio.run_coroutine_threadsafe(close_backends(), loop)
+    with suppress(Exception):  # the process ends, with these connections or without
+        closing.result(_CLOSING_S)
+    loop.call_soon_threadsafe(loop.stop)

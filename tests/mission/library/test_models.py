@@ -14,6 +14,7 @@ from pyagentd.config import Config, load_config
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError, UserError
 from pyagentd.llm.anthropic import AnthropicBackend, make_client
 from pyagentd.llm.backend import Backend
+from pyagentd.llm.factory import close_backends
 from pyagentd.messages import Usage
 from pyagentd.mission import LLMError, Model, ModelNotFound, adelegate, configure, cost_of, models, priced
 from pyagentd.mission.options import Request
@@ -109,6 +110,7 @@ def test_a_model_is_a_synchronous_callback(config: Config) -> None:
 async def test_a_model_can_be_awaited(config: Config) -> None:
     answer = await Model("offline-model", backend="offline", config=config).ask(asked("hello"))
     assert answer["content"]
+    await close_backends()
 
 
 def test_without_a_key_the_error_says_so(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
