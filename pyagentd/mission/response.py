@@ -83,11 +83,14 @@ def _body(text: str, opening: re.Match[str]) -> tuple[str, int]:
     fence = opening["fence"]
     start = opening.start("rest")
     closing = re.compile(re.escape(fence) + rf"{re.escape(fence[0])}*[ \t]*(?=\n|\Z)|(?<=[)\]}}]){re.escape(fence)}")
-    ends = list(closing.finditer(text, start))
-    strings = [(at, stop) for kind, at, stop in _tokens(text, start) if kind == "string"] if ends else []
-    outside = (end for end in ends if not any(at < end.start() < stop for at, stop in strings))
+    first = end = closing.search(text, start)
+    for kind, at, stop in _tokens(text, start) if end else ():
+        if end is None or end.start() <= at:
+            break
+        if kind == "string" and end.start() < stop:
+            end = closing.search(text, stop)
     # A fence inside a string is the string's, unless that string never ends.
-    end = next(outside, ends[0] if ends else None)
+    end = end or first
     return (text[start : end.start()], end.end()) if end else (text[start:], len(text))
 
 

@@ -117,10 +117,12 @@ def _end(text: str, at: int, secret: str) -> int:
         end = at + len(secret)
         alone = not text[at - 1 : at].isdigit() and not text[end : end + 1].isdigit()
         return end if alone and text.startswith(secret, at) else 0
-    same = 0
+    if not text.startswith(secret[:_PREFIX], at):
+        return 0
+    same = min(len(secret), _PREFIX)
     while same < len(secret) and text[at + same : at + same + 1] == secret[same]:
         same += 1
-    return at + same if same >= min(len(secret), _PREFIX) else 0
+    return at + same
 
 
 def _is_number(secret: str) -> bool:

@@ -93,3 +93,10 @@ def test_what_is_said_around_the_program_is_kept():
 def test_whatever_is_said_can_be_taken_apart(said):
     response = parse(said)
     assert response.program is None or response.program
+
+
+def test_a_model_that_repeats_itself_is_read_in_linear_time():
+    blocks = parse('```clojure\n(f "a" "b")\n```\n' * 5_000)
+    assert blocks.blocks == 5_000
+    fences = parse('```clojure\n(f "' + "\n```\n" * 5_000 + '" "x")\n```')
+    assert fences.blocks == 1 and fences.program.endswith('"x")')
