@@ -1,14 +1,17 @@
-"""Somebody who watches a branch and makes its text of what is told, as Emacs does."""
+"""Somebody who watches a branch and makes its text of what is told, as Emacs does; ``editor`` writes it, too."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from pyagentd.events import Event, Kind
-from pyagentd.store.document import PROMPT_PREFIX, body_sha256
+from pyagentd.events import Event, InsertRole, Kind
+from pyagentd.store.document import PROMPT_PREFIX, Document, Span, body_sha256
+from pyagentd.store.render import Insert
+from pyagentd.store.writer import apply
 
 Said = list[Any]
 
@@ -19,7 +22,8 @@ class Client:
     Attributes:
         branch: The name of the branch that it watches, "" for none.
         seq: What the daemon had recorded when it attached.
-        text: The document as it is shown.
+        shown: The document as it is shown, with its roles.
+        is_stale: Whether somebody edited the document since: it is to be read again.
         events: All that it was told since.
         ends: How often it was told of the end of each run.
     """
@@ -30,17 +34,25 @@ class Client:
     def __init__(self) -> None:
         self.branch = ""
         self.seq = 0
-        self.text = ""
+        self.shown = Document()
+        self.is_stale = False
         self.events: list[Event] = []
         self.ends: Counter[str] = Counter()
-        self._marker = 0
+        self.marker = 0
 
-    def watch(self, text: str, answer: Mapping[str, Any]) -> None:
+    @property
+    def text(self) -> str:
+        """The text that is shown."""
+        return self.shown.body
+
+    def watch(self, shown: Document, answer: Mapping[str, Any]) -> None:
         """Begin with a text and with what the daemon answered to its hash; what was told meanwhile follows."""
-        self.branch, self.seq, self.text = answer["branch"], answer["seq"], text
-        self._marker = len(text) if answer["marker"] is None else answer["marker"] - 1
-        for _, inserted, _ in answer["inserts"]:
-            self._insert(inserted)
+        self.branch, self.seq, self.shown = answer["branch"], answer["seq"], shown
+        if answer["roles"] is not None:
+            self.shown = replace(self.shown, spans=_spans(answer["roles"]))
+        self.marker = len(self.text) if answer["marker"] is None else answer["marker"] - 1
+        for _, inserted, role in answer["inserts"]:
+            self._insert(inserted, role)
         for event in self.events:
             self._show(event)
 
@@ -63,26 +75,48 @@ class Client:
 
     def _show(self, event: Event) -> None:
         match event.kind, event.args:
-            case "insert", (str(text), _):
-                self._insert(text)
+            case "insert", (str(text), role):
+                self._insert(text, role)
             case "prompt", (str(text), place):
                 if place is None:
-                    self._marker = len(self.text)
+                    self.marker = len(self.text)
                 elif place["sha256"] == body_sha256(self.text):
-                    self._marker = place["position"] - 1
-                if not self.text.endswith(PROMPT_PREFIX, 0, self._marker):
+                    self.marker = place["position"] - 1
+                if not self.text.endswith(PROMPT_PREFIX, 0, self.marker):
                     text = f"\n\n{PROMPT_PREFIX}{text}" if self.text else PROMPT_PREFIX + text
-                self._insert(text)
-            case "compacting", (place,):
-                self._marker = place["position"] - 1
+                self._insert(text, None)
+            case "compacting", (place,) if not self.is_stale:
+                self.marker = place["position"] - 1
                 if place["sha256"] != body_sha256(self.text):
-                    self._marker = self.text.rindex(place["behind"]) + len(place["behind"])
-            case "roles", (roles,) if roles.get("marker") and roles["sha256"] == body_sha256(self.text):
-                self._marker = roles["marker"] - 1
+                    self.marker = self.text.rindex(place["behind"]) + len(place["behind"])
+            case "changed", _:
+                self.is_stale = True
+            case "roles", (roles,) if roles["sha256"] == body_sha256(self.text):
+                self.shown = replace(self.shown, spans=_spans(roles["spans"]))
+                if roles.get("marker"):
+                    self.marker = roles["marker"] - 1
 
-    def _insert(self, text: str) -> None:
-        self.text = self.text[: self._marker] + text + self.text[self._marker :]
-        self._marker += len(text)
+    def _insert(self, text: str, role: Any) -> None:
+        self.shown, self.marker = apply(self.shown, self.marker, Insert(text, _role(role), "", 0))
+
+
+def _spans(told: Iterable[tuple[int, int, Any]]) -> tuple[Span, ...]:
+    """Return roles as they are told as those of a document."""
+    roles = ((begin - 1, end - 1, _role(role)) for begin, end, role in told)
+    return tuple(
+        Span(begin, end, "tool", role[1]) if isinstance(role, tuple) else Span(begin, end, role)
+        for begin, end, role in roles
+        if role is not None
+    )
+
+
+def _role(told: Any) -> InsertRole:
+    match told:
+        case None:
+            return None
+        case (_, call_id):
+            return "tool", str(call_id)
+    return "ignore" if str(told) == "ignore" else "response"
 
 
 def arrived(branch: str, kind: Kind, seq: int, first: str, *rest: Any) -> Event:

@@ -22,6 +22,7 @@ from pyagentd.store import document, paths
 from pyagentd.store.paths import BranchRef
 from tests.simulation import reference
 from tests.simulation.client import Client, arrived, lasting
+from tests.simulation.editor import Editor
 from tests.simulation.reference import Log
 from tests.simulation.world import World
 
@@ -50,6 +51,7 @@ _OPERATIONS: Mapping[str, int] = {  # how often, of all
     "stop": 3,
     "kill": 3,
 }
+_TYPING: Mapping[str, int] = {"type": 12, "leave": 4}
 
 
 @dataclass
@@ -62,6 +64,7 @@ class Said:
         cancelled: Whether it was taken back before it was answered.
         steered: Whether it was to go into a run.
         queued: Whether it had to wait.
+        typed: Whether it stands in the document since it was sent: taken back, it stays there, as a draft.
     """
 
     branch: BranchRef
@@ -69,6 +72,7 @@ class Said:
     cancelled: bool = False
     steered: bool = False
     queued: bool = False
+    typed: bool = False
 
 
 @dataclass
@@ -76,6 +80,7 @@ class Schedule:
     """One schedule; ``run`` it once.
 
     Attributes:
+        typing: Whether somebody edits the document, too, as Emacs does.
         said: By the message's id, in the order in which the daemon took them.
         told: Ends of runs that each client was told, by branch and run; of the present life.
         done: For whoever reads a failure.
@@ -84,8 +89,10 @@ class Schedule:
     world: World
     random: Random
     operations: int
+    typing: bool = False
     said: dict[str, Said] = field(default_factory=dict)
     clients: list[Client] = field(default_factory=list)
+    editors: dict[str, Editor] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
 
     def run(self) -> None:
@@ -96,6 +103,11 @@ class Schedule:
             how, now_s = self.world.live(self._settle if settled else self._live, start_s=now_s)
             self._check_clients(stopped=how == "stop")
             self.clients.clear()
+            for editor in self.editors.values():
+                editor.check()
+                if self.random.random() < 0.5:  # it outlives its daemon
+                    editor.write()
+            self.editors.clear()
             assert not self.world.wrong, self.world.wrong[0]
             if how == "kill":
                 self._forget_unrecorded()
@@ -103,23 +115,33 @@ class Schedule:
             self._check(branch)
 
     async def _live(self) -> str:
+        often = {**_OPERATIONS, **_TYPING} if self.typing else _OPERATIONS
         while len(self.done) < self.operations:
-            (name,) = self.random.choices(list(_OPERATIONS), list(_OPERATIONS.values()))
+            (name,) = self.random.choices(list(often), list(often.values()))
             self.done.append(name)
             if name in ("stop", "kill"):
-                return name
+                return await self._ended(name)
             try:
                 await getattr(self, f"_{name}")(self.random.choice(self.world.branches))
             except PyagentdError as error:
                 self.done[-1] += f": {error.code}"
             await asyncio.sleep(self.random.choice((0.0, 0.02, 0.3, 2.0)))
-        return "stop"
+        return await self._ended("stop")
+
+    async def _ended(self, how: str) -> str:
+        """Have nobody edit any more when the daemon ends: who edits as it is killed knows no more than then."""
+        if how == "stop":
+            for key in list(self.editors):
+                await self._left(key)
+        for editor in self.editors.values():
+            editor.leave()
+        return how
 
     async def _settle(self) -> str:
         """Let everything that was begun come to its end, as a person who answers and resumes does."""
         for branch in self.world.branches:
             await self._rest(branch)
-        return "stop"
+        return await self._ended("stop")
 
     # -- what happens ------------------------------------------------------------------------------------------
 
@@ -144,6 +166,40 @@ class Schedule:
                 assert made["message"] == id
                 return
 
+    async def _type(self, branch: BranchRef) -> None:
+        """Write into the document, as its editor if nobody else is, and send what was written."""
+        editor = self.editors.get(branch.key)
+        if editor is None:
+            editor = self._editor(branch)
+            if not await editor.open():
+                self.world.host.forget(editor)
+                return
+            self.editors[branch.key] = editor
+        text, id = f"Message {len(self.said)}.", f"msg_typed_{len(self.said)}"
+        made = await editor.type(text, id)
+        self.said[id] = Said(branch, text, queued=made["queued"], typed=True)
+
+    def _editor(self, branch: BranchRef) -> Editor:
+        async def call(name: str, **arguments: Any) -> Any:
+            if name == "send":
+                arguments["env"] = _ENV
+            return await self._call(name, branch, **arguments)
+
+        return Editor(paths.session_file(branch.branch_dir), self.random, call)
+
+    async def _leave(self, branch: BranchRef) -> None:
+        if branch.key in self.editors:
+            await self._left(branch.key)
+
+    async def _left(self, key: str) -> None:
+        """Have an editor leave, having saved or not."""
+        editor = self.editors.pop(key)
+        if self.random.random() < 0.5:
+            await editor.save()
+        editor.leave()
+        editor.check()
+        self.world.host.forget(editor)
+
     async def _cancel(self, branch: BranchRef) -> None:
         if waiting := await self._waiting(branch):
             id = self.random.choice(waiting)
@@ -164,10 +220,11 @@ class Schedule:
         await self._call("abort", branch)
 
     async def _attach(self, branch: BranchRef) -> None:
-        client, text = Client(), _body(branch)
-        answer = await self._call("attach", branch, client=client, sha256=document.body_sha256(text), mode="view")
+        client, shown = Client(), document.read(paths.session_file(branch.branch_dir))
+        sha256 = document.body_sha256(shown.body)
+        answer = await self._call("attach", branch, client=client, sha256=sha256, mode="view")
         if not answer.get("reread"):
-            client.watch(text, answer)
+            client.watch(shown, answer)
             self.clients.append(client)
 
     async def _disconnect(self, branch: BranchRef) -> None:
@@ -253,7 +310,9 @@ class Schedule:
         await self.world.service.answer(Client(), ask=ask, decision=decision)
 
     async def _waiting(self, branch: BranchRef) -> list[str]:
-        return [item["id"] for item in (await self._call("queue", branch))["items"] if item["id"] in self.said]
+        """Return what waits, without text that would stay in the document as a draft, and be sent with the next."""
+        waiting = [item["id"] for item in (await self._call("queue", branch))["items"]]
+        return [id for id in waiting if id in self.said and not self.said[id].typed]
 
     # -- what must hold ----------------------------------------------------------------------------------------
 
@@ -267,9 +326,10 @@ class Schedule:
         """Who watched until a daemon stopped has the document's text, and knows of every run's end."""
         for client in self.clients:
             client.check()
-            if stopped:
+            if stopped and not client.is_stale:
                 branch = next(branch for branch in self.world.branches if branch.key == client.branch)
                 assert client.text == _body(branch)
+                assert client.shown.spans == document.read(paths.session_file(branch.branch_dir)).spans
                 log = self._log(branch)
                 ended = {id for id, row in log.run_rows if row["state"] == "finished" and log.began[id] > client.seq}
                 assert ended <= set(client.ends), f"nobody was told of the end of {ended - set(client.ends)}"

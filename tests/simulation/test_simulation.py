@@ -20,6 +20,11 @@ def test_whatever_people_networks_and_machines_do_the_conversation_holds() -> No
     assert wanted <= done, "each comes to something, at least once"
 
 
+def test_who_edits_the_document_meanwhile_loses_and_doubles_nothing() -> None:
+    done = {name for number in range(1, 11) for name in simulate(number, operations=24, typing=True).done}
+    assert {"type", "leave", "send", "rest", "kill"} <= done
+
+
 def test_schedules_are_the_same_for_the_same_number() -> None:
     first, again = simulate(77, operations=24), simulate(77, operations=24)
     assert first.done == again.done
