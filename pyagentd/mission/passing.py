@@ -11,7 +11,10 @@ import functools
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyagentd.mission.construct import constructed
 from pyagentd.mission.llmtool import LLMTool
@@ -76,7 +79,7 @@ def described(function: Callable[..., Any]) -> str:
 
 
 def _named(function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], args: Mapping[str, Any]) -> Any:
-    hints = _hints(function)
+    hints = _look(function).hints
     positional: list[Any] = []
     named: dict[str, Any] = {}
     left = {key.replace("-", "_") if key.replace("-", "_") in parameters else key: v for key, v in args.items()}
@@ -118,24 +121,39 @@ def _is_variadic(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What a function tells: parameters, None when it (a built-in) does not, and hints."""
+
+    parameters: Mapping[str, inspect.Parameter] | None
+    hints: Mapping[str, Any]
+
+
+_known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+
+
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
-    """Return the parameters, or None when the function (a built-in) does not tell."""
+    return _look(function).parameters
+
+
+def _look(function: Callable[..., Any]) -> _Known:
+    """Return what ``function`` tells, looked up once for as long as it lives."""
     try:
-        return _signature(function).parameters
+        if (known := _known.get(function)) is not None:
+            return known
+    except TypeError:  # not hashable
+        return _Known(parameters=_inspected(function), hints=_hints(function))
+    known = _Known(parameters=_inspected(function), hints=_hints(function))
+    with suppress(TypeError):  # no weak reference to it can be made
+        _known[function] = known
+    return known
+
+
+def _inspected(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    try:
+        return inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return _cached(function)
-    except TypeError:  # not hashable
-        return inspect.signature(function)
-
-
-@functools.lru_cache(maxsize=512)
-def _cached(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
