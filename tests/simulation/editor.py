@@ -16,7 +16,7 @@ from typing import Any
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
 from pyagentd.store import document
-from pyagentd.store.document import PROMPT_PREFIX, Document, body_sha256
+from pyagentd.store.document import PROMPT_PREFIX, Document, Span, body_sha256
 from pyagentd.store.render import RUN_CLOSE
 from tests.simulation.client import Client
 
