@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from pyagentd.lisp.builtins.endless import Endless, no_end
 from pyagentd.lisp.builtins.graphemes import graphemes
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Budget
@@ -135,6 +136,8 @@ def items(op: str, value: Any, budget: Budget) -> list[Any]:
     if kind is str:
         budget.cells(len(value))
         return graphemes(value)
+    if kind is Endless:
+        raise no_end(op)
     raise wrong(op, "a collection", value, hint=_collection_hint(value))
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pyagentd.lisp.builtins.arguments import items, refuse, size
 from pyagentd.lisp.builtins.columns import key_column
+from pyagentd.lisp.builtins.endless import ended
 from pyagentd.lisp.builtins.stages import Stage
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
@@ -59,7 +60,7 @@ def zip_(budget: Budget, *colls: Any) -> list[Any]:
 
 
 def _rows(op: str, colls: tuple[Any, ...], budget: Budget) -> Any:
-    found = [items(op, each, budget) for each in colls]
+    found = ended(colls, lambda each: items(op, each, budget), op, budget)
     count = min(map(len, found), default=0)
     budget.cells(count * (len(found) + 1))
     budget.steps(count * len(found))

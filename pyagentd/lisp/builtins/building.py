@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
+from itertools import count as counting
+from itertools import cycle as turning
 from typing import Any, Final
 
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, number, refuse, size, wrong
 from pyagentd.lisp.builtins.columns import as_keys
+from pyagentd.lisp.builtins.endless import Endless, ended
 from pyagentd.lisp.builtins.stages import staged
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
@@ -79,8 +82,7 @@ def zipmap(budget: Budget, keys: Any, vals: Any) -> dict[Any, Any]:
 
     (zipmap [:a :b] [1 2]) => {:a 1 :b 2}
     """
-    names = items("zipmap", keys, budget)
-    values = items("zipmap", vals, budget)
+    names, values = ended((keys, vals), lambda each: items("zipmap", each, budget), "zipmap", budget)
     budget.cells(2 * min(len(names), len(values)))
     budget.steps(min(len(names), len(values)))
     return dict(zip(as_keys(names, budget), values, strict=False))
@@ -162,15 +164,17 @@ def cons(budget: Budget, x: Any, coll: Any) -> list[Any]:
     return [x, *found]
 
 
-@define("range", charges=True, shown="start? end step?")
-def range_(budget: Budget, start_or_end: Any, end: Any = MISSING, step: Any = 1) -> list[Any]:
-    """Return the numbers from 0, or from a start, to before the end; a step may follow.
+@define("range", charges=True, shown="start? end? step?")
+def range_(budget: Budget, start_or_end: Any = MISSING, end: Any = MISSING, step: Any = 1) -> Any:
+    """Return the numbers from 0, or from a start, to before the end; a step may follow. Endless without an end.
 
     (range 4) => [0 1 2 3]
     (range 1 4) => [1 2 3]
     (range 0 10 5) => [0 5]
     (range 3 0 -1) => [3 2 1]
     """
+    if start_or_end is MISSING:
+        return Endless(counting)
     first, before = (0, start_or_end) if end is MISSING else (start_or_end, end)
     for each in (first, before, step):
         number("range", each)
@@ -193,43 +197,46 @@ def _fractions(budget: Budget, first: float, before: float, step: float) -> list
     return [first + index * step for index in range(count)]
 
 
-@define("repeat", "replicate", charges=True, shown="n x")
-def repeat_(budget: Budget, n: Any, x: Any = MISSING) -> list[Any]:
-    """Return a vector with x n times.
+@define("repeat", "replicate", charges=True, shown="n? x")
+def repeat_(budget: Budget, n: Any, x: Any = MISSING) -> Any:
+    """Return a vector with x n times; endless without n.
 
     (repeat 3 "a") => ["a" "a" "a"]
+    (zipmap [:a :b] (repeat 0)) => {:a 0 :b 0}
     """
     if x is MISSING:
-        raise refuse("repeat", "without a number it would never end", "Write (repeat n x).")
+        return Endless(lambda: repeat(n))
     count = size("repeat", n)
     budget.cells(count)
     budget.steps(count >> 4)
     return [x] * count
 
 
-@define("repeatedly", charges=True, shown="n f")
-def repeatedly(budget: Budget, n: Any, f: Any = MISSING) -> list[Any]:
-    """Return what f gives when called n times without arguments.
+@define("repeatedly", charges=True, shown="n? f")
+def repeatedly(budget: Budget, n: Any, f: Any = MISSING) -> Any:
+    """Return what f gives when called n times without arguments; endless without n.
 
     (repeatedly 2 (fn [] 1)) => [1 1]
     """
     if f is MISSING:
-        raise refuse("repeatedly", "without a number it would never end", "Write (repeatedly n f).")
+        call = as_function(n, 0, "repeatedly")
+        return Endless(lambda: iter(lambda: call(), MISSING))
     count = size("repeatedly", n)
     budget.cells(count)
     function = as_function(f, 0, "repeatedly")
     return [function() for _ in budget.each(range(count))]
 
 
-@define("iterate", charges=True, shown="n f x")
-def iterate(budget: Budget, n: Any, f: Any, x: Any = MISSING) -> list[Any]:
-    """Return the n values x, (f x), (f (f x)) and so on. There are no endless sequences, so the number comes first.
+@define("iterate", charges=True, shown="n? f x")
+def iterate(budget: Budget, n: Any, f: Any, x: Any = MISSING) -> Any:
+    """Return the n values x, (f x), (f (f x)) and so on; endless without n.
 
     (iterate 4 inc 0) => [0 1 2 3]
-    (iterate 5 (fn [x] (* 2 x)) 1) => [1 2 4 8 16]
+    (take 5 (iterate (fn [x] (* 2 x)) 1)) => [1 2 4 8 16]
     """
     if x is MISSING:
-        raise refuse("iterate", "without a number it would never end", "Write (iterate n f x) instead of (take n …).")
+        step = as_function(n, 1, "iterate")
+        return Endless(lambda: accumulate(repeat(f), lambda value, _: step(value)))
     count = size("iterate", n)
     budget.cells(count)
     function = as_function(f, 1, "iterate")
@@ -240,14 +247,15 @@ def iterate(budget: Budget, n: Any, f: Any, x: Any = MISSING) -> list[Any]:
     return result
 
 
-@define("cycle", charges=True, shown="n coll")
-def cycle(budget: Budget, n: Any, coll: Any = MISSING) -> list[Any]:
-    """Return n items of a collection that begins anew when it has ended.
+@define("cycle", charges=True, shown="n? coll")
+def cycle(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
+    """Return n items of a collection that begins anew when it has ended; endless without n.
 
     (cycle 5 [1 2]) => [1 2 1 2 1]
     """
     if coll is MISSING:
-        raise refuse("cycle", "without a number it would never end", "Write (cycle n coll) instead of (take n …).")
+        around = items("cycle", n, budget)
+        return Endless(lambda: turning(around)) if around else []
     count, found = size("cycle", n), items("cycle", coll, budget)
     if not found:
         return []

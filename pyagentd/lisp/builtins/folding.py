@@ -9,6 +9,7 @@ from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins import arithmetic
 from pyagentd.lisp.builtins.aggregation import total
 from pyagentd.lisp.builtins.arguments import NUMBERS, function_named, items, wrong
+from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.functions import complement
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
@@ -112,7 +113,8 @@ def some(budget: Budget, pred: Any, coll: Any) -> Any:
 
 def _first_answer(op: str, pred: Any, coll: Any, budget: Budget) -> Any:
     function = as_function(pred, 1, op)
-    for item in budget.each(items(op, coll, budget)):
+    found = coll.ticking(budget) if type(coll) is Endless else budget.each(items(op, coll, budget))
+    for item in found:
         answer = function(item)
         if answer is not None and answer is not False:
             return answer

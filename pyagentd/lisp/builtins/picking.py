@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from pyagentd.lisp import access
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import integer, items, refuse, size, vector, wrong
+from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.graphemes import length
 from pyagentd.lisp.builtins.stages import Stage
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.values import LispSet
+from pyagentd.lisp.values import LispSet, truthy
 
 FAMILY: Final = Family("Taking items and parts")
 define = FAMILY.define
@@ -116,6 +118,8 @@ def take(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
     """
     if coll is MISSING:
         return Stage(lambda found: take(budget, n, found))
+    if type(coll) is Endless:
+        return coll.prefix(size("take", n), budget)
     return _part("take", coll, budget, 0, size("take", n))
 
 
@@ -127,6 +131,8 @@ def drop(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
     """
     if coll is MISSING:
         return Stage(lambda found: drop(budget, n, found))
+    if type(coll) is Endless:
+        return coll.without(size("drop", n), budget)
     return _part("drop", coll, budget, size("drop", n), None)
 
 
@@ -185,8 +191,20 @@ def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
     """
     if coll is MISSING:
         return Stage(lambda found: take_while(budget, pred, found))
+    if type(coll) is Endless:
+        return _taken_while(as_function(pred, 1, "take-while"), coll, budget)
     found = items("take-while", coll, budget)
     return _part("take-while", found, budget, 0, _run_length("take-while", pred, found, budget))
+
+
+def _taken_while(function: Callable[[Any], Any], coll: Endless, budget: Budget) -> list[Any]:
+    taken: list[Any] = []
+    for item in coll.ticking(budget):
+        if not truthy(function(item)):
+            break
+        budget.cells(1)
+        taken.append(item)
+    return taken
 
 
 @define("drop-while", charges=True, shown="pred coll")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.arguments import integer, items, vector
+from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
 
@@ -21,8 +22,13 @@ def first(budget: Budget, coll: Any) -> Any:
     """
     if type(coll) is list:
         return coll[0] if coll else None
-    found = items("first", coll, budget)
+    found = _beginning("first", coll, 1, budget)
     return found[0] if found else None
+
+
+def _beginning(op: str, coll: Any, count: int, budget: Budget) -> list[Any]:
+    """Return all items, or as many of an endless sequence."""
+    return coll.prefix(max(count, 0), budget) if type(coll) is Endless else items(op, coll, budget)
 
 
 @define("second", charges=True)
@@ -31,7 +37,7 @@ def second(budget: Budget, coll: Any) -> Any:
 
     (second [1 2 3]) => 2
     """
-    found = items("second", coll, budget)
+    found = _beginning("second", coll, 2, budget)
     return found[1] if len(found) > 1 else None
 
 
@@ -63,7 +69,7 @@ def nth(budget: Budget, coll: Any, index: Any, default: Any = None) -> Any:
     (nth [10] 5 :none) => :none
     """
     at = integer("nth", index)
-    found = items("nth", coll, budget)
+    found = _beginning("nth", coll, at + 1, budget)
     return found[at] if 0 <= at < len(found) else default
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, wrong
 from pyagentd.lisp.builtins.columns import as_keys, chosen, column, key_column, left
+from pyagentd.lisp.builtins.endless import ended
 from pyagentd.lisp.builtins.stages import Stage
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
@@ -32,7 +33,7 @@ def map_(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
         return Stage(lambda found: map_(budget, f, found))
     if not colls:
         return column("map", f, items("map", coll, budget), budget)
-    columns = [items("map", each, budget) for each in (coll, *colls)]
+    columns = ended((coll, *colls), lambda each: items("map", each, budget), "map", budget)
     function = as_function(f, len(columns), "map")
     count = min(map(len, columns))
     budget.cells(count)

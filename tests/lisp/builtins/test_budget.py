@@ -80,6 +80,12 @@ TOO_LONG = [
     "(compare (reduce (fn [x _] [x x]) 0 (range 60)) (reduce (fn [x _] [x x]) 0 (range 60)))",
     "(sum-by (reduce (fn [x _] [x x]) 0 (range 60)) [{}])",
     "(postwalk identity (reduce (fn [x _] [x x]) 0 (range 60)))",
+    "(some neg? (range))",
+    "(take-while (fn [x] true) (repeat 1))",
+    "(take 5 (drop 1000000000000 (range)))",
+    "(take 1000000000000 (repeat 1))",
+    "(nth (iterate inc 0) 1000000000000)",
+    "(take 12 (iterate (fn [x] (* x x)) 9))",
     "(doseq [x (range 9999)] (every? some? ctx/xs))",
 ]
 

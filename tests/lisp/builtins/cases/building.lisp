@@ -68,7 +68,6 @@
 (repeat 3 :x) => [:x :x :x]
 (repeat 0 1) => []
 (repeat -1 1) => []
-(repeat :x) !! repeat: without a number
 (repeat "3" 1) !! repeat: expects a number of items
 (replicate 2 nil) => [nil nil]
 (replicate 0 1) => []
@@ -76,15 +75,12 @@
 (repeatedly 2 (fn [] 7)) => [7 7]
 (repeatedly 0 (fn [] 7)) => []
 (repeatedly 2 inc) !! expects 1 argument, got 0
-(repeatedly inc) !! repeatedly: without a number
 (iterate 3 inc 0) => [0 1 2]
 (iterate 1 inc 0) => [0]
 (iterate 0 inc 0) => []
-(iterate inc 0) !! iterate: without a number
 (cycle 5 [1 2]) => [1 2 1 2 1]
 (cycle 3 []) => []
 (cycle 0 [1]) => []
-(cycle [1 2]) !! cycle: without a number
 (doall (map inc [1])) => [2]
 (doall nil) => nil
 (doall #{1}) => #{1}
