@@ -22,9 +22,9 @@ class Event:
     """Something that happened.
 
     Attributes:
-        name: ``mission_start``, ``mission_stop``, ``turn_start``, ``turn_stop``, and ``llm_`` and ``tool_`` with
-            ``start``, ``stop`` and ``exception``.
-        span_id: The same for a start and its stop.
+        name: ``mission_start``, ``mission_stop``, ``turn_start``, ``turn_stop``, ``program_start`` in between, and
+            ``llm_`` and ``tool_`` with ``start``, ``stop`` and ``exception``.
+        span_id: The same for a start and its stop; of a program it is its turn's.
         parent_span_id: Of the span around; None for a mission that nothing delegated.
         at_ms: Milliseconds since the epoch.
         measurements: Numbers: ``duration_ms``, ``turns``, ``input_tokens``…
