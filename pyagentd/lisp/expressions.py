@@ -225,7 +225,7 @@ class Expressions(Operations, ABC):
         name, count = node.name, len(node.args)
         if count == 2 and name == "get" and isinstance(key := node.args[1], Const) and type(key.value) is Keyword:
             (target,) = self.expressions(node.args[:1])
-            return self.field(key.value, target, [], p)
+            return self.field(key.value, target, [], p, by_get=True)
         args = self.expressions(node.args)
         if count == 1:
             if name == "not":

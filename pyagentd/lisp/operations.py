@@ -23,16 +23,29 @@ class Operations(Writing):
     """Emits operations on expressions."""
 
     def field(
-        self, key: Keyword, target: ast.expr, default: list[ast.expr], p: Place, *, is_map: bool = False
+        self,
+        key: Keyword,
+        target: ast.expr,
+        default: list[ast.expr],
+        p: Place,
+        *,
+        is_map: bool = False,
+        by_get: bool = False,
     ) -> ast.expr:
-        """Return what a map has under a keyword; the keyword itself is tried in place."""
+        """Return what a map has under a keyword, found in place; ``get`` is laxer than the keyword on other values."""
         known = self.constant(key, p)
+
+        def elsewhere(value: ast.expr) -> ast.expr:
+            if by_get:
+                return self.call_builtin("get", [value, known], p)
+            return py.call(py.name("field·", p), [known, value, *default], p)
+
         if isinstance(target, ast.Constant) or (default and not isinstance(default[0], PLAIN)):
-            return py.call(py.name("field·", p), [known, target, *default], p)
+            return elsewhere(target)
         first, again = self.twice(target, p)
         has = py.compare(known, ast.In(), again(), p)
         found = ast.Subscript(again(), known, py.LOAD, **p)
-        slow = py.call(py.name("field·", p), [known, again(), *default], p)
+        slow = elsewhere(again())
         # Keys of what came from JSON are strings: they are tried in place too.
         name = py.const(key.name, p)
         named = ast.Subscript(again(), name, py.LOAD, **p)

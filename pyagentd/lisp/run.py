@@ -27,7 +27,8 @@ class Run:
     ) -> None:
         self.context = context
         self.put = False
-        self.memory: dict[Any, Value] = dict(memory)
+        # Callers may name by keyword; a program's own names are strings.
+        self.memory = {key.name if type(key) is Keyword else key: value for key, value in memory.items()}
         self.tools = tools
         self.budget = budget
         self.calls: list[ToolCall] = []

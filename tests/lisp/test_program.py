@@ -47,7 +47,11 @@ def test_the_context_is_read_by_name_or_keyword(context: dict[Any, int]) -> None
     assert lisp.run("[ctx/a ctx/b]", context).value == [1, None]
 
 
+@pytest.mark.spec("004", "Memory Operations")
 class TestMemory:
+    def test_names_and_keywords_are_one_key(self) -> None:
+        assert lisp.run("(memory/put :a (+ 1 memory/a))", memory={A: 1}).memory == {"a": 2}
+
     def test_what_is_put_is_in_the_result_and_not_in_the_map_that_was_given(self) -> None:
         given = {"a": 1}
         result = lisp.run("(memory/put :b (+ memory/a 1))", memory=given)
@@ -104,6 +108,7 @@ class TestSignals:
         assert lisp.run("(memory/put :a 1) (return 2)").memory == {"a": 1}
 
 
+@pytest.mark.spec("004", "Tool Call Format")
 class TestTools:
     def test_a_tool_gets_the_map_and_the_call_is_recorded(self) -> None:
         result = lisp.run('(call "echo" {:a (+ 1 1)})', tools=echo)
@@ -111,6 +116,7 @@ class TestTools:
         (call,) = result.tool_calls
         assert (call.name, call.args, call.result, call.error) == ("echo", {A: 2}, {A: 2}, None)
 
+    @pytest.mark.spec("004", "Zero-Argument Tool Calls")
     @pytest.mark.parametrize("program", ['(call "echo")', '(call "echo" {})', '(call "echo" nil)'])
     def test_no_arguments_are_an_empty_map(self, program: str) -> None:
         assert lisp.run(program, tools=echo).value == {}
