@@ -155,9 +155,28 @@ class Operations(Writing):
         tests, (one, other) = numbers
         held = self.temporary()
         computed = py.walrus(held, ast.BinOp(one, ARITHMETIC[operator](), other, **p), p)
+        names = [arg.id for arg in args if isinstance(arg, ast.Name)]
+        if len(tests) == 2 and len(names) == 2:
+            test = self.of_two_unknown(ARITHMETIC[operator](), names[0], names[1], held, p)
+            return py.choose(test, py.name(held, p), self.call_builtin(name, [one, other], p), p)
         small = self.is_small(computed, held, p)
         slow = self.call_builtin(name, [one] if name in {"inc", "dec"} else [one, other], p)
         return py.choose(py.both([*tests, small], p), py.name(held, p), slow, p)
+
+    def of_two_unknown(self, operator: ast.operator, one: str, other: str, held: str, p: Place) -> ast.expr:
+        """Return whether two variables are numbers with a small result, then held; no type is asked twice."""
+
+        def is_a(name: str, kind: str) -> ast.expr:
+            return py.same(py.call(py.name("type", p), [py.name(name, p)], p), py.name(kind, p), p)
+
+        def within(bound: float) -> ast.expr:
+            computed = py.walrus(held, ast.BinOp(py.name(one, p), operator, py.name(other, p), **p), p)
+            return ast.Compare(py.const(-bound, p), [ast.Lt(), ast.Lt()], [computed, py.const(bound, p)], **p)
+
+        large = float(SMALL)
+        of_float = py.both([py.either([is_a(other, "int"), is_a(other, "float")], p), within(large)], p)
+        of_int = py.choose(is_a(other, "int"), within(SMALL), py.both([is_a(other, "float"), within(large)], p), p)
+        return py.choose(is_a(one, "float"), of_float, py.both([is_a(one, "int"), of_int], p), p)
 
     def is_small(self, computed: ast.expr, held: str, p: Place) -> ast.expr:
         """Return whether a result, held in a variable, is far from where integers grow and floats end.
