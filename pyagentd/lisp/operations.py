@@ -32,7 +32,7 @@ class Operations(Writing):
         is_map: bool = False,
         by_get: bool = False,
     ) -> ast.expr:
-        """Return what a map has under a keyword, found in place; ``get`` is laxer than the keyword on other values."""
+        """Return what a map has under a keyword, found in place; ``get`` is laxer with other values."""
         known = self.constant(key, p)
 
         def elsewhere(value: ast.expr) -> ast.expr:

@@ -23,7 +23,7 @@ class Run:
     __slots__ = ("budget", "calls", "context", "memory", "put", "tools")
 
     def __init__(
-        self, context: Mapping[Any, Value], memory: Mapping[str, Value], tools: Tools | None, budget: Budget
+        self, context: Mapping[Any, Value], memory: Mapping[Any, Value], tools: Tools | None, budget: Budget
     ) -> None:
         self.context = context
         self.put = False
