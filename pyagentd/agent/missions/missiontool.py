@@ -58,9 +58,8 @@ class Lending:
     def values(self, args: Args) -> dict[str, Any]:
         """Return what the mission's ``preset.md`` says in place of its template's."""
         own, tools = self.preset, self.chosen(args)
-        lent: dict[str, Any] = {"backend": own.backend, "signature": args["signature"], "tools": list(tools)}
-        if own.model:
-            lent["model"] = own.model
+        lent: dict[str, Any] = {"backend": own.backend, "model": own.model}  # "": the backend's own
+        lent |= {"signature": args["signature"], "tools": list(tools)}
         if turns := args.get("max_turns"):
             lent["max-turns"] = turns
         lent["paths"] = {"write": list(own.paths.write) if _CHANGING.intersection(tools) else []}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -262,3 +264,10 @@ async def test_a_chat_goes_on_where_a_mission_was(world: World) -> None:
     assert ends(watcher, ref)[0]["reason"] == "done"
     names = [b["name"] for m in world.server.last.messages for b in m["content"] if b["type"] == "tool_use"]
     assert names == ["program", "Glob", "program"]
+
+
+def test_a_daemon_without_missions_does_not_load_the_language() -> None:
+    """It has to answer within a third of a second of its start."""
+    rooms = ("pyagentd.lisp", "pyagentd.mission")
+    look = f"import sys, pyagentd.daemon; print([name for name in sys.modules if name.startswith({rooms})])"
+    assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "[]\n"
