@@ -18,10 +18,8 @@ from pathlib import Path
 import atheris  # type: ignore[import-not-found]  # installed by `make fuzz-lisp` only
 
 with atheris.instrument_imports(include=["pyagentd"]):
-    from pyagentd.lisp.builtins import BUILTINS
-    from tests.lisp.bombs.corpus import BOMBS
     from tests.lisp.fuzz.checks import check
-    from tests.lisp.fuzz.mutation import mutated
+    from tests.lisp.fuzz.mutation import SEEDS, mutated
 
 _LONGEST = 2000
 _ENDS: Counter[str] = Counter()
@@ -38,16 +36,7 @@ def mutate(data: bytes, most: int, seed: int) -> bytes:
     if chance.random() < 0.2:
         return bytes(atheris.Mutate(data, most))
     text = data.decode("utf-8", "replace")
-    return mutated(text, chance.choice(_SEEDS), chance).encode("utf-8", "replace")[:most]
-
-
-def seeds() -> list[str]:
-    """Return programs to begin with: the examples of the builtins, and the smaller bombs."""
-    examples = [program for builtin in BUILTINS.values() for program, _ in builtin.examples]
-    return [*examples, *(bomb.program for bomb in BOMBS if len(bomb.program) < 300)]
-
-
-_SEEDS = seeds()
+    return mutated(text, chance.choice(SEEDS), chance).encode("utf-8", "replace")[:most]
 
 
 def main() -> None:
@@ -57,7 +46,7 @@ def main() -> None:
     options.add_argument("--corpus", type=Path, default=Path(".fuzz-lisp"))
     chosen = options.parse_args()
     chosen.corpus.mkdir(parents=True, exist_ok=True)
-    for number, text in enumerate(_SEEDS):
+    for number, text in enumerate(SEEDS):
         with contextlib.suppress(UnicodeEncodeError):
             (chosen.corpus / f"seed-{number:04}").write_text(text)
     began = time.monotonic()

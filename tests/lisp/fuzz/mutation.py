@@ -8,6 +8,7 @@ import random
 import re
 
 from pyagentd.lisp.builtins import BUILTINS
+from tests.lisp.bombs.corpus import BOMBS
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"?|#?[({\[]|[)}\]]|;[^\n]*|[^\s,()\[\]{}";]+|[\s,]+', re.DOTALL)
 _OPENING = {"(", "[", "{", "#(", "#{"}
@@ -21,6 +22,13 @@ _ATOMS = """
 nil true false 0 1 -1 2 10 0.5 1.0 -0.0 1e308 9007199254740993 2305843009213693951 :a :b :c :else :keys :or :as x y & _ % %2
 ctx/rows ctx/maps ctx/text memory/k "a" "" "t" "broken" [] {} #{} [x,y] {:a,1} #"a+" {:keys,[x]}
 """.split()  # noqa: SIM905
+
+
+SEEDS = (
+    *(program for builtin in BUILTINS.values() for program, _ in builtin.examples),
+    *(bomb.program for bomb in BOMBS if len(bomb.program) < 300),
+)
+"""Programs to begin with: the examples of the builtins, and the smaller bombs."""
 
 
 def forms(text: str) -> list[tuple[int, int]]:
