@@ -117,7 +117,8 @@ def _added(op: str, coll: Any, new: list[Any], budget: Budget) -> Any:
     if kind is not list and kind is not dict and kind is not LispSet and coll is not None:
         raise wrong(op, "a vector, map or set", coll, hint=f"The collection comes first: ({op} [] …).")
     before = len(coll) if coll is not None else 0
-    budget.cells(before + len(new))
+    # A slot that is copied takes 8 bytes and a cell stands for 64, so thousands of items may be added singly.
+    budget.cells((before >> 3 if op == "conj" and kind is list else before) + len(new))
     budget.steps((before >> 4) + len(new))
     if kind is dict:
         return _with_entries(op, coll, new, budget)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pyagentd.lisp.access import as_function
-from pyagentd.lisp.builtins import arithmetic
+from pyagentd.lisp.builtins import arithmetic, building, maps, transforming
 from pyagentd.lisp.builtins.aggregation import total
 from pyagentd.lisp.builtins.arguments import NUMBERS, function_named, items, wrong
 from pyagentd.lisp.builtins.endless import Endless
@@ -38,7 +38,13 @@ def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> An
     if function_named(f) is arithmetic.add and type(initial) in NUMBERS and set(map(type, found)) <= NUMBERS:
         budget.steps(len(found))
         return total("reduce", found, initial)
+    if found and function_named(f) in _AT_ONCE:
+        return function_named(f)(budget, initial, *found)
     return _fold(as_function(f, 2, "reduce"), initial, found, budget)
+
+
+_AT_ONCE: Final = (building.conj, maps.merge, transforming.concat)
+"""What gives the same when it is called with all items at once, without a copy for each."""
 
 
 def _fold(function: Callable[[Any, Any], Any], value: Any, found: list[Any], budget: Budget) -> Any:

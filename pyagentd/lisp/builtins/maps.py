@@ -85,7 +85,7 @@ def copy(op: str, coll: Any, added: int, budget: Budget) -> Any:
     if kind is not dict and kind is not list and coll is not None:
         raise wrong(op, "a map or vector", coll)
     count = 0 if coll is None else len(coll)
-    budget.cells(2 * (count + added))
+    budget.cells((count >> 3 if kind is list else count) + 2 * added)
     if count > _SMALL:
         budget.steps(count >> 4)
     return {} if coll is None else coll.copy()
