@@ -24,7 +24,7 @@ SYSTEM = (
 HEADINGS = ("Goal", "Progress", "Decisions", "Next Steps")
 TEMPERATURE = 0.2
 
-_FENCE = re.compile(r"^(\s*)```", re.MULTILINE)
+_FENCE = re.compile(r"^([ \t]*)```", re.MULTILINE)
 _PREVIOUS = re.compile(r"\A<conversation_summary>\n(.*)\n</conversation_summary>\Z", re.DOTALL)
 _CUT = 2000  # characters of a tool's arguments or output
 

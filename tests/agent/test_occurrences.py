@@ -76,7 +76,18 @@ def test_durations(said: str, seconds: int) -> None:
     assert occurrences.duration(said) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("said", ["", "ten", "1x", "-5m", "1.5h"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "ten",
+        "1x",
+        "-5m",
+        "1.5h",
+        pytest.param(" " * 100_000 + "x", id="blanks"),
+        pytest.param("9" * 5000 + "d", id="digits"),
+    ],
+)
 def test_what_is_no_duration(said: str) -> None:
     with pytest.raises(BadRequest):
         occurrences.duration(said)
