@@ -31,6 +31,8 @@ class Entry:
     rule: str  # what decided: "scope", "grant REGEX", "protected"…; "human"
     reason: str = ""  # of a denial, as the model was told; of a human's decision, what they said
     by: str | None = None  # the client through which a human decided
+    detail: str | None = None  # JSON: what was changed, old and new
+    user: str | None = None  # who triggered or approved it, where that is known
 
 
 _COLUMNS = ", ".join(field.name for field in dataclasses.fields(Entry))

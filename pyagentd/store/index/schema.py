@@ -1,7 +1,8 @@
 """The tables of ``state.db`` as migrations: version n is reached by running the first n scripts.
 
 A script that was released is never changed. What a table derives from the sessions' files may be dropped and made
-anew by a later script, since it is filled again by itself; ``settings``, ``audit`` and ``schedules`` may not.
+anew by a later script, since it is filled again by itself; ``settings``, ``audit``, ``schedules``, ``agents``,
+``contexts`` and ``tasks`` may not.
 
 ``chat_sessions``, ``chat_messages`` and ``chat_parts`` have the columns of neighbours B.2 and some of our own. A row
 of ``chat_sessions`` is a branch or an agent; its ``id`` is the directory below the sessions root (absolute for a
@@ -162,5 +163,53 @@ MIGRATIONS: tuple[str, ...] = (
       PRIMARY KEY (branch_dir, source, delivery_id)
     ) WITHOUT ROWID;
     CREATE INDEX deliveries_at ON deliveries (at_ms);
+    """,
+    """
+    CREATE TABLE agents (              -- named agents, destroyed ones too; nobody's copy, as are the next two
+      name TEXT PRIMARY KEY,
+      dir TEXT NOT NULL,               -- absolute
+      session_id TEXT NOT NULL,
+      channel_id TEXT,                 -- of agent.json, like the next two: as it was last read
+      model TEXT,
+      permissions TEXT NOT NULL,       -- a profile's name, or a profile as JSON
+      created_at TEXT NOT NULL,        -- ISO 8601
+      status TEXT NOT NULL,            -- created, idle, active, destroyed
+      changed_at INTEGER NOT NULL      -- epoch ms, of the status
+    ) WITHOUT ROWID;
+
+    CREATE TABLE contexts (            -- conversations that were saved, of named agents and of sessions
+      id TEXT PRIMARY KEY,
+      agent_name TEXT NOT NULL,        -- or the session's id
+      description TEXT NOT NULL,
+      saved_at TEXT NOT NULL,          -- ISO 8601
+      message_count INTEGER NOT NULL,
+      file_path TEXT NOT NULL,         -- absolute
+      trigger TEXT NOT NULL,           -- idle_timeout, manual_save, shutdown, context_clear, destroy
+      first_seq INTEGER,               -- rows of messages.jsonl that it holds
+      last_seq INTEGER
+    ) WITHOUT ROWID;
+    CREATE INDEX contexts_agent ON contexts (agent_name, saved_at);
+
+    CREATE TABLE tasks (               -- commands that run behind a conversation
+      branch_dir TEXT NOT NULL,        -- of the branch or agent that began it, as chat_sessions.id
+      id TEXT NOT NULL,                -- task_001, anew in each agent_name
+      agent_name TEXT NOT NULL,        -- or the session's id
+      command TEXT NOT NULL,
+      cwd TEXT NOT NULL,
+      started_at TEXT NOT NULL,        -- ISO 8601, like the other time
+      pid INTEGER NOT NULL,
+      pid_started INTEGER NOT NULL,    -- the kernel's start time of the process, in ticks since boot
+      status TEXT NOT NULL,            -- running, completed, failed, killed, lost
+      exit_code INTEGER,
+      ended_at TEXT,
+      output_path TEXT NOT NULL,       -- absolute
+      wake INTEGER NOT NULL,           -- 1: its end begins a turn
+      tool_call_id TEXT,
+      PRIMARY KEY (agent_name, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX tasks_status ON tasks (status);
+
+    ALTER TABLE audit ADD COLUMN detail TEXT;  -- JSON: what was changed, old and new
+    ALTER TABLE audit ADD COLUMN user TEXT;    -- who triggered or approved it, where that is known
     """,
 )
