@@ -19,7 +19,7 @@ MAX_DEPTH: Final = 100
 MAX_TEXT: Final = 200_000
 """Characters of one program."""
 
-MAX_FORMS: Final = 20_000
+MAX_FORMS: Final = 10_000
 """Literals, names and brackets of one program: compiling takes time for each."""
 
 MAX_DIGITS: Final = 1000

@@ -100,7 +100,7 @@ WRONG = [
     ("(" * 101, 1, 101, "nested deeper than 100 levels"),
     ("'" * 200 + "a", 1, 101, "nested deeper than 100 levels"),
     ("x" * (reader.MAX_TEXT + 1), 1, 1, "more than 200000 characters"),
-    ("1 " * (reader.MAX_FORMS + 1), 1, 2 * reader.MAX_FORMS + 1, "more than 20000 parts"),
+    ("1 " * (reader.MAX_FORMS + 1), 1, 2 * reader.MAX_FORMS + 1, "more than 10000 parts"),
 ]
 
 
