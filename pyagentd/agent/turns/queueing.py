@@ -116,28 +116,6 @@ class Queueing:
             self.drain(branch)
         return Submitted(message_id=message_id, run_id=None, queued=True, seq=branch.recorder.last_seq)
 
-    async def goes_on_with(self, branch: LiveBranch, given: Submission) -> bool:
-        """Return whether a submission stands below text that waits since an error: all of it is answered in order.
-
-        Raises:
-            PyagentdError: The document is not what the client says it saved.
-        """
-        if given.text is not None or not branch.paused:
-            return False
-        return await branch.waits_above(sha256=given.sha256, end=given.end)
-
-    async def add_and_go_on(self, branch: LiveBranch, given: Submission) -> Submitted:
-        """Queue a message behind those that an error made wait, and go on with them.
-
-        Raises:
-            PyagentdError: There is no text, or the disk refused.
-        """
-        submitted = await self.add(branch, given)
-        branch.paused = False
-        branch.state.cleared()
-        self.drain(branch)
-        return submitted
-
     # -- what clients do with what waits -------------------------------------------------------------------------
 
     async def cancel(self, branch: LiveBranch, message_id: str) -> str:

@@ -50,8 +50,8 @@ class Submitting:
         self._host.queue.came(branch, given)
         if self._host.queue.must_wait(branch, given):
             return await self._host.queue.add(branch, given)
-        if await self._host.queue.goes_on_with(branch, given):
-            return await self._host.queue.add_and_go_on(branch, given)
+        if await _goes_on_with(branch, given):
+            return await self._add_and_go_on(branch, given)
         try:
             run_id = await self._start(branch, lambda: self._prompt_of(branch, given), given.options)
         except PyagentdError:
@@ -60,6 +60,18 @@ class Submitting:
             return await self._host.queue.add(branch, given)
         message_id = str(branch.conversation.runs[run_id].data["message_id"])
         return Submitted(message_id=message_id, run_id=run_id, queued=False, seq=branch.recorder.last_seq)
+
+    async def _add_and_go_on(self, branch: LiveBranch, given: Submission) -> Submitted:
+        """Queue a message behind those that an error made wait, and go on with them.
+
+        Raises:
+            PyagentdError: There is no text, or the disk refused.
+        """
+        submitted = await self._host.queue.add(branch, given)
+        branch.paused = False
+        branch.state.cleared()
+        self._host.queue.drain(branch)
+        return submitted
 
     async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
         if given.text is None:
@@ -101,3 +113,14 @@ class Submitting:
         # No await from here on: what is started is supervised.
         self._host.begin(branch, prompt, run_id, settings, options)
         return run_id
+
+
+async def _goes_on_with(branch: LiveBranch, given: Submission) -> bool:
+    """Return whether a submission stands below text that waits since an error: all of it is answered in order.
+
+    Raises:
+        PyagentdError: The document is not what the client says it saved.
+    """
+    if given.text is not None or not branch.paused:
+        return False
+    return await branch.waits_above(sha256=given.sha256, end=given.end)
