@@ -1,0 +1,94 @@
+"""The named agents in ``state.db``, destroyed ones too (SPEC 003 Session Persistence Summary).
+
+What an agent is stands in its ``agent.json``; a row says where it lives and in which state it is, and remembers what
+the file last said. A name that was destroyed keeps its row until it is used again (DD-17).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from pyagentd.errors import Conflict
+from pyagentd.store.index.state import State
+
+Status = Literal["created", "idle", "active", "destroyed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """One named agent; the fields are the columns of ``agents``."""
+
+    name: str
+    dir: str  # absolute
+    session_id: str
+    channel_id: str | None = None
+    model: str | None = None
+    permissions: str  # a profile's name, or a profile as JSON
+    created_at: str  # ISO 8601
+    status: Status
+    changed_at: int  # epoch ms, of the status
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(AgentRow))
+_COLUMNS = ", ".join(_NAMES)
+_MARKS = ", ".join("?" * len(_NAMES))
+
+
+def register(state: State, row: AgentRow) -> None:
+    """Write the row of an agent that is new, or was destroyed before; raises as ``State.writing``.
+
+    Raises:
+        Conflict: There is an agent of that name; nothing is written.
+    """
+    with state.writing() as db:
+        db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
+        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
+            raise Conflict(f"There is an agent called {row.name!r} already")
+        db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+
+
+def forget(state: State, name: str) -> None:
+    """Remove the row of an agent that could not be made; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute("DELETE FROM agents WHERE name = ?", (name,))
+
+
+def put(state: State, row: AgentRow) -> None:
+    """Write the row of an agent, in the place of the one it has; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute(f"INSERT OR REPLACE INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+
+
+def set_status(state: State, name: str, status: Status, *, now_ms: int) -> None:
+    """Note the state of an agent; one that has no row has none afterwards. Raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute("UPDATE agents SET status = ?, changed_at = ? WHERE name = ?", (status, now_ms, name))
+
+
+def rename(state: State, name: str, row: AgentRow) -> None:
+    """Put ``row`` in the place of the row of ``name``; raises as ``register``, and ``State.writing``."""
+    with state.writing() as db:
+        db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
+        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
+            raise Conflict(f"There is an agent called {row.name!r} already")
+        db.execute("DELETE FROM agents WHERE name = ?", (name,))
+        db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+        db.execute("UPDATE contexts SET agent_name = ? WHERE agent_name = ?", (row.name, name))
+        db.execute("UPDATE tasks SET agent_name = ? WHERE agent_name = ?", (row.name, name))
+
+
+def find(state: State, name: str) -> AgentRow | None:
+    """Return the row of an agent; raises as ``State.reading``."""
+    with state.reading() as db:
+        row = db.execute(f"SELECT {_COLUMNS} FROM agents WHERE name = ?", (name,)).fetchone()
+    return None if row is None else AgentRow(**dict(zip(_NAMES, row, strict=True)))
+
+
+def known(state: State, *, destroyed: bool = False) -> list[AgentRow]:
+    """Return all agents by name, with ``destroyed`` those too that were; raises as ``State.reading``."""
+    where = "" if destroyed else " WHERE status != 'destroyed'"
+    with state.reading() as db:
+        rows = db.execute(f"SELECT {_COLUMNS} FROM agents{where} ORDER BY name").fetchall()
+    return [AgentRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]
