@@ -12,6 +12,7 @@ from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, number, refuse, size, wrong
 from pyagentd.lisp.builtins.columns import as_keys
 from pyagentd.lisp.builtins.endless import Endless, ended
+from pyagentd.lisp.builtins.samekeys import joined
 from pyagentd.lisp.builtins.stages import staged
 from pyagentd.lisp.builtins.table import MISSING, Family
 from pyagentd.lisp.limits import Budget
@@ -128,16 +129,20 @@ def _added(op: str, coll: Any, new: list[Any], budget: Budget) -> Any:
 
 
 def _with_entries(op: str, mapping: dict[Any, Any], new: list[Any], budget: Budget) -> dict[Any, Any]:
-    result = dict(mapping)
+    maps, paired = [mapping], False
     for entry in new:
         if type(entry) is list and len(entry) == 2:
-            result[as_key(entry[0], budget)] = entry[1]
+            if not paired:
+                maps.append({})
+            maps[-1][as_key(entry[0], budget)] = entry[1]
+            paired = True
         elif type(entry) is dict:
             budget.cells(len(entry))
-            result.update(entry)
+            maps.append(entry)
+            paired = False
         elif entry is not None:
             raise wrong(op, "[key value] pairs to add to a map", entry, hint="Write [[:a 1] [:b 2]].")
-    return result
+    return maps[1] if paired and len(maps) == 2 and not mapping else joined(maps, budget)
 
 
 @define("empty")

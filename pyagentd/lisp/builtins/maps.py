@@ -1,7 +1,6 @@
 """Maps: reading, adding, removing and changing entries.
 
-Keys are flexible: where a map lacks the exact key, a keyword and a string of the same name are one. Only ``merge``
-and ``into``, which join whole maps, take keys as they are.
+Keys are flexible: where a map lacks the exact key, a keyword and a string of the same name are one.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from pyagentd.lisp.access import as_function, find, lookup
 from pyagentd.lisp.builtins.arguments import integer, items, mapping, refuse, wrong
 from pyagentd.lisp.builtins.columns import as_keys, column
 from pyagentd.lisp.builtins.graphemes import graphemes
+from pyagentd.lisp.builtins.samekeys import joined, present_key
 from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.order import equal, in_order, pairs
-from pyagentd.lisp.values import PLAIN, Keyword, LispSet, as_key, from_key
+from pyagentd.lisp.values import PLAIN, LispSet, as_key, from_key
 
 FAMILY: Final = Family("Maps")
 define = FAMILY.define
@@ -143,29 +143,19 @@ def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
     return copied
 
 
-def present_key(m: Any, key: Any, budget: Budget) -> Any:
-    """Return the key as a map has it: the same name as a string or keyword where the exact one is missing."""
-    if type(m) is not dict or as_key(key, budget) in m:
-        return key
-    if type(key) is Keyword and key.name in m:
-        return key.name
-    if type(key) is str and (other := Keyword(key)) in m:
-        return other
-    return key
-
-
 @define("merge", charges=True)
 def merge(budget: Budget, *maps: Any) -> Any:
     """One map of all entries; later maps win.
 
     (merge {:a 1 :b 1} {:b 2}) => {:a 1 :b 2}
+    (merge {"a" 1} {:a 2}) => {"a" 2}
     """
     found = [mapping("merge", each) for each in maps]
     budget.cells(2 * sum(map(len, found)))
     budget.steps(sum(map(len, found)))
     if not any(each is not None for each in maps):
         return None
-    return {key: value for each in found for key, value in each.items()}
+    return joined(found, budget)
 
 
 @define("merge-with", charges=True)
@@ -175,13 +165,9 @@ def merge_with(budget: Budget, f: Any, *maps: Any) -> Any:
     (merge-with + {:a 1} {:a 2 :b 3}) => {:a 3 :b 3}
     """
     function = as_function(f, 2, "merge-with")
-    merged: dict[Any, Any] = {}
-    for each in maps:
-        entries = mapping("merge-with", each)
-        budget.cells(2 * len(entries))
-        for key in budget.each(list(entries)):
-            merged[key] = function(merged[key], entries[key]) if key in merged else entries[key]
-    return merged
+    found = [mapping("merge-with", each) for each in maps]
+    budget.cells(2 * sum(map(len, found)))
+    return joined(found, budget, function)
 
 
 @define("select-keys", charges=True)

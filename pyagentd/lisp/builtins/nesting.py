@@ -9,7 +9,8 @@ from pyagentd.lisp.access import MISSING as ABSENT
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, refuse, wrong
 from pyagentd.lisp.builtins.columns import along
-from pyagentd.lisp.builtins.maps import copy, present_key, put
+from pyagentd.lisp.builtins.maps import copy, put
+from pyagentd.lisp.builtins.samekeys import present_key
 from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.values import Keyword, LispSet, as_key, from_key

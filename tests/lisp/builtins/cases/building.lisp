@@ -44,6 +44,12 @@
 (into {} [[:a 1] [:a 2]]) => {:a 2}
 (into #{1} [1 2]) => #{1 2}
 (into nil [1]) => [1]
+(into {"a" 1} {:a 2 :b 3}) => {"a" 2 :b 3}
+(into {"a" 1} [[:a 2] ["a" 3]]) => {"a" 3}
+(into {} [["a" 1] [:b 2]]) => {"a" 1 :b 2}
+(into {"a" 1} [[:b 2] nil {:a 3} ["b" 4]]) => {"a" 3 :b 4}
+(conj {"a" 1} {:a 2}) => {"a" 2}
+(conj {"a" 1} [:a 2] [:b 3]) => {"a" 2 :b 3}
 (into {:a 1} {:b 2}) => {:a 1 :b 2}
 (into [] {:a 1}) => [[:a 1]]
 (into {} [1]) !! into: expects [key value] pairs

@@ -56,6 +56,14 @@
 (merge nil nil) => nil
 (merge :x {}) !! merge: expects a map, got a keyword
 (merge {:a 1} [[:b 2]]) !! merge: expects a map, got a vector
+(merge {"a" 1} {:a 2}) => {"a" 2}
+(merge {:a 1} {"a" 2 "b" 3}) => {:a 2 "b" 3}
+(merge {"a" 1} {:b 2} {"b" 3 :a 4}) => {"a" 4 :b 3}
+(merge {"a" 1 :a 2} {:a 3}) => {"a" 1 :a 3}
+(merge {"a" 1 :b 1} {1 2 "b" 3}) => {"a" 1 :b 3 1 2}
+(reduce merge {"a" 1} [{:a 2} {:a 3 :c 4} {"c" 5}]) => {"a" 3 :c 5}
+(merge-with + {"a" 1} {:a 2} {"a" 3}) => {"a" 6}
+(merge-with + {"a" 1} {:b 2} {"b" 3 :a 4}) => {"a" 5 :b 5}
 (merge-with + {:a 1} {:a 2 :b 3}) => {:a 3 :b 3}
 (merge-with into {:a [1]} {:a [2]}) => {:a [1 2]}
 (merge-with +) => {}
