@@ -10,6 +10,10 @@ a backend names the *variable* its key is in. A file looks like this::
     [presets]
     dir = "~/agents/presets"
 
+    [agents]                                # see docs/named-agents.md
+    dir = "~/agents/named"                  # of named agents; without it, beside the sessions
+    template = "~/agents/template"          # what a named agent is made from
+
     [titles]
     enabled = true                          # ask the model for a title after a session's first turn
     model = "claude-haiku-4-5"              # of the run's backend; without it, the run's model

@@ -30,6 +30,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "log": frozenset({"level"}),
     "presets": frozenset({"dir"}),
+    "agents": frozenset({"dir", "template"}),
     "titles": frozenset({"enabled", "model"}),
     "shell": frozenset({"confinement"}),
     "compaction": COMPACTION_KEYS,
@@ -54,6 +55,8 @@ class Config:
     sessions_dir: Path
     runtime_dir: Path
     presets_dir: Path
+    agents_dir: Path  # of named agents, each with a directory below it
+    agent_template: Path | None  # what they are made from; None: what comes with the package
     log_level: str
     titles: bool  # whether a model is asked for the title of a session
     titles_model: str | None  # which one, of the run's backend; None: the run's
@@ -117,6 +120,8 @@ def load_config(env: Environment | None = None) -> Config:
         sessions_dir=Path(own["sessions_dir"].value),
         runtime_dir=Path(own["runtime_dir"].value),
         presets_dir=Path(own["presets.dir"].value),
+        agents_dir=Path(own["agents.dir"].value),
+        agent_template=Path(template) if (template := own["agents.template"].value) else None,
         log_level=own["log.level"].value,
         titles=_SWITCH[own["titles.enabled"].value],
         titles_model=own["titles.model"].value or None,
@@ -137,14 +142,20 @@ def load_config(env: Environment | None = None) -> Config:
 def _own_settings(file: ConfigFile, env: Environment) -> dict[str, Setting]:
     """Return the values that are no table's of a subject, by their dotted names."""
     presets = picked(file, env, "presets.dir", "PYAGENTD_PRESETS_DIR", str(file.path.parent / "presets"))
+    agents = picked(file, env, "agents.dir", "PYAGENTD_AGENTS_DIR", "")
+    template = picked(file, env, "agents.template", "PYAGENTD_AGENT_TEMPLATE", "")
     level = picked(file, env, "log.level", "PYAGENTD_LOG_LEVEL", "info")
     if level.value not in LOG_LEVELS:
         raise ConfigError(f"{level.source}: log level is {level.value!r}, not one of {', '.join(LOG_LEVELS)}")
     override = env.get("PYAGENTD_BACKEND")
+    sessions, base = sessions_setting(env), file.path.parent
+    agents_dir = absolute(agents.value, base) if agents.value else Path(sessions.value).parent / "agents"
     return {
-        "sessions_dir": sessions_setting(env),
+        "sessions_dir": sessions,
         "runtime_dir": runtime_setting(env),
-        "presets.dir": replace(presets, value=str(absolute(presets.value, file.path.parent))),
+        "presets.dir": replace(presets, value=str(absolute(presets.value, base))),
+        "agents.dir": replace(agents, value=str(agents_dir)),
+        "agents.template": replace(template, value=str(absolute(template.value, base)) if template.value else ""),
         "log.level": level,
         "titles.enabled": _titles(file, env),
         "titles.model": picked(file, env, "titles.model", "PYAGENTD_TITLES_MODEL", ""),
