@@ -45,10 +45,12 @@ class Registry:
     Args:
         root: The sessions root; need not exist.
         elsewhere: Directories of sessions outside the root (DD-41).
+        agents: The agents root, whose sessions are named agents (DD-32); need not exist.
     """
 
-    def __init__(self, root: Path, elsewhere: Iterable[Path] = ()) -> None:
+    def __init__(self, root: Path, elsewhere: Iterable[Path] = (), *, agents: Path | None = None) -> None:
         self._root = root
+        self._homes = (root,) if agents is None else (root, agents)
         self._elsewhere: frozenset[Path] = frozenset(directory.resolve() for directory in elsewhere)
         self._entries: tuple[Entry, ...] = ()
         self._by_name: dict[str, dict[str, BranchRef]] = {}  # "ID/BRANCH" -> key -> ref
@@ -101,8 +103,8 @@ class Registry:
 
     def add_elsewhere(self, directories: Iterable[Path]) -> None:
         """Also scan these directories of sessions; one in the root is scanned anyway."""
-        root = self._root.resolve()
-        self._elsewhere |= {directory for directory in directories if directory.parent != root}
+        homes = {home.resolve() for home in self._homes}
+        self._elsewhere |= {directory for directory in directories if directory.parent not in homes}
 
     def get(self, session_id: str, branch_name: str = paths.MAIN_BRANCH) -> BranchRef | None:
         """Return the branch with exactly these names, in constant time; None when unknown, gone or not unique."""
@@ -149,18 +151,22 @@ class Registry:
         )
 
     def _session_dir(self, session_id: str) -> Path | None:
-        """Return where the session with exactly this id lives, without a scan; None if it is not in the root."""
+        """Return where the session with exactly this id lives, without a scan; None if it is not in the root.
+
+        A session's id is looked for before the name of an agent.
+        """
         if not _NAME.fullmatch(session_id):
             return None
-        place = self._root.resolve() / session_id
-        return place if paths.is_session_dir(place) and not place.is_symlink() else None
+        places = (home.resolve() / session_id for home in self._homes)
+        return next((place for place in places if paths.is_session_dir(place) and not place.is_symlink()), None)
 
     def _scan(self) -> Iterator[Entry]:
-        root = self._root.resolve()
-        for name in _subdirectories(str(root)):
-            # Opens no file unless somebody renamed the directory.
-            session_id = name if paths.is_dated(name) else _written_id(root / name)
-            yield from _session_entries(root / name, session_id or name)
+        for home in self._homes:
+            root = home.resolve()
+            for name in _subdirectories(str(root)):
+                # Opens no file unless somebody renamed the directory.
+                session_id = name if paths.is_dated(name) else _written_id(root / name)
+                yield from _session_entries(root / name, session_id or name)
         for directory in sorted(self._elsewhere):
             if session_id := _written_id(directory):
                 yield from _session_entries(directory, session_id)

@@ -135,7 +135,7 @@ class World:
         return self.host
 
     def service(self) -> Service:
-        registry = Registry(self.host.config.sessions_dir)
+        registry = Registry(self.host.config.sessions_dir, agents=self.host.config.agents_dir)
         return Service(self.host, registry, stop=lambda: None, clients=lambda: 1)
 
     def preset(self, name: str, **fields: str) -> None:
