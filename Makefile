@@ -8,7 +8,7 @@ EMACS ?= emacs
 CASK := $(shell command -v cask)
 ELISP := $(wildcard elisp/*.el)
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults lint lint-py lint-el check bench screenshot clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults fuzz-lisp lint lint-py lint-el check bench screenshot clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ test-simulation: setup ## Run 2,000 random schedules of a conversation, in virtu
 test-shell: setup ## Compare what is read of random command lines with what a real bash runs, for five minutes
 	$(PYTHON) -m tests.policy.fuzz --seconds 300 --seed $(SEED)
 
+fuzz-lisp: setup ## Look for a program that crashes the mission language, guided by coverage, for MINUTES=60
+	@$(PYTHON) -c "import atheris" 2>/dev/null || $(PYTHON) -m pip install --quiet "atheris>=2.3"
+	$(PYTHON) -m tests.lisp.fuzz --seconds $$(( $(or $(MINUTES),60) * 60 )) --seed $(SEED)
+
 test-faults: setup ## Have every write of a turn fail in every way
 	$(PYTHON) -m tests.faults --seed $(SEED)
 
@@ -75,6 +79,6 @@ screenshot: setup ## Make docs/screenshot.png again, on a display that nobody se
 	@scripts/screenshot.sh
 
 clean: ## Remove what was built (not your sessions)
-	rm -rf .venv .cask .demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find elisp tests -name '*.elc' -delete
