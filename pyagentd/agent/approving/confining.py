@@ -9,6 +9,7 @@ from pyagentd import installation
 from pyagentd.agent.running.settings import Configured
 from pyagentd.config import Config
 from pyagentd.store import paths
+from pyagentd.store.namedagents import layout
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.confine.scope import ShellScope
 
@@ -22,9 +23,13 @@ def shell_scope(
     """
     family = (ref, *ancestors)
     top = paths.session_dir_of(family[-1].branch_dir)
-    protected = _resolved(config.sessions_dir, config.presets_dir, config.file, top, *installation.installed())
+    agents = config.agents_dir.resolve()
+    # A named agent works in a directory of its own, so what decides about it is protected place by place.
+    tops = () if layout.is_below(agents, top) else (top,)
+    places = (config.sessions_dir, config.presets_dir, config.file, *tops, *layout.decisive_places(agents))
+    protected = _resolved(*places, *installation.installed())
     hidden = _resolved(config.runtime_dir)
-    closed = _resolved(config.sessions_dir)  # what other sessions said, and snapshots of what is in other projects
+    closed = _resolved(config.sessions_dir, agents)  # what others said, and snapshots of what is in other projects
 
     def scope() -> ShellScope:
         own, *above = (presets.of_branch(each) for each in family)

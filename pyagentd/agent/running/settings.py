@@ -23,6 +23,7 @@ from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import resolved
 from pyagentd.policy.readonly import looks
 from pyagentd.store import paths
+from pyagentd.store.namedagents import layout
 from pyagentd.store.paths import BranchRef
 
 DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
@@ -112,7 +113,12 @@ def protected_paths(config: Config) -> tuple[str, ...]:
     skills = (*config.own.skills, *config.own.more_skills)  # they and the instructions speak to every session
     own = (config.sessions_dir, config.runtime_dir, config.presets_dir, *skills, *installation.installed())
     files = (config.file, *config.own.instructions)
-    return (*(under(str(each.resolve())) for each in own), *(exactly(str(each.resolve())) for each in files))
+    agents = under(str(config.agents_dir.resolve())).removesuffix("/**")  # where each has a workspace of its own
+    return (
+        *(f"{agents}/*/{name}" for name in layout.DECISIVE),
+        *(under(str(each.resolve())) for each in own),
+        *(exactly(str(each.resolve())) for each in files),
+    )
 
 
 def provider_of(preset: Preset, config: Config, options: SendOptions) -> str:
