@@ -1,0 +1,260 @@
+"""Saved conversations: the file of SPEC 003 Session File Format, and what it is called.
+
+::
+
+    {"id", "agent_name", "description", "saved_at", "trigger", "message_count",
+     "messages": [{"role": "user" | "assistant" | "tool_result", "content", "tool_calls"?, "tool_call_id"?}]}
+
+``messages`` are those of the model's view, without its reasoning, one entry for each text of the user, each request
+to the model and each result. A call is ``{"id", "name", "params"}``. A file stands for itself: it can be read where
+neither log nor database knows of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from anyascii import anyascii
+
+from pyagentd.errors import NotFound, StoreError
+from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
+from pyagentd.store import atomic, paths
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.hidden import is_marker, visible
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.view import View
+
+Trigger = Literal["idle_timeout", "manual_save", "shutdown", "context_clear", "destroy"]
+TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)
+
+CONTEXTS_DIR = "contexts"
+LARGEST = 256 * 1024 * 1024  # bytes of a file
+
+_OTHER = re.compile(r"[^a-z0-9]+")
+_SLUG = 40  # characters
+_INDENT = 4
+_ROLES = ("user", "assistant", "tool_result")
+
+_naming = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """One saved conversation.
+
+    Attributes:
+        id: A UUID.
+        agent_name: Whose it is: a named agent's name, or a session's id.
+        description: What it is about.
+        saved_at: ISO 8601 in UTC.
+        trigger: Why it was saved.
+        messages: In the form of the file.
+    """
+
+    id: str
+    agent_name: str
+    description: str
+    saved_at: str
+    trigger: Trigger
+    messages: tuple[Mapping[str, Any], ...]
+
+    @property
+    def message_count(self) -> int:
+        """How many messages it has."""
+        return len(self.messages)
+
+
+# -- messages --------------------------------------------------------------------------------------------------
+
+
+def said(conversation: Conversation) -> tuple[Message, ...]:
+    """Return the conversation that goes on, all of it: what was compacted, and what the user made of the texts."""
+    view = View()
+    for message in visible(conversation):
+        if message.role == "user":
+            view.add_user(message.text)
+        elif not is_marker(message):
+            for step in message.steps():
+                view.add_recorded(part for part in step if not part.hidden)
+    return view.made()
+
+
+def canonical(messages: Iterable[Message]) -> tuple[dict[str, Any], ...]:
+    """Return messages in the form of the file."""
+    return tuple(entry for message in messages for entry in _entries(message))
+
+
+def messages_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Message, ...]:
+    """Return entries of a file as messages of the model's view: two of one role in a row are one."""
+    joined: list[tuple[Literal["user", "assistant"], list[Part]]] = []
+    for entry in entries:
+        role: Literal["user", "assistant"] = "assistant" if entry["role"] == "assistant" else "user"
+        if not joined or joined[-1][0] != role:
+            joined.append((role, []))
+        joined[-1][1].extend(_parts(entry))
+    return tuple(Message(role=role, parts=tuple(parts)) for role, parts in joined if parts)
+
+
+def _entries(message: Message) -> Iterator[dict[str, Any]]:
+    if message.role == "user":
+        for part in message.parts:
+            if isinstance(part, Text):
+                yield {"role": "user", "content": part.text}
+            elif isinstance(part, ToolResult):
+                yield {"role": "tool_result", "tool_call_id": part.id, "content": part.text}
+        return
+    text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
+    calls = [
+        {"id": part.id, "name": part.name, "params": dict(part.input)}
+        for part in message.parts
+        if isinstance(part, ToolCall)
+    ]
+    if text or calls:
+        yield {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
+
+
+def _parts(entry: Mapping[str, Any]) -> Iterator[Part]:
+    if entry["role"] == "tool_result":
+        yield ToolResult(id=str(entry["tool_call_id"]), text=str(entry["content"]))
+        return
+    if entry["content"]:
+        yield Text(text=str(entry["content"]))
+    for call in entry.get("tool_calls") or ():
+        yield ToolCall(id=str(call["id"]), name=str(call["name"]), input=dict(call.get("params") or {}))
+
+
+# -- files -----------------------------------------------------------------------------------------------------
+
+
+def contexts_dir(ref: BranchRef) -> Path:
+    """Return where the saved conversations of a session that has no name of its own are."""
+    return paths.files_dir(ref.branch_dir) / CONTEXTS_DIR
+
+
+def slug(description: str) -> str:
+    """Return what a file is called after its date: lowercase words, hyphens between them, at most 40 characters."""
+    words = _OTHER.sub("-", anyascii(description[:400]).lower()).strip("-")
+    if len(words) > _SLUG:  # a whole word more is better than half of one
+        cut = words[: _SLUG + 1].rpartition("-")[0]
+        words = (cut or words[:_SLUG]).strip("-")
+    return words or "conversation"
+
+
+def write(directory: Path, context: Context) -> Path:
+    """Write a context to ``<date>_<slug>.json`` below ``directory``, ``-2`` behind it if that is taken.
+
+    Raises:
+        StoreError: The disk refused; nothing of the file is there.
+    """
+    data = {
+        "id": context.id,
+        "agent_name": context.agent_name,
+        "description": context.description,
+        "saved_at": context.saved_at,
+        "trigger": context.trigger,
+        "message_count": context.message_count,
+        "messages": [dict(entry) for entry in context.messages],
+    }
+    # Halves of surrogate pairs, which a tool may have printed, are written as JSON writes them.
+    text = json.dumps(data, indent=_INDENT, ensure_ascii=False)
+    if not _is_text(text):
+        text = json.dumps(data, indent=_INDENT)
+    stem = f"{context.saved_at[:10]}_{slug(context.description)}"
+    with _naming:  # there is one daemon
+        atomic.make_dirs(directory)
+        number, path = 1, directory / f"{stem}.json"
+        while path.exists() or path.is_symlink():
+            number += 1
+            path = directory / f"{stem}-{number}.json"
+        atomic.write_text(path, text + "\n")
+    return path
+
+
+def read(path: Path) -> Context:
+    """Return the context in the file at ``path``.
+
+    Raises:
+        NotFound: There is no such file.
+        StoreError: It cannot be read, or is no context.
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            raise StoreError(f"{path} is too large to be restored")
+        data = json.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError as error:
+        raise NotFound(f"{path} is not there any more", mend="Put the file back, or restore another") from error
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is no JSON in UTF-8: {error}", mend="Correct the file") from error
+    return _checked(data, path)
+
+
+def found_in(directory: Path) -> list[tuple[Path, Context]]:
+    """Return the contexts in a directory, by file name; files that are none are left out."""
+    found = []
+    for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
+        try:
+            found.append((path, read(path)))
+        except (StoreError, NotFound):
+            continue
+    return found
+
+
+def _checked(data: Any, path: Path) -> Context:
+    try:
+        entries = tuple(_entry(entry) for entry in data["messages"])
+        trigger = data.get("trigger")
+        return Context(
+            id=str(data["id"]),
+            agent_name=str(data.get("agent_name") or ""),
+            description=str(data.get("description") or ""),
+            saved_at=str(data.get("saved_at") or ""),
+            trigger=trigger if trigger in TRIGGERS else "manual_save",
+            messages=_answered(entries),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(
+            f"{path} is no saved conversation", mend="It has an id, and messages with role and content"
+        ) from error
+
+
+def _entry(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    if entry["role"] not in _ROLES:
+        raise ValueError(entry["role"])
+    content = entry.get("content")
+    if not (content is None or isinstance(content, str)):
+        raise TypeError(content)
+    for call in entry.get("tool_calls") or ():
+        if not isinstance(call["id"], str) or not isinstance(call["name"], str) or not call["name"]:
+            raise TypeError(call)
+        if not isinstance(call.get("params") or {}, dict):
+            raise TypeError(call)
+    if entry["role"] == "tool_result" and not isinstance(entry["tool_call_id"], str):
+        raise TypeError(entry)
+    return {**entry, "content": content or ""}
+
+
+def _answered(entries: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Return entries without results of no call."""
+    called: set[str] = set()
+    kept = []
+    for entry in entries:
+        called |= {call["id"] for call in entry.get("tool_calls") or ()} if entry["role"] == "assistant" else set()
+        if entry["role"] != "tool_result" or entry["tool_call_id"] in called:
+            kept.append(entry)
+    return tuple(kept)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
