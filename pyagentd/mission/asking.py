@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyagentd.mission.budget import Scope
+from pyagentd.mission.callbacks import called, words_of
 from pyagentd.mission.options import LLM, Request, Retry
 from pyagentd.mission.retry import LLMError, attempted, reason_of
 from pyagentd.mission.runtime import Runtime
@@ -61,13 +63,13 @@ def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Ru
     runtime.tell("llm_start", own, span, metadata={"turn": request["turn"], "messages": len(request["messages"])})
     scope.spend(Usage(llm_requests=1))
     try:
-        given = llm(request)
+        given = called(llm, request)
         if inspect.isawaitable(given):
-            given = runtime.awaited(given, scope.deadline - runtime.monotonic())
+            given = called(runtime.awaited, given, scope.deadline - runtime.monotonic())
         answered = _read(given)
     except Exception as error:
         took = _ms(runtime.monotonic() - started)
-        about = {"turn": request["turn"], "reason": reason_of(error), "message": str(error)}
+        about = {"turn": request["turn"], "reason": reason_of(error), "message": words_of(error)}
         runtime.tell("llm_exception", own, span, {"duration_ms": took}, about)
         raise
     scope.spend(answered.usage)
@@ -87,20 +89,29 @@ def _read(given: Any) -> Answered:
             return Answered(text=given, usage=Usage())
         case Mapping() if isinstance(given.get("content"), str):
             tokens = given.get("tokens") or {}
-            cost = given.get("cost_usd")
+            cost = _number(given.get("cost_usd"))
             counted = Usage(
-                input_tokens=_count(tokens, "input"),
-                output_tokens=_count(tokens, "output"),
-                cost_usd=float(cost or 0),
+                input_tokens=int(_count(tokens, "input") or 0),
+                output_tokens=int(_count(tokens, "output") or 0),
+                cost_usd=cost or 0.0,
             )
             return Answered(text=given["content"], usage=counted, tells_cost=cost is not None)
     raise LLMError("invalid_answer", f'An LLM callback gives text or {{"content": text}}, got {type(given).__name__}')
 
 
-def _count(tokens: Any, name: str) -> int:
+def _count(tokens: Any, name: str) -> float | None:
     if isinstance(tokens, Mapping):
-        return int(tokens.get(name) or tokens.get(f"{name}_tokens") or 0)
-    return int(tokens) if name == "output" else 0
+        return _number(tokens.get(name) or tokens.get(f"{name}_tokens"))
+    return _number(tokens) if name == "output" else None
+
+
+def _number(given: Any) -> float | None:
+    """Return a number that something can be counted with: an answer that was paid for is not lost for another."""
+    try:
+        number = float(given)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number < math.inf else None
 
 
 def _ms(seconds: float) -> int:

@@ -14,6 +14,8 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any, TypeVar
 
+from pyagentd.mission.callbacks import guarded
+
 _T = TypeVar("_T")
 
 
@@ -113,7 +115,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def _within(awaitable: Awaitable[Any], seconds: float) -> Any:
-    return await asyncio.wait_for(awaitable, None if seconds == float("inf") else max(seconds, 0.001))
+    return await asyncio.wait_for(guarded(awaitable), None if seconds == float("inf") else max(seconds, 0.001))
 
 
 def _into(done: Future[_T], work: Callable[[], _T]) -> None:

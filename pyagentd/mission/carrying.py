@@ -17,6 +17,7 @@ from typing import Any
 from pyagentd import lisp
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
+from pyagentd.mission.callbacks import words_of
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.plan import REFERENCE, Plan, PlanError, PlanStep
 from pyagentd.mission.step import Fail, MissionFailed
@@ -89,7 +90,7 @@ def _ended(step: PlanStep, plan: Plan, tools: Mapping[str, Tool], options: Mappi
     except LispError as error:
         return _failed(step, Fail(reason=error.reason, message=str(error), op=step.tool))
     except Exception as error:  # a tool is anybody's code
-        return _failed(step, Fail(reason="tool_error", message=str(error) or type(error).__name__, op=step.tool))
+        return _failed(step, Fail(reason="tool_error", message=words_of(error) or type(error).__name__, op=step.tool))
     return replace(step, status="done", result=values.to_python(values.from_python(result)))
 
 
@@ -132,7 +133,7 @@ def _caller(tools: Mapping[str, Tool]) -> Callable[[str, dict[Any, Any]], Any]:
         except LispError:
             raise
         except Exception as error:
-            raise LispError("tool_error", f'Tool "{name}" failed: {error}') from error
+            raise LispError("tool_error", f'Tool "{name}" failed: {words_of(error)}') from error
 
     return call
 

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from pyagentd.errors import UserError
+from pyagentd.mission.callbacks import words_of
 from pyagentd.mission.delegation import adelegate, delegate
 from pyagentd.mission.step import Step, failed
 
@@ -127,12 +128,14 @@ def _call_for(executor: Executor, each: Mission) -> Callable[[], Step]:
 def _step(done: Future[Step]) -> Step:
     try:
         return done.result()
-    except Exception as error:  # what cannot be pickled, a pool that broke, a bug in a callback
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what cannot be pickled, a pool that broke, a bug in a callback
         return _broken(error)
 
 
-def _broken(error: Exception) -> Step:
-    return failed("error", f"The mission could not be run: {str(error) or type(error).__name__}")
+def _broken(error: BaseException) -> Step:
+    return failed("error", f"The mission could not be run: {words_of(error) or type(error).__name__}")
 
 
 def _all(missions: Iterable[Runnable], common: Mapping[str, Any]) -> list[Mission]:

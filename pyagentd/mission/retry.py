@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pyagentd.errors import TransientProviderError
+from pyagentd.mission.callbacks import words_of
 from pyagentd.mission.options import Retry
 
 _T = TypeVar("_T")
@@ -119,5 +120,5 @@ def attempted(
             listed = retry.retryable_errors is None or reason in retry.retryable_errors
             hopeless = not listed or getattr(error, "final", False)
             if hopeless or attempt >= retry.max_attempts or wait >= seconds_left():
-                raise GaveUp(reason, str(error) or type(error).__name__, attempt) from error
+                raise GaveUp(reason, words_of(error) or type(error).__name__, attempt) from error
         sleep(wait)

@@ -16,6 +16,7 @@ from pyagentd.errors import PyagentdError
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
 from pyagentd.mission.budget import Scope
+from pyagentd.mission.callbacks import called, words_of
 from pyagentd.mission.feedback import problem_lines
 from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.runtime import Runtime
@@ -113,9 +114,9 @@ class Toolbox:
 
     def _value(self, tool: Tool, args: Mapping[str, Any]) -> Any:
         try:
-            result = tool.call(args)
+            result = called(tool.call, args)
             if inspect.isawaitable(result):
-                result = self.runtime.awaited(result, self.scope.deadline - self.runtime.monotonic())
+                result = called(self.runtime.awaited, result, self.scope.deadline - self.runtime.monotonic())
             return values.from_python(result)
         except LispError:
             raise
@@ -148,10 +149,9 @@ def _failed(tool: Tool, said: str) -> str:
 
 def _said(error: Exception) -> str:
     """Return what an exception says, without what only a Python programmer would read."""
-    if isinstance(error, KeyError) and error.args:
-        return f"there is no {error.args[0]!s}"
-    text = str(error).strip()
-    return text or f"{_words(type(error).__name__)}, without a message"
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str | int):
+        return f"there is no {error.args[0]}"
+    return words_of(error) or f"{_words(type(error).__name__)}, without a message"
 
 
 def _words(name: str) -> str:
