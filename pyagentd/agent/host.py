@@ -24,6 +24,7 @@ from pyagentd.agent.delegating.agents import AgentSpawner
 from pyagentd.agent.dialogue.suggesting import Suggesting
 from pyagentd.agent.files.restoring import Restoring
 from pyagentd.agent.hooking.hooks import Hooks
+from pyagentd.agent.lifecycle.overlay import Overlay
 from pyagentd.agent.missions.kindred import Kindred
 from pyagentd.agent.running import stopping
 from pyagentd.agent.running.continuing import continuation
@@ -58,6 +59,7 @@ class Host(OpenBranches):
     Attributes:
         state: The database.
         origins: Which sessions are from elsewhere and not trusted.
+        named: What the configuration files of named agents say.
         ledger: The audit.
         grants: What humans allowed for more than once.
         questions: Asks humans on behalf of runs.
@@ -80,6 +82,7 @@ class Host(OpenBranches):
         self.state = state or State(config.sessions_dir, clock)
         self._closes_state = state is None
         self.origins = presets.origins = Origins(config.sessions_dir, self.state)
+        self.named = presets.named = Overlay(config.agents_dir, presets.profiles)
         self.ledger = Ledger(self.state)
         self.grants = Grants(self, self.state)
         self.questions = Questions(self)

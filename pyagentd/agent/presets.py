@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from pyagentd.agent.approving.trust import Origins, Trust, preset_hash
+from pyagentd.agent.lifecycle.overlay import Overlay
 from pyagentd.config import Config
 from pyagentd.errors import PresetError, PyagentdError, StoreError
 from pyagentd.policy.presets import Preset, parse_preset
@@ -59,6 +60,7 @@ class Presets:
 
     Attributes:
         origins: Which sessions are foreign; None: no session is.
+        named: Lays what an ``agent.json`` says over a named agent's preset; None: there are no named agents.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Presets:
     ) -> None:
         self.trust = trust or Trust()
         self.origins: Origins | None = None
+        self.named: Overlay | None = None
         self._directories = directories
         self._profiles = profiles or {}
         self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
@@ -84,6 +87,8 @@ class Presets:
             PresetError: ``preset.md`` is missing or malformed.
         """
         preset = self._as_written(ref)
+        if self.named is not None:
+            preset = self.named.laid(preset, ref)
         if self.origins is None or not self.origins.foreign(ref):
             return preset
         return replace(preset, profile=None, shell=replace(preset.shell, network=False, confine=True))
@@ -149,6 +154,11 @@ class Presets:
                 del self._contents[next(iter(self._contents))]
             self._contents[data] = known
         return replace(known, name=name)
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The user's own profiles by name."""
+        return self._profiles
 
     def parsed(self, file: presetfile.PresetFile, name: str) -> Preset:
         """Return what a file says; raises ``PresetError``."""
