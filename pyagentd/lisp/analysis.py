@@ -323,7 +323,8 @@ def _declare(analysis: Analysis, forms: list[Form]) -> None:
         form = waiting.pop()
         items: list[Form] = getattr(form, "items", [])
         waiting.extend(items)
-        if type(form) is List and len(items) > 1 and isinstance(items[0], Symbol) and isinstance(items[1], Symbol):
+        called = type(form) is List or type(form) is Lambda  # #(def x 1) is #((def x 1))
+        if called and len(items) > 1 and isinstance(items[0], Symbol) and isinstance(items[1], Symbol):
             if items[0].name not in {"def", "defn", "defn-", "defonce"}:
                 continue
             name = items[1].name

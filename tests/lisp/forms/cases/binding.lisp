@@ -17,6 +17,8 @@
 (do (def a 1) (def a (+ a 1)) a) => 2
 (def inc 5) inc => 5
 (defonce x 1) x => 1
+(#(def x 4)) x => 4
+(map #(def x %) [1 2]) x => 2
 (defonce x 1) (+ x x) => 2
 (defonce y 3) [y] => [3]
 (if-let [x 1] (inc x) :none) => 2
