@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.callbacks import called, words_of
+from pyagentd.mission.firewall import well_formed
 from pyagentd.mission.options import LLM, Request, Retry
 from pyagentd.mission.retry import LLMError, attempted, reason_of
 from pyagentd.mission.runtime import Runtime
@@ -73,6 +74,7 @@ def _attempt(llm: LLM, request: Request, *, scope: Scope, span: str, runtime: Ru
         runtime.tell("llm_exception", own, span, {"duration_ms": took}, about)
         raise
     scope.spend(answered.usage)
+    answered = replace(answered, text=well_formed(answered.text))
     numbers = {
         "duration_ms": _ms(runtime.monotonic() - started),
         "input_tokens": answered.usage.input_tokens,

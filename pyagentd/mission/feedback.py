@@ -10,27 +10,28 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyagentd.lisp.errors import LispError
-from pyagentd.mission.firewall import Firewall
+from pyagentd.mission.firewall import HIDDEN, Firewall
 from pyagentd.mission.inventory import type_of
 from pyagentd.mission.signature import Problem, Signature
 from pyagentd.mission.signature.rendering import type_text
 
 _PROBLEMS = 10
 _WARNINGS = 5
+_LONGEST = 2_000  # characters of a message
 
 
-def of_value(value: Any, places: Sequence[str], firewall: Firewall, warnings: Iterable[str] = ()) -> str:
+def of_value(value: Any, names: Sequence[str], firewall: Firewall, warnings: Iterable[str] = ()) -> str:
     """Return what is said of a program that came to its end without ending the mission.
 
     Args:
         value: What it evaluated to.
-        places: Where that is to be found from now on: ``ctx/count``.
+        names: What programs find it under in ``ctx/``.
         firewall: Shows it.
         warnings: What was converted or left out on the way.
     """
     text, notes = firewall.shown(value)
-    type_ = firewall.words(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
-    lines = [f"Result{type_}:", text, *notes, _kept(places, firewall), *_warned(warnings, firewall)]
+    type_ = firewall.type_words(f" {type_text(type_of(value))}") if isinstance(value, dict | list) and value else ""
+    lines = [f"Result{type_}:", text, *notes, _kept(names, firewall), *_warned(warnings, firewall)]
     return "\n".join(line for line in lines if line)
 
 
@@ -52,7 +53,7 @@ def of_error(
         called: The tools it had called before, in order.
     """
     place = f", line {error.line}, column {error.column}" if error.line is not None else ""
-    lines = [f"Error ({error.reason}{place}): {_sentence(error.message)}", error.caret(), _sentence(error.hint)]
+    lines = [f"Error ({error.reason}{place}): {_sentence(_told(error))}", error.caret(), _sentence(error.hint)]
     if undone:
         lines.append("What the program put into memory is undone.")
     if called:
@@ -78,7 +79,8 @@ def of_return(value: Any, problems: Sequence[Problem], signature: Signature, fir
 
 def problem_lines(problems: Sequence[Problem], firewall: Firewall) -> list[str]:
     """Return a line for each problem, for the first of them."""
-    lines = [firewall.words(f"- {problem.path or 'value'}: {problem.message}") for problem in problems[:_PROBLEMS]]
+    told = (one_line(f"{problem.path or 'value'}: {problem.message}") for problem in problems[:_PROBLEMS])
+    lines = [firewall.words(f"- {each}") for each in told]
     if len(problems) > _PROBLEMS:
         lines.append(f"- and {len(problems) - _PROBLEMS} more.")
     return lines
@@ -104,11 +106,11 @@ def turns_left(turn: int, of: int, budget_left: int) -> str:
     return f"Turn {turn} of {turn + left} is done, {left} turns are left."
 
 
-def _kept(places: Sequence[str], firewall: Firewall) -> str:
-    if not places:
+def _kept(names: Sequence[str], firewall: Firewall) -> str:
+    if not names:
         return "Nothing of it is kept."
-    shown = ", ".join(firewall.words(place) for place in places[:12])
-    more = f" and {len(places) - 12} more" if len(places) > 12 else ""
+    shown = ", ".join(f"ctx/{HIDDEN if firewall.hides(name) else firewall.words(name)}" for name in names[:12])
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     return f"From now on it is in {shown}{more}."
 
 
@@ -116,6 +118,17 @@ def _warned(warnings: Iterable[str], firewall: Firewall) -> list[str]:
     told = list(dict.fromkeys(warnings))
     lines = [f"Note: {firewall.words(_sentence(warning))}" for warning in told[:_WARNINGS]]
     return [*lines, f"Note: {len(told) - _WARNINGS} more of that kind."] if len(told) > _WARNINGS else lines
+
+
+def _told(error: LispError) -> str:
+    # Lists of problems have lines of their own; what tools and programs say is foreign words in one sentence.
+    return error.message if error.reason == "validation_error" else one_line(error.message)
+
+
+def one_line(text: str) -> str:
+    """Return somebody else's words so that they cannot pass for what the system says in lines of its own."""
+    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return " ".join(short.split())
 
 
 def _sentence(text: str) -> str:

@@ -10,19 +10,22 @@ an error message under no name at all. So what is secret is also recognised by v
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 from pyagentd.mission.options import PromptLimit
-from pyagentd.mission.secrets import HIDDEN, Secrets, escaped, is_firewalled
+from pyagentd.mission.secrets import HIDDEN, LINE_ENDS, Secrets, escaped, is_firewalled
 
 __all__ = ["HIDDEN", "Firewall", "is_firewalled", "model_text", "public"]
 
 _ENTRIES = 30
 _DEPTH = 12
 _NOTES = 4
+_MARGIN = 2_000  # characters beyond what is shown of a string in which a secret at its end is looked for
+_PLAIN = re.compile(r"""[^\s()\[\]{}"`;,\\]{1,200}""")
 _TOTAL = 12  # times the limit of one string: the most one value takes in all
 
 
@@ -73,7 +76,7 @@ class Firewall:
         self._secrets.adopt(below._secrets)
 
     def hides(self, value: Any) -> bool:
-        """Return whether ``value`` is a collection that stands under a firewalled name and under no public one."""
+        """Return whether ``value`` is one that stands under a firewalled name and under no public one."""
         return self._secrets.is_secret(value)
 
     def text(self, value: Any) -> str:
@@ -102,7 +105,25 @@ class Firewall:
 
     def words(self, text: str) -> str:
         """Return ``text`` with every secret in it blanked: of error messages, and of strings in values."""
-        return self._secrets.blanked(text)
+        return self._secrets.blanked(well_formed(text))
+
+    def type_words(self, text: str) -> str:
+        """Return the text of a type that was inferred from data, whose keys are names in it."""
+        return self._secrets.without_names(self.words(text)).translate(LINE_ENDS)
+
+
+def well_formed(text: str) -> str:
+    """Return ``text`` as it can be sent: JSON that was cut gives halves of characters, which have no encoding."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def name_text(name: str) -> str:
+    """Return a name as it stands in running text: an odd one, which may be anybody's words, quoted, on one line."""
+    name = well_formed(name)
+    if _PLAIN.fullmatch(name):
+        return name
+    quoted = escaped(name).replace("`", "'")
+    return f'"{quoted}"'
 
 
 @dataclass(slots=True)
@@ -145,12 +166,14 @@ class _Writer:
         return text
 
     def _string(self, value: str, path: str) -> str:
-        value = self.firewall.words(value)
-        whole = value.encode("utf-8", "replace")
-        if len(whole) <= self.limits.string:
-            return f'"{escaped(value)}"'
-        start = whole[: self.limits.string].decode("utf-8", "ignore")
-        self._cut(path, f"shows the first {self.limits.string} of {len(whole)} bytes")
+        most = self.limits.string
+        shown = self.firewall.words(value[: most + _MARGIN])
+        whole = shown.encode("utf-8", "replace")
+        if len(value) <= most + _MARGIN and len(whole) <= most:
+            return f'"{escaped(shown)}"'
+        start = whole[:most].decode("utf-8", "ignore")
+        length = len(value.encode("utf-8", "replace")) if len(value) > most + _MARGIN else len(whole)
+        self._cut(path, f"shows the first {most} of {length} bytes")
         return f'"{escaped(start)}..."'
 
     def _sequence(self, items: list[Any], path: str, opening: str, closing: str) -> str:
@@ -179,7 +202,8 @@ class _Writer:
 
     def _entry(self, key: Any, item: Any, path: str) -> str:
         name = self.write(key, path)
-        below = f"{path}.{_name(key)}" if path else _name(key)
+        own = HIDDEN if self.firewall.hides(key) else name_text(_name(key))
+        below = f"{path}.{own}" if path else own
         return f"{name} {HIDDEN if is_firewalled(key) else self.write(item, below)}"
 
     def _cut(self, path: str, what: str) -> None:
@@ -198,7 +222,7 @@ def _atom(value: Any) -> str:
         case float():
             return _float(value)
         case Keyword():
-            return f":{value.name}"
+            return f":{value.name}" if _PLAIN.fullmatch(value.name) else f'(keyword "{escaped(value.name)}")'
     return _other(value)
 
 

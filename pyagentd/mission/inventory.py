@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from pyagentd.lisp.values import Keyword, LispSet, from_key
-from pyagentd.mission.firewall import HIDDEN, Firewall, is_firewalled
+from pyagentd.mission.firewall import HIDDEN, Firewall, is_firewalled, name_text
 from pyagentd.mission.signature import Field, List, Map, MapOf, Maybe, Primitive, Signature, Type
 from pyagentd.mission.signature.rendering import type_text
 from pyagentd.mission.signature.types import ANY, NIL, choice, maybe
@@ -134,11 +134,11 @@ def _shared(name: str, fields: list[Field], maps: int) -> Field:
 
 def _entry(place: str, name: str, value: Any, types: Mapping[str, Type], firewall: Firewall) -> str:
     # An inferred type has keys of the data in it, so it passes the firewall too.
-    type_ = type_text(types[name]) if name in types else firewall.words(type_text(type_of(value)))
-    head = f"- `{place}/{name}` {type_}{_count(value)}"
+    type_ = type_text(types[name]) if name in types else firewall.type_words(type_text(type_of(value)))
+    head = f"- `{place}/{name_text(name)}` {type_}{_count(value)}"
     if is_firewalled(name):
         return f"{head} {HIDDEN}"
-    text, notes = firewall.shown(value, f"{place}/{name}")
+    text, notes = firewall.shown(value, f"{place}/{name_text(name)}")
     lines = [f"{head}", f"  {text}", *(f"  {note}" for note in notes)]
     return "\n".join(lines) if notes or isinstance(value, list | dict) or len(text) > 60 else f"{head} = {text}"
 

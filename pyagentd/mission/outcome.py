@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +38,23 @@ class Outcome:
 
 
 def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the context after a program evaluated to ``value``, and where that is to be found (DD-27)."""
+    """Return the context after a program evaluated to ``value``, and the names of that in it (DD-27).
+
+    A map with keys that no program can write after ``ctx/``, as of groups by city or by e-mail, is there as a whole.
+    """
     if is_function(value):
         return context, ()
     by_name = named(value) if isinstance(value, dict) else {}
-    if not by_name:
-        return {**context, "last": value}, ("ctx/last",)
-    return {**context, **by_name}, tuple(f"ctx/{name}" for name in by_name if _NAME.fullmatch(name))
+    writable = {name: item for name, item in by_name.items() if _NAME.fullmatch(name)}
+    if not writable or len(writable) < len(value):
+        return {**context, "last": value, **writable}, ("last", *(name for name in writable if name != "last"))
+    return {**context, **writable}, tuple(writable)
+
+
+def replaced(context: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Return a warning for every name of the context that a program's result has taken."""
+    taken = [name for name in names if name in context and name != "last"]
+    return [f"ctx/{name} is now what this program gave; what it was before is gone" for name in taken]
 
 
 def is_function(value: Any) -> bool:

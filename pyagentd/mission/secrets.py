@@ -2,21 +2,29 @@
 
 Data under a name that begins with ``_`` is secret, unless the same value stood in the open, then or before. What was
 secret first stays so: coming back from a tool that a program gave it to does not make it public. Strings and numbers
-under ``SHORTEST`` characters are too common to be known again; collections are known by being the same object.
+under ``SHORTEST`` characters are too common to be looked for inside of other text: they are known again as a whole
+value or name only, and the very shortest not at all. Collections are known by being the same object.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from pyagentd.lisp.values import Keyword, LispSet, from_key
 
-SHORTEST = 6
+SHORTEST: Final = 6
+_WHOLE_TEXT: Final = 2  # characters of the shortest string that is known again where it is a value of its own
+_WHOLE_NUMBER: Final = 4  # digits, of numbers: counts and sums that a program makes are rarely as large by chance
 HIDDEN = "[Hidden] [Firewalled]"
 
+_A_NAME = re.compile(r'"?([^\s{}\[\]:"]+)"?')
 _PREFIX = 24  # of a longer secret this much is enough: messages cut values
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+LINE_ENDS: Final = {code: f"\\u{code:04x}" for code in (0x0B, 0x0C, 0x85, 0x2028, 0x2029)}
+"""What ends a line besides the usual, and how it is written in a string."""
+_ESCAPES |= LINE_ENDS
 _HOLDS: frozenset[type] = frozenset({dict, list, tuple, set, frozenset, LispSet})
 
 
@@ -39,6 +47,9 @@ class Secrets:
         # The collections themselves are kept, so that no other can get the id of one.
         self._collections: dict[int, Any] = {}
         self._seen: list[Any] = []
+        self._known = 0  # how many of them are in the two below
+        self._open_texts: set[str] = set()
+        self._open_collections: set[int] = set()
         self._index: dict[str, list[str]] = {}
 
     def learn(self, value: Any) -> None:
@@ -55,8 +66,14 @@ class Secrets:
         self._add(below._texts - self._texts)
 
     def is_secret(self, value: Any) -> bool:
-        """Return whether ``value`` is a secret collection."""
-        return id(value) in self._collections
+        """Return whether ``value`` is a secret: a collection, or as a whole a string, number or name."""
+        if type(value) in (list, dict):
+            return id(value) in self._collections
+        return bool(self._texts) and _recognisable(value.name if type(value) is Keyword else value) in self._texts
+
+    def without_names(self, text: str) -> str:
+        """Return the text of a type without the names in it that are secrets."""
+        return _A_NAME.sub(lambda name: HIDDEN if name[1] in self._texts else name[0], text) if self._texts else text
 
     def blanked(self, text: str) -> str:
         """Return ``text`` with every secret in it blanked."""
@@ -86,23 +103,25 @@ class Secrets:
         for known in self._collections.keys() & collections.keys():
             del collections[known]
         if texts or collections:
-            for each in self._in_the_open(texts, collections):
-                collections.pop(id(each), None)
-                texts.discard(_recognisable(each))
-            self._collections |= collections
-            self._add(texts)
+            self._look_at_the_open()
+            self._collections |= {key: each for key, each in collections.items() if key not in self._open_collections}
+            self._add(texts - self._open_texts)
 
-    def _in_the_open(self, texts: set[str], collections: dict[int, Any]) -> list[Any]:
-        return [
-            each
-            for value in self._seen
-            for each in _open(value)
-            if (id(each) in collections if type(each) in (list, dict) else _recognisable(each) in texts)
-        ]
+    def _look_at_the_open(self) -> None:
+        """Take note of what stands in the open in data that was not looked at yet, each only once."""
+        for value in self._seen[self._known :]:
+            for each in _open(value):
+                if type(each) in (list, dict):
+                    self._open_collections.add(id(each))
+                elif text := _recognisable(each):
+                    self._open_texts.add(text)
+        self._known = len(self._seen)
 
     def _add(self, texts: set[str]) -> None:
         self._texts |= texts
         for text in texts:
+            if len(text) < SHORTEST:
+                continue
             for spelled in {text, escaped(text)}:
                 self._index.setdefault(spelled[:SHORTEST], []).append(spelled)
 
@@ -154,6 +173,7 @@ def _open(value: Any) -> Iterator[Any]:
         yield each
         if type(each) is dict:
             stack += [item for key, item in each.items() if not is_firewalled(key)]
+            stack += [key.name if type(key) is Keyword else key for key in map(from_key, each)]
         elif type(each) in _HOLDS:
             stack += each
 
@@ -166,7 +186,8 @@ def _everything(value: Any) -> Iterator[Any]:
             yield each
         if type(each) is dict:
             stack += each.values()
-            stack += [from_key(key) for key in each]
+            # Short names of fields are those of half of the world's data.
+            stack += [key for key in map(from_key, each) if len(_recognisable(key)) >= SHORTEST]
         elif type(each) in _HOLDS:
             stack += each
 
@@ -174,9 +195,9 @@ def _everything(value: Any) -> Iterator[Any]:
 def _recognisable(value: Any) -> str:
     """Return the text by which a value is known again, or "" if it is too common for that."""
     if type(value) is str:
-        return value if len(value) >= SHORTEST else ""
+        return value if len(value) >= _WHOLE_TEXT else ""
     if type(value) is int:
-        return str(value) if value.bit_length() < 4096 and abs(value) >= 10 ** (SHORTEST - 1) else ""
+        return str(value) if value.bit_length() < 4096 and abs(value) >= 10 ** (_WHOLE_NUMBER - 1) else ""
     if type(value) is float:
-        return repr(value) if len(repr(value)) > SHORTEST else ""
+        return repr(value) if len(repr(value)) > _WHOLE_NUMBER else ""
     return ""

@@ -15,7 +15,7 @@ from pyagentd.mission.asking import Answered, ask
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.checks import Mission
 from pyagentd.mission.options import Message, Request
-from pyagentd.mission.outcome import Outcome, fail_of, is_function, merged
+from pyagentd.mission.outcome import Outcome, fail_of, is_function, merged, replaced
 from pyagentd.mission.progress import End, Progress
 from pyagentd.mission.retry import GaveUp
 from pyagentd.mission.runtime import Runtime
@@ -166,8 +166,9 @@ class _Taking:
                 return self._returned(outcome)
         if self.room.mission.single_shot:
             return self._returned(outcome)
-        context, places = merged(self.before.context, result.value)
-        told = feedback.of_value(result.value, places, self.room.mission.firewall, self.toolbox.warnings)
+        context, names = merged(self.before.context, result.value)
+        given = replaced(self.room.mission.context, names)
+        told = feedback.of_value(result.value, names, self.room.mission.firewall, [*given, *self.toolbox.warnings])
         return replace(outcome, context=context, feedback=told)
 
     def _returned(self, outcome: Outcome) -> Outcome:
