@@ -10,6 +10,7 @@ from itertools import takewhile
 import click
 
 from pyagentd import __version__
+from pyagentd.cli.agent import agent
 from pyagentd.cli.agents import agents
 from pyagentd.cli.approve import approve
 from pyagentd.cli.asks import answer, asks
@@ -63,7 +64,7 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, mission, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort,
+    new, send, agent, mission, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort,
     export, import_, presets, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, rewind, unrewind, fork, regenerate, variants,

@@ -21,6 +21,7 @@ from pyagentd.service.hooks import HookOperations
 from pyagentd.service.inspection import Inspection
 from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.missions import Missions
+from pyagentd.service.namedagents import NamedAgents
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
 from pyagentd.service.queue import Queue
@@ -44,6 +45,7 @@ class Service(
     Sessions,
     Lifecycle,
     Missions,
+    NamedAgents,
     Pieces,
     PresetTemplates,
     Spawning,

@@ -67,16 +67,33 @@ def set_status(state: State, name: str, status: Status, *, now_ms: int) -> None:
         db.execute("UPDATE agents SET status = ?, changed_at = ? WHERE name = ?", (status, now_ms, name))
 
 
-def rename(state: State, name: str, row: AgentRow) -> None:
-    """Put ``row`` in the place of the row of ``name``; raises as ``register``, and ``State.writing``."""
+def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
+    """Put ``row`` in the place of the row of ``name``, and have what it saved and ran follow.
+
+    Args:
+        state: The database.
+        name: What the agent was called.
+        row: Its new row.
+        old_dir: Where it was.
+
+    Raises:
+        Conflict: There is an agent of the new name; nothing is written. Otherwise as ``State.writing``.
+    """
     with state.writing() as db:
         db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
         if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
             raise Conflict(f"There is an agent called {row.name!r} already")
         db.execute("DELETE FROM agents WHERE name = ?", (name,))
         db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
-        db.execute("UPDATE contexts SET agent_name = ? WHERE agent_name = ?", (row.name, name))
-        db.execute("UPDATE tasks SET agent_name = ? WHERE agent_name = ?", (row.name, name))
+        length, inside = len(old_dir) + 1, f"{old_dir}/"
+        for table, column in (("contexts", "file_path"), ("tasks", "output_path"), ("tasks", "branch_dir")):
+            db.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
+                f"WHERE agent_name = ? AND substr({column}, 1, ?) = ?",
+                (row.dir, length, name, length, inside),
+            )
+        for table in ("contexts", "tasks"):
+            db.execute(f"UPDATE {table} SET agent_name = ? WHERE agent_name = ?", (row.name, name))
 
 
 def find(state: State, name: str) -> AgentRow | None:

@@ -1,0 +1,109 @@
+"""``pyagentd agent``: agents that have a name, a configuration and a workspace of their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from pyagentd.cli.branches import LONG_S
+from pyagentd.cli.link import daemon
+from pyagentd.cli.output import json_option, print_json
+
+_KEYS = ("system_prompt", "model", "permissions", "name")
+
+
+@click.group()
+def agent() -> None:
+    """Named agents: make, list, configure them; each is a session, under its name.
+
+    What ran below a session are its sub-agents: see `pyagentd agents`.
+    """
+
+
+@agent.command("init")
+@click.argument("name")
+@click.option("--system-prompt", metavar="TEXT", help="What it is told to be; - reads it from stdin.")
+@click.option("--model", metavar="[BACKEND/]MODEL", help="Its model (default: that of the settings, or its preset).")
+@click.option("--permissions", metavar="PROFILE", help="A profile: open, standard, locked, your own, or its JSON.")
+@json_option
+def init(name: str, system_prompt: str | None, model: str | None, permissions: str | None, as_json: bool) -> None:
+    """Make the agent NAME: letters, digits, hyphens and underscores, up to 64.
+
+    If an agent of that name was destroyed and its files kept, it is taken up again with what is given here.
+    """
+    prompt = sys.stdin.read() if system_prompt == "-" else system_prompt
+    with daemon() as link:
+        made = link.call(
+            "agent-init",
+            timeout=LONG_S,
+            name=name,
+            system_prompt=prompt,
+            model=model,
+            permissions=permissions,
+        )
+    if as_json:
+        print_json({key: made[key] for key in ("name", "dir", "session_id")})
+    else:
+        click.echo(f"{made['name']}\t{made['dir']}")
+        click.echo(made["welcome"], err=True)
+
+
+@agent.command("list")
+@click.option("--all", "destroyed", is_flag=True, help="Also those that were destroyed.")
+@json_option
+def listing(destroyed: bool, as_json: bool) -> None:
+    """List the named agents: name, status, model, permissions, directory."""
+    with daemon() as link:
+        found: Sequence[dict[str, Any]] = link.call("agent-list", destroyed=destroyed or None)["agents"] or []
+    if as_json:
+        print_json({"agents": list(found)})
+        return
+    for each in found:
+        profile = each["permissions"]
+        shown = profile if isinstance(profile, str) and not profile.startswith("{") else "custom"
+        words = (each["name"], each["status"], each["model"] or "-", shown, each["error"] or each["dir"])
+        click.echo("\t".join(words))
+
+
+@agent.command("config")
+@click.argument("name")
+@click.argument("key", required=False, type=click.Choice(_KEYS))
+@click.argument("value", required=False)
+@click.option("--reset", is_flag=True, help="Have KEY be its default again.")
+@json_option
+def config(name: str, key: str | None, value: str | None, reset: bool, as_json: bool) -> None:
+    """Show what the agent NAME is, or one KEY of it; with VALUE (- reads stdin), set that.
+
+    What is changed counts from the agent's next request on.
+    """
+    given = sys.stdin.read() if value == "-" else value
+    with daemon() as link:
+        told = link.call("agent-config", timeout=LONG_S, name=name, key=key, value=given, reset=reset or None)
+    if as_json:
+        print_json({part: told[part] for part in ("name", "dir", "config")})
+    elif key is not None and given is None and not reset:
+        click.echo(_line(told["config"][key]))
+    else:
+        for each, held in told["config"].items():
+            click.echo(f"{each}\t{_line(held)}")
+
+
+@agent.command("rename")
+@click.argument("name")
+@click.argument("new_name")
+@json_option
+def rename_agent(name: str, new_name: str, as_json: bool) -> None:
+    """Call the agent NAME NEW_NAME; its directory and its session's id follow."""
+    with daemon() as link:
+        told = link.call("agent-rename", timeout=LONG_S, name=name, new_name=new_name)
+    if as_json:
+        print_json({key: told[key] for key in ("name", "dir", "session_id")})
+    else:
+        click.echo(f"{told['name']}\t{told['dir']}")
+
+
+def _line(value: Any) -> str:
+    return "-" if value is None else value if isinstance(value, str) else str(value)

@@ -1,0 +1,132 @@
+"""Operations on named agents: making, listing, configuring and renaming them (SPEC 003)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.lifecycle import configuring, creating, renaming
+from pyagentd.agent.lifecycle.creating import Wanted
+from pyagentd.agent.triggering.triggers import local_user
+from pyagentd.errors import BadRequest, NotFound, PyagentdError
+from pyagentd.events import Event
+from pyagentd.service.group import Client, Group, described
+from pyagentd.sexp import SexpError, plist_to_dict
+from pyagentd.store import paths
+from pyagentd.store.index import agents
+from pyagentd.store.index.agents import AgentRow
+from pyagentd.store.namedagents import agentfile
+from pyagentd.store.paths import BranchRef
+
+
+class NamedAgents(Group):
+    """Agents that have a name, a configuration and a workspace of their own."""
+
+    async def agent_init(
+        self,
+        client: Client,
+        *,
+        name: str,
+        system_prompt: str | None = None,
+        model: str | None = None,
+        permissions: str | Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Make an agent; the answer has its ``name``, ``dir``, ``welcome`` and the names and places of its branch.
+
+        ``permissions`` is the name of a profile, or one written out, as JSON or as ``{allow, ask}``.
+        """
+        wanted = Wanted(name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions))
+        ref = await creating.create(self._host, wanted)
+        self._registry.add(ref)
+        self._tell_written(ref)
+        told = {"name": name, "dir": str(ref.session_dir), **described(ref)}
+        return {**told, "welcome": creating.welcome(self._host, ref)}
+
+    async def agent_list(self, client: Client, *, destroyed: bool = False) -> dict[str, Any]:
+        """Return all named agents by name, ``{agents: (A…)}``, with ``destroyed`` those too that are gone.
+
+        A has ``name``, ``dir``, ``session_id``, ``status``, ``model``, ``permissions``, ``created_at``, ``branch``
+        (to attach to; nil without files), ``state`` of its active branch and ``error`` (what is wrong with its file).
+        """
+        rows = await asyncio.to_thread(agents.known, self._host.state, destroyed=destroyed)
+        found = [await asyncio.to_thread(self._listed, row) for row in rows]
+        for each in found:
+            live = self._host.opened(each["branch"]) if each["branch"] else None
+            each["state"] = live.status["state"] if live else "idle"
+        return {"agents": found}
+
+    async def agent_config(
+        self, client: Client, *, name: str, key: str | None = None, value: Any = None, reset: bool = False
+    ) -> dict[str, Any]:
+        """Return what an agent is, or set ``key`` (system_prompt, model, permissions, name) to ``value``.
+
+        With ``reset`` the key gets its default. Without ``value`` and ``reset`` nothing is changed. The answer is
+        ``{name, dir, config: {name, channel_id, model, system_prompt, permissions, created_at}}``.
+        """
+        if key == "name" and value:
+            return await self.agent_rename(client, name=name, new_name=str(value))
+        if key is not None and (value is not None or reset):
+            given = _permissions(value) if key == "permissions" else value
+            user = local_user()
+            await configuring.change(self._host, name, key, None if reset else given, user=user)
+            self._publish(name)
+        config = await configuring.shown(self._host, name)
+        if key is not None and key not in config:
+            raise NotFound(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join(config)}")
+        return {"name": name, "dir": str(self._host.config.agents_dir.resolve() / name), "config": config}
+
+    async def agent_rename(self, client: Client, *, name: str, new_name: str) -> dict[str, Any]:
+        """Give an agent another name: its directory, its session's id and everything recorded of it follow."""
+        old = paths.ref_of(await asyncio.to_thread(creating.agent_dir, self._host, name))
+        ref = await renaming.rename(self._host, name, new_name, user=local_user())
+        self._registry.forget(old.session_dir)
+        self._registry.add(ref)
+        self._tell_written(old, ref)
+        config = await configuring.shown(self._host, new_name)
+        return {"name": new_name, "dir": str(ref.session_dir), "config": config, **described(ref)}
+
+    def _publish(self, name: str) -> None:
+        """Tell who watches an agent that another configuration holds."""
+        place = self._host.config.agents_dir.resolve() / name
+        for live in self._host.inside(place):
+            live.publish(Event("notice", live.key, 0, ({"text": f"The configuration of {name} was changed"},)))
+
+    def _listed(self, row: AgentRow) -> dict[str, Any]:
+        ref, wrong = _branch(row), ""
+        told: dict[str, Any] = {"model": row.model, "permissions": row.permissions}
+        if ref is not None and row.status != "destroyed":
+            try:
+                file = agentfile.read(ref.session_dir)
+                told = {"model": file.model, "permissions": file.permissions or row.permissions}
+            except PyagentdError as error:
+                wrong = error.message
+        return {
+            "name": row.name,
+            "dir": row.dir,
+            "session_id": row.session_id,
+            "status": row.status,
+            **told,
+            "created_at": row.created_at,
+            "branch": ref.key if ref is not None else None,
+            "error": wrong or (None if ref is not None or row.status == "destroyed" else f"{row.dir} is gone"),
+        }
+
+
+def _branch(row: AgentRow) -> BranchRef | None:
+    """Return the active branch of an agent; None when its files are gone."""
+    try:
+        return paths.ref_of(Path(row.dir))
+    except PyagentdError:
+        return None
+
+
+def _permissions(value: Any) -> str | Mapping[str, Any] | None:
+    """Return permissions as a client gives them: a text, a mapping, or on the wire of Emacs a plist."""
+    if value is None or isinstance(value, str):
+        return value or None
+    try:
+        return value if isinstance(value, Mapping) else plist_to_dict(list(value))
+    except (SexpError, TypeError) as error:
+        raise BadRequest("permissions are a profile's name, or (:allow (…) :ask (…))") from error
