@@ -70,6 +70,7 @@
                       "rewound, \\<pyagentd-mode-map>\
 C-u \\[pyagentd-rewind] brings them back"))
             ('edit "as it was before it was edited")
+            ('context "of a conversation that was cleared")
             (_ "of another variant"))))
 
 (defun pyagentd-hidden--line (words beg)

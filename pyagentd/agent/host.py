@@ -24,6 +24,7 @@ from pyagentd.agent.delegating.agents import AgentSpawner
 from pyagentd.agent.dialogue.suggesting import Suggesting
 from pyagentd.agent.files.restoring import Restoring
 from pyagentd.agent.hooking.hooks import Hooks
+from pyagentd.agent.lifecycle.contexts import Contexts
 from pyagentd.agent.lifecycle.overlay import Overlay
 from pyagentd.agent.missions.kindred import Kindred
 from pyagentd.agent.running import stopping
@@ -71,6 +72,7 @@ class Host(OpenBranches):
         queue: The messages that wait for their turn.
         supervisor: Sees to it that runs end.
         kindred: Which missions run.
+        contexts: Conversations that are saved, cleared and restored.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Host(OpenBranches):
         self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
         self.supervisor = Supervisor(self)
         self.kindred = Kindred()
+        self.contexts = Contexts(self)
         self._closing = False
 
     @property

@@ -19,6 +19,7 @@ from pyagentd.cli.audit import audit
 from pyagentd.cli.branches import branch, branches, switch
 from pyagentd.cli.changes import changes, restore
 from pyagentd.cli.compact import compact
+from pyagentd.cli.context import context
 from pyagentd.cli.daemon import serve, status, stop
 from pyagentd.cli.doctor import doctor
 from pyagentd.cli.exchange import export, import_
@@ -67,7 +68,7 @@ for _command in (
     new, send, agent, mission, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort,
     export, import_, presets, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
-    changes, restore, compact, rewind, unrewind, fork, regenerate, variants,
+    changes, restore, compact, context, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,
     serve, stop, status, logs, reindex, doctor, config, messages, lisp, signature, completion,
 ):  # fmt: skip

@@ -13,6 +13,7 @@ from pyagentd.service.agents import Agents
 from pyagentd.service.approvals import Approvals
 from pyagentd.service.branches import Branches
 from pyagentd.service.compaction import Compaction
+from pyagentd.service.contexts import ContextOperations
 from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
 from pyagentd.service.exchange import Exchange
@@ -37,6 +38,7 @@ from pyagentd.service.usage import Spending
 class Service(
     Conversations,
     Compaction,
+    ContextOperations,
     Queue,
     Histories,
     Agents,

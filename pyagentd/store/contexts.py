@@ -27,6 +27,7 @@ from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.hidden import is_marker, visible
+from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.view import View
 
@@ -196,15 +197,22 @@ def read(path: Path) -> Context:
     return _checked(data, path)
 
 
-def found_in(directory: Path) -> list[tuple[Path, Context]]:
-    """Return the contexts in a directory, by file name; files that are none are left out."""
-    found = []
-    for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
-        try:
-            found.append((path, read(path)))
-        except (StoreError, NotFound):
-            continue
-    return found
+def readable(path: Path) -> Context | None:
+    """Return the context in a file; None when it is none."""
+    try:
+        return read(path)
+    except (StoreError, NotFound):
+        return None
+
+
+def first_row(journal: Path, message_id: str) -> int | None:
+    """Return the number of the row of a log that first tells of a message; None when there is none.
+
+    Raises:
+        StoreError: The log cannot be read.
+    """
+    rows = read_rows(journal)
+    return next((row.seq for row in rows if row.type == "message" and row.data["id"] == message_id), None)
 
 
 def _checked(data: Any, path: Path) -> Context:

@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple
 from pyagentd.ids import new_id
 from pyagentd.store.conversation import Conversation, Message
 
-By = Literal["rewind", "edit", "variant"]
+By = Literal["rewind", "edit", "variant", "context"]
 
 _KEYS = ("hidden_at", "hidden_by", "hidden_op", "hidden_after")
+CONTEXT: By = "context"  # all that was visible: a boundary, behind which another conversation begins (DD-43)
 COMPACTION = "compaction"  # as origin of a message: it belongs to the turn around it and is no turn's beginning
 
 
@@ -87,9 +88,16 @@ def groups(conversation: Conversation) -> list[Group]:
     ]
 
 
+def groups_since(conversation: Conversation) -> list[Group]:
+    """Return the groups of the conversation that goes on: what is before the last boundary belongs to others."""
+    found = groups(conversation)
+    last = max((number for number, group in enumerate(found, 1) if group.by == CONTEXT), default=0)
+    return found[last:]
+
+
 def variants(conversation: Conversation, after: str) -> list[Variant]:
     """Return all that was said behind the message ``after`` at different times, oldest first."""
-    found = [Variant(group.messages, group) for group in groups(conversation) if group.after == after]
+    found = [Variant(group.messages, group) for group in groups_since(conversation) if group.after == after]
     if shown := continuation(conversation, after):
         found.append(Variant(tuple(shown), None))
     order = {id: number for number, id in enumerate(conversation.messages)}
@@ -98,7 +106,7 @@ def variants(conversation: Conversation, after: str) -> list[Variant]:
 
 def last_rewind(conversation: Conversation) -> Group | None:
     """Return what the last rewind hid, if it is hidden still; also what was hidden for an answer that never came."""
-    for group in reversed(groups(conversation)):
+    for group in reversed(groups_since(conversation)):
         if group.by == "rewind" or (
             is_shown(conversation, group.after) and not continuation(conversation, group.after)
         ):

@@ -84,11 +84,7 @@ def test_files_of_the_same_name_are_numbered_and_none_is_overwritten(tmp_path: P
     names = [contexts.write(tmp_path, replace(CONTEXT, id=str(number))).name for number in range(3)]
     stem = "2026-02-12_refactored-auth-module-added-jwt"
     assert names == [f"{stem}.json", f"{stem}-2.json", f"{stem}-3.json"]
-    assert [each.id for _, each in sorted(contexts.found_in(tmp_path), key=lambda pair: pair[1].id)] == [
-        "0",
-        "1",
-        "2",
-    ]
+    assert sorted(contexts.read(path).id for path in tmp_path.iterdir()) == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +127,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, data: Any) -> None:
     path.write_text(data if isinstance(data, str) else json.dumps(data))
     with pytest.raises(StoreError, match=str(path)):
         contexts.read(path)
-    assert contexts.found_in(tmp_path) == []
+    assert contexts.readable(path) is None
 
 
 def test_a_result_of_no_call_is_left_out_and_a_missing_file_told(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class Summariser:
         window: How many tokens it can hold.
         settings: What is configured.
         observe: Told of every failure that is tried again.
+        request: Makes the request, as ``summary_request`` does.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Summariser:
         window: int,
         settings: CompactionSettings,
         observe: Callable[[Retrying], None] = lambda retrying: None,
+        request: Callable[..., ModelRequest] = summary_request,
     ) -> None:
         self.model = model
+        self._request = request
         self._backend = backend
         self._settings = settings
         self._longest = min(settings.max_tokens, window // 4)
@@ -98,7 +101,7 @@ class Summariser:
 
     async def _fold(self, previous: str, pieces: Sequence[str], instructions: str) -> str:
         for piece in pieces:
-            request = summary_request(
+            request = self._request(
                 self.model, piece, previous=previous, instructions=instructions, max_tokens=self._longest
             )
             previous = await self._ask(request)

@@ -59,6 +59,7 @@ def prompt_of(conversation: Conversation, message_id: str | None) -> Message:
             raise NotFound(f"Message {message_id} is not shown in this branch", mend=candidates(conversation))
         shown = shown[: ids.index(message_id) + 1]
     for message in reversed(shown):
-        if message.role == "user" and not message.metadata.get("steered"):
+        steered = message.metadata.get("steered") and not message.metadata.get("context")  # of a restored one: a turn
+        if message.role == "user" and not steered:
             return message
     raise NotFound("There is no prompt to ask again", mend="Write and send one first")

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.persist import Roles
 from pyagentd.agent.dialogue.suggesting import tell_anew
-from pyagentd.agent.host import Host
 from pyagentd.agent.revising.choosing import chosen_prompt, prompt_of, variants_of
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission, Submitted
@@ -28,6 +27,9 @@ from pyagentd.store.document import Document
 from pyagentd.store.hidden import By
 from pyagentd.store.hiding import answer_place, turned
 from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:  # the host has contexts, which are cleared here
+    from pyagentd.agent.host import Host
 
 _MOST_ROLES = 4000  # in one event; a client that needs more attaches anew
 _CARRIED = ("agent", "model")  # metadata of a prompt that its next version keeps
@@ -172,6 +174,20 @@ class History:
             rows = list(hidden.hide(gone, by="variant", after=chosen.group.after, now_ms=now_ms))
             await self._change(branch, [*rows, *hidden.show(chosen.messages, now_ms=now_ms)])
             return Changed(hidden=_ids(gone), shown=_ids(chosen.messages))
+
+    async def clear_held(self, branch: LiveBranch) -> Changed:
+        """Put the conversation behind a boundary, for a caller that holds ``branch.starting``: the next is a new one.
+
+        Raises:
+            Busy: A run is in flight.
+            BadRequest: There is none.
+        """
+        self._require_ready(branch)
+        gone = hidden.continuation(branch.conversation, "")
+        if not gone:
+            raise BadRequest("No active session to clear")
+        await self._hide(branch, gone, by=hidden.CONTEXT, after="")
+        return Changed(hidden=_ids(gone))
 
     # -- inside ------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def shown_variants(conversation: Conversation) -> list[tuple[str, int, int]]:
     Where none of the variants is shown the number is 0 and the message the last of them.
     """
     found = []
-    for after in dict.fromkeys(group.after for group in hidden.groups(conversation)):
+    for after in dict.fromkeys(group.after for group in hidden.groups_since(conversation)):
         if not hidden.is_shown(conversation, after):
             continue
         all_of = hidden.variants(conversation, after)

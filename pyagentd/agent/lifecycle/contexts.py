@@ -1,0 +1,315 @@
+"""Conversations that are saved, put behind and taken up again (SPEC 003 Context Management, DD-43).
+
+Active is what no boundary has put behind the conversation. Nothing is ever deleted: what is cleared stays in the log
+and in the document, where the model is no longer shown it. Every session has contexts; those of a named agent are
+files in its ``sessions/``, others' are among the files of their branch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.compacting.summariser import Summariser
+from pyagentd.agent.lifecycle.restoring import facts_of_turns, restored
+from pyagentd.agent.revising.history import History
+from pyagentd.agent.running.equipping import Equipping
+from pyagentd.agent.running.outcome import Outcome
+from pyagentd.agent.running.run import new_run_id
+from pyagentd.agent.running.settings import SendOptions
+from pyagentd.clock import iso8601
+from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
+from pyagentd.events import Event
+from pyagentd.llm.catalog import facts
+from pyagentd.llm.description import description_request, one_line
+from pyagentd.llm.summary import previous_summary
+from pyagentd.messages import Message
+from pyagentd.store import contexts as files
+from pyagentd.store import document, hidden, paths
+from pyagentd.store.align import align
+from pyagentd.store.contexts import Context, Trigger
+from pyagentd.store.index import contexts as table
+from pyagentd.store.index.contexts import ContextRow
+from pyagentd.store.namedagents.layout import named_dir, saved_dir
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:  # the host has them
+    from pyagentd.agent.host import Host
+
+log = logging.getLogger(__name__)
+
+KEPT = "Nothing is deleted: the text stays in the document and in the log; the model is no longer shown it."
+_FIRST_WORDS = 80  # characters of a prompt that stands for a description
+
+
+class Owner(NamedTuple):
+    """Whose contexts those of a branch are, and where their files are."""
+
+    name: str  # of a named agent, or a session's id
+    directory: Path
+    is_named: bool
+
+
+class _Said(NamedTuple):
+    """A conversation as it goes on: its messages, and which rows of the log it is."""
+
+    messages: tuple[Message, ...]
+    first_id: str
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """What a boundary put behind the conversation."""
+
+    messages: int
+
+
+class Contexts:
+    """The contexts of one host's sessions."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._history = History(host)
+
+    # -- what people do ----------------------------------------------------------------------------------------
+
+    async def save(self, branch: LiveBranch, description: str = "", *, options: SendOptions) -> ContextRow:
+        """Save the conversation of a branch, which goes on.
+
+        Args:
+            branch: Whose.
+            description: What it is about; without one a model is asked.
+            options: Of the client, for that.
+
+        Raises:
+            BadRequest: There is none.
+            StoreError: The disk refused.
+        """
+        said = await self._said(branch)
+        text = one_line(description) or await self._described(branch, said.messages, options)
+        return await self._write(branch, said, text, "manual_save")
+
+    async def clear(self, branch: LiveBranch) -> Cleared:
+        """Put the conversation of a branch behind a boundary, without saving it.
+
+        Raises:
+            Busy: A run is in flight.
+            BadRequest: There is none.
+        """
+        async with branch.starting:
+            changed = await self._history.clear_held(branch)
+        self._say(branch, f"Context cleared. {KEPT}")
+        return Cleared(messages=len(changed.hidden))
+
+    async def restore(self, branch: LiveBranch, id: str) -> ContextRow:
+        """Let a saved conversation be the one that goes on, in the place of what did, which is not saved.
+
+        Args:
+            branch: Where.
+            id: Of the context, or how it begins.
+
+        Raises:
+            NotFound: This agent or session has no such context, or its file is gone.
+            BadRequest: Several begin like that.
+            Busy: A run is in flight, or messages wait for theirs.
+        """
+        row = await self.get(branch.ref, id)
+        context = await asyncio.to_thread(files.read, Path(row.file_path))
+        if not restored(context.messages).turns:
+            raise BadRequest(f"The context {row.id} is empty", mend="Restore another")
+        async with branch.starting:
+            self._require_next(branch)
+            if hidden.continuation(branch.conversation, ""):
+                await self._history.clear_held(branch)
+            await self._append(branch, context)
+        for listener in self._host.listeners:
+            listener.branch_written(branch.ref)
+        self._say(branch, f"Context restored: {row.description} ({row.message_count} messages)")
+        return row
+
+    async def history(self, ref: BranchRef) -> list[ContextRow]:
+        """Return the saved conversations of an agent or a session, the last one first."""
+        owner = self.owner(ref)
+        await self._adopt(owner)
+        return await asyncio.to_thread(table.of, self._host.state, owner.name)
+
+    async def known(self, agent_name: str) -> list[ContextRow]:
+        """Return the saved conversations of an agent that may be gone, the last one first."""
+        return await asyncio.to_thread(table.of, self._host.state, agent_name)
+
+    async def get(self, ref: BranchRef, id: str) -> ContextRow:
+        """Return the saved conversation of an agent or a session whose id is, or begins with, ``id``.
+
+        Raises:
+            NotFound, BadRequest: There is none, or there are several.
+        """
+        owner = self.owner(ref)
+        await self._adopt(owner)
+        found = await asyncio.to_thread(table.find, self._host.state, id, owner.name) if id else []
+        if not found:
+            raise NotFound(
+                f"{owner.name} has no saved context {id}", mend="`pyagentd context history` lists those there are"
+            )
+        if len(found) > 1:
+            listed = ", ".join(row.id for row in found[:8])
+            raise BadRequest(f"Several contexts begin with {id}: {listed}", mend="Give more of the id")
+        return found[0]
+
+    def owner(self, ref: BranchRef) -> Owner:
+        """Return whose the contexts of a branch are."""
+        named = named_dir(self._host.config.agents_dir.resolve(), ref)
+        if named is not None:
+            return Owner(named.name, saved_dir(named), is_named=True)
+        return Owner(ref.session_id, files.contexts_dir(ref), is_named=False)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    async def _said(self, branch: LiveBranch) -> _Said:
+        """Return the conversation of a branch, with what the user made of its text.
+
+        Raises:
+            BadRequest: There is none.
+        """
+        if branch.run is None and not branch.refusal:
+            async with branch.starting:
+                if branch.run is None:
+                    await self._note_edits(branch)
+        conversation = branch.conversation.snapshot()
+        messages = await asyncio.to_thread(files.said, conversation)
+        if not messages:
+            raise BadRequest("No active session to save", mend="Say something first")
+        return _Said(messages, hidden.visible(conversation)[0].id, conversation.last_seq)
+
+    async def _note_edits(self, branch: LiveBranch) -> None:
+        """Record what the user made of the document; the caller holds ``branch.starting``."""
+        await branch.keeper.settle()
+        await branch.look_once()
+        doc = await asyncio.to_thread(document.read, branch.file)
+        edits = (await asyncio.to_thread(align, doc, branch.conversation.snapshot())).edits
+        with branch.recorder.together():
+            for edit in edits:
+                branch.recorder.record("edit", edit)
+
+    async def _described(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
+        """Return what a model says of a conversation; its first words where no model can be asked."""
+        if branch.run is not None:
+            return first_words(messages)
+        host, run_id = self._host, new_run_id()
+        try:
+            settings = document.read(branch.file).settings
+            made = await Equipping(host, branch, run_id, options).settings(settings)
+            configured = host.config.compaction
+            model = configured.model or made.model
+            window = facts(model, host.config, backend=made.provider).context_window
+            summariser = Summariser(
+                made.backend, model, window=window, settings=configured, request=description_request
+            )
+            previous, head = previous_summary(messages)
+            text = one_line((await summariser.summarise(previous, head)).text)
+        except PyagentdError as error:
+            log.warning("%s is saved without a summary: %s", branch.ref.name, error)
+            return first_words(messages)
+        return text or first_words(messages)
+
+    async def _write(self, branch: LiveBranch, said: _Said, description: str, trigger: Trigger) -> ContextRow:
+        owner = self.owner(branch.ref)
+        context = Context(
+            id=str(uuid.uuid4()),
+            agent_name=owner.name,
+            description=description,
+            saved_at=iso8601(self._host.clock.now()),
+            trigger=trigger,
+            messages=files.canonical(said.messages),
+        )
+        journal = paths.journal_file(branch.ref.branch_dir)
+
+        def write() -> ContextRow:
+            path = files.write(owner.directory, context)
+            row = replace(
+                row_of(context, path), first_seq=files.first_row(journal, said.first_id), last_seq=said.last_seq
+            )
+            table.put(self._host.state, row)
+            return row
+
+        return await asyncio.to_thread(write)
+
+    async def _adopt(self, owner: Owner) -> None:
+        """Give files that the database does not know their rows: an agent's directory may be older than it."""
+
+        def adopt() -> None:
+            known = {row.file_path for row in table.of(self._host.state, owner.name)}
+            present = {str(path) for path in owner.directory.glob("*.json")} if owner.directory.is_dir() else set()
+            for path in sorted(present - known):
+                context = files.readable(Path(path))
+                if context is not None:
+                    table.put(self._host.state, replace(row_of(context, Path(path)), agent_name=owner.name))
+
+        await asyncio.to_thread(adopt)
+
+    async def _append(self, branch: LiveBranch, context: Context) -> None:
+        """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""
+        await branch.keeper.settle()
+        await branch.look_once()
+        found, run_id = restored(context.messages), new_run_id()
+        metadata = {"context": context.id}
+        prompt = await branch.prompt_from_client(found.turns[0].prompt)
+        # No await from here on: either all of it is there or the next daemon ends it.
+        seq = branch.start_run(replace(prompt, metadata=metadata), run_id=run_id, interactive=True)
+        self._tell_run(branch, run_id, seq, "started")
+        with branch.recorder.together():
+            for kind, data in facts_of_turns(
+                found,
+                session_id=branch.ref.session_id,
+                run_id=run_id,
+                metadata=metadata,
+                now_ms=branch.recorder.now_ms(),
+            ):
+                branch.recorder.record(kind, data)
+        branch.finish_run(run_id, Outcome(reason="done", text=""))
+        await branch.secure()
+        branch.note_complete()
+        self._tell_run(branch, run_id, branch.tell_end(run_id), "finished")
+
+    def _tell_run(self, branch: LiveBranch, run_id: str, seq: int, phase: Literal["started", "finished"]) -> None:
+        message_id = branch.conversation.runs[run_id].data["message_id"]
+        end: dict[str, Any] = {"reason": "done", "message": ""} if phase == "finished" else {"message_id": message_id}
+        branch.publish(Event("run", branch.key, seq, ({"id": run_id, "phase": phase, **end},)))
+
+    def _require_next(self, branch: LiveBranch) -> None:
+        branch.require_idle()
+        branch.require_writable()
+        if self._host.closing:
+            raise Busy("The daemon is stopping", mend="Try again in a moment")
+        if branch.queue.waiting:
+            raise Busy("Messages wait for their answers", mend="Let them be answered, or take them back first")
+
+    def _say(self, branch: LiveBranch, text: str) -> None:
+        branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
+
+
+def first_words(messages: Sequence[Message]) -> str:
+    """Return the beginning of a conversation, which stands for a description of it."""
+    for entry in files.canonical(messages):
+        if entry["role"] == "user" and (words := one_line(entry["content"], _FIRST_WORDS)):
+            return words
+    return "Conversation"
+
+
+def row_of(context: Context, path: Path) -> ContextRow:
+    """Return the row of a context whose file is at ``path``."""
+    return ContextRow(
+        id=context.id,
+        agent_name=context.agent_name,
+        description=context.description,
+        saved_at=context.saved_at,
+        message_count=context.message_count,
+        file_path=str(path),
+        trigger=context.trigger,
+    )
