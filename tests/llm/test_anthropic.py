@@ -41,6 +41,9 @@ ERRORS = (
 )
 
 
+_VERY_BUSY_S = 300.0  # for what takes a second: only a test that hangs takes longer
+
+
 class Noon:
     def now(self) -> datetime:
         return NOW
@@ -262,22 +265,26 @@ async def test_deltas_arrive_while_the_answer_is_still_being_written(
 
 
 async def test_hundreds_of_agents_have_a_connection_each(
-    model_server: ModelServer, backend: AnthropicBackend
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = asyncio.Event()
+    monkeypatch.setattr("pyagentd.llm.anthropic._CONNECT_S", _VERY_BUSY_S)
+    backend = AnthropicBackend(make_client(api_key="k", base_url=model_server.url, timeout_s=_VERY_BUSY_S))
+    together = asyncio.Barrier(250)
 
     async def begin() -> None:
         async with aclosing(backend.stream(request())) as batches:
             await anext(batches)
-            if model_server.connections == 250:
-                together.set()
             await together.wait()
 
     model_server.rule = lambda request: answer(text("one two", chunks=2), hang_after=4)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-        for _ in range(250):
+    async with asyncio.timeout(_VERY_BUSY_S), asyncio.TaskGroup() as tasks:
+        for _ in range(together.parties):
             tasks.create_task(begin())
-    await asyncio.to_thread(model_server.wait_until, lambda: model_server.hangups == 250)
+    assert model_server.connections == together.parties
+    await asyncio.to_thread(
+        model_server.wait_until, lambda: model_server.hangups == together.parties, timeout_s=_VERY_BUSY_S
+    )
+    await backend.close()
 
 
 async def test_a_proxy_of_the_environment_is_asked(

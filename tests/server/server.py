@@ -14,6 +14,8 @@ from tests.server.rules import missing_key, problems
 
 Rule = Callable[[Request], Scripted]
 
+_BACKLOG = 512  # clients that connect together; one too many waits for seconds before it tries again
+
 
 class ModelServer:
     """Answers from a queue, then by a rule; records what it was asked.
@@ -65,7 +67,7 @@ class ModelServer:
         """Queue answers; a string is an answer of one text block, a function is asked with the request."""
         self._queue.extend(answer(one) if isinstance(one, str) else one for one in answers)
 
-    def wait_until(self, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    def wait_until(self, condition: Callable[[], object], timeout_s: float = 60.0) -> None:
         """Block until ``condition`` is true; it is looked at whenever a request, a connection or a hangup came."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout_s), "the model server waited in vain"
@@ -76,7 +78,7 @@ class ModelServer:
         self._loop.close()
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._converse, "127.0.0.1", self._port)
+        server = await asyncio.start_server(self._converse, "127.0.0.1", self._port, backlog=_BACKLOG)
         self._port = server.sockets[0].getsockname()[1]
         self._started.set()
         async with server:

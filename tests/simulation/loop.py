@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -77,8 +78,9 @@ class _Jumping(selectors.SelectSelector):
 
 
 def _perform(done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    if done.cancelled():  # a thread would have done it all the same
-        func(*args)
+    if done.cancelled():  # a thread would have done it all the same, and nobody hears how it went
+        with suppress(Exception):
+            func(*args)
         return
     try:
         result = func(*args)
