@@ -12,6 +12,7 @@ from pyagentd.lisp.errors import REASONS, LispError
 from pyagentd.lisp.limits import Budget, Limits
 from pyagentd.lisp.order import equal
 from pyagentd.lisp.printing import readable
+from pyagentd.lisp.reader import MAX_DIGITS
 from pyagentd.lisp.values import Pattern, from_key
 
 _PROGRAM = 10_000  # characters; what is much longer has more parts than a program may have
@@ -113,7 +114,9 @@ def _opaque(part: Any) -> bool:
 
 
 def _unwritable(part: Any) -> bool:
-    """Whether there is no text for it: no data, or a keyword that was made of any text."""
+    """Whether there is no text for it: no data, a keyword that was made of any text, a number no program may hold."""
+    if isinstance(part, int) and abs(part) >= 10**MAX_DIGITS:
+        return True
     return _opaque(part) or (isinstance(part, lisp.Keyword) and not _NAME.fullmatch(part.name))
 
 
