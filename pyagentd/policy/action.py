@@ -16,7 +16,7 @@ from pyagentd.policy.roam import RoamTarget
 if TYPE_CHECKING:
     from pyagentd.policy.shell import ShellReading
 
-Kind = Literal["read", "write", "command", "pattern", "net", "meta"]
+Kind = Literal["read", "write", "command", "pattern", "net", "self", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,7 @@ class Action:
     shell: ShellReading | None = None  # what the grammar makes of the command
     roam: RoamTarget | None = None  # of kind "pattern"
     root: str = ""  # the workspace root, for what a profile says about paths relative to it
+    change: str | None = None  # of kind "self": what it was and what it would be, as JSON for the audit
 
     def __str__(self) -> str:
         return f"tool:{self.tool}:{self.detail}"

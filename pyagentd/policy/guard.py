@@ -48,14 +48,17 @@ class Deny:
 
 Decision = Allow | Ask | Deny
 
+Confirm = bool | Literal["always"]
+"""Whether a tool wants a human to agree: unless a named profile or a grant does, or every single time."""
 
-def decide(action: Action, context: Context, confirm: bool) -> Decision:
+
+def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
     """Return whether ``action`` may happen.
 
     Args:
         action: Computed by the tool from its checked arguments.
         context: The rules.
-        confirm: The tool wants a human to agree, unless a named profile or a grant does.
+        confirm: The tool wants a human to agree, see ``Confirm``.
     """
     action = _read(action)
     if refusal := scope.protected(action, context):
@@ -89,7 +92,7 @@ def once_key(action: Action) -> str:
     return str(action) if action.kind == "command" else action.forms[-1]
 
 
-def _permitted(action: Action, context: Context, confirm: bool) -> Decision:
+def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
     """Return what profiles, grants and the tool itself say about an action that is inside the scope."""
     asking = None  # the profile that wants a human to be asked
     for profile in (context.profile, *context.ancestor_profiles):
@@ -98,6 +101,8 @@ def _permitted(action: Action, context: Context, confirm: bool) -> Decision:
             return _out_of_profile(action, profile, above=profile is not context.profile)
         if profile is not None and says == "ask":
             asking = asking or profile
+    if confirm == "always":
+        return _always(action, context)
     if (unreadable := _unreadable(action)) is not None:
         return _unreadable_command(action, context, unreadable)
     if asking is None and context.profile is not None and _says(context.profile, action) == "allow":
@@ -146,6 +151,17 @@ def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
     return Deny(
         f"{action.tool} may not run this: nobody can tell beforehand what it does ({why}), and no human can be asked "
         f"in this run. Write it as plain commands, one call each.",
+        "headless",
+    )
+
+
+def _always(action: Action, context: Context) -> Decision:
+    """Return the decision about what needs a human's word each time: no profile, grant or option stands for it."""
+    if context.interactive:
+        return Ask(f"{action.tool} does this only when you say so, each time")
+    return Deny(
+        f"{action.tool} needs a human's approval each time, and none can be asked in this run. Go on without it, and "
+        f"say in your answer what you wanted to change.",
         "headless",
     )
 

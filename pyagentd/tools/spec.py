@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pyagentd.policy.guard import Action, ResolvedPath
+from pyagentd.policy.guard import Action, Confirm, ResolvedPath
 from pyagentd.policy.shell import ShellReading
 from pyagentd.tools.around import Hooking, Keeping
 from pyagentd.tools.confine.scope import UNCONFINED, ShellScope
 
 Args = Mapping[str, Any]
-Kind = Literal["read", "write", "command", "pattern", "net", "meta"]
+Kind = Literal["read", "write", "command", "pattern", "net", "self", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,7 @@ class Target:
     writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
     command: str | None = None
     shell: ShellReading | None = None
+    change: str | None = None  # of a setting: what it was and what it would be, as JSON for the audit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,8 @@ class ToolSpec:
     describe: Callable[[Args, ToolContext], Target]
     preview: Callable[[Args, ToolContext], str] | None = None  # what a human sees before approving; blocks
     caution: Callable[[ToolContext], str] | None = None  # what a human should know before approving, or ""; blocks
-    confirm: bool = False  # ask a human unless a profile or a grant allows it
+    confirm: Confirm = False  # ask a human unless a profile or a grant allows it; or whatever they allow
+    acts_as: str = ""  # the name of the tool in the action string, where that is another
     parallel_safe: bool = False  # may run beside other calls of the same answer
     timeout_s: float = 60.0
 
@@ -83,7 +85,7 @@ class ToolSpec:
         """Return the call as policy sees it; raises ``ToolError`` when it names something impossible."""
         target = self.describe(args, ctx)
         return Action(
-            tool=self.name,
+            tool=self.acts_as or self.name,
             detail=target.detail,
             kind=self.kind,
             paths=target.paths,
@@ -91,6 +93,7 @@ class ToolSpec:
             command=target.command,
             shell=target.shell,
             root=str(ctx.root),
+            change=target.change,
         )
 
 

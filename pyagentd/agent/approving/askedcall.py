@@ -15,6 +15,7 @@ from pyagentd.tools.schema import checked
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 CHOICES = ("allow", "session", "always", "deny")
+ONCE = ("allow", "deny")  # of what is asked about each time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class AskedCall:
             "reason": reason,
             "preview": preview,
             "kind": "tool",
-            "choices": list(CHOICES),
+            "choices": list(ONCE if spec.confirm == "always" else CHOICES),
             "remember": list(ask.remember),
             "commands": list(_commands(action)),
             "input": json.dumps(dict(self.call.input), ensure_ascii=False),

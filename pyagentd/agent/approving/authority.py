@@ -17,7 +17,7 @@ from pyagentd.agent.approving.askedcall import AskedCall
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.errors import BadRequest, PresetError, StoreError, ToolError
 from pyagentd.messages import ToolCall
-from pyagentd.policy.guard import Action, Allow, Ask, Context, Decision, Deny, ResolvedPath, decide
+from pyagentd.policy.guard import Action, Allow, Ask, Confirm, Context, Decision, Deny, ResolvedPath, decide
 from pyagentd.policy.widening import Widening
 from pyagentd.store.index.audit import Decided
 from pyagentd.tools.invoke import Authorise, Edited
@@ -30,9 +30,17 @@ class Witness(Protocol):
     """Who notes decisions; see ``ledger.RunWitness``."""
 
     def __call__(
-        self, tool: str, action: str, decision: Decided, rule: str, reason: str = "", by: str | None = None
+        self,
+        tool: str,
+        action: str,
+        decision: Decided,
+        rule: str,
+        reason: str = "",
+        by: str | None = None,
+        *,
+        change: str | None = None,
     ) -> None:
-        """Note one decision; ``by`` is the client through which a human made it."""
+        """Note one decision; ``by`` is the client through which a human made it, ``change`` that of the action."""
         ...
 
 
@@ -77,10 +85,10 @@ class Authority:
                 self._used.append(lease)
             match decision:
                 case Allow(by):
-                    self._witness(spec.name, str(action), "allow", by)
+                    self._witness(spec.name, str(action), "allow", by, change=action.change)
                     return None
                 case Deny(reason, rule):
-                    self._witness(spec.name, str(action), "deny", rule, reason)
+                    self._witness(spec.name, str(action), "deny", rule, reason, change=action.change)
                     raise ToolError(reason)
                 case Ask():
                     asked = AskedCall(call=call, spec=spec, action=action, tool_context=tool_context)
@@ -117,7 +125,7 @@ class Authority:
         """Put a question of kind "scope" to the human and return the answer, noted; an abort does not return."""
         answer = await self._answer(tool, action, {"tool": tool, "action": action, "kind": "scope", **fields})
         decided: Decided = "ask_denied" if answer.decision == "deny" else "ask_approved"
-        self._witness(tool, action, decided, _rule(answer), answer.reason, answer.by or None)
+        self._note(tool, action, decided, answer)
         return answer
 
     async def ask_question(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
@@ -160,7 +168,7 @@ class Authority:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _decided(self, action: Action, confirm: bool) -> tuple[Decision, Widening | None]:
+    def _decided(self, action: Action, confirm: Confirm) -> tuple[Decision, Widening | None]:
         """Return the decision, and the lease that makes the scope wide enough where one was needed."""
         context = self._rules(action)
         if isinstance(context, Deny):
@@ -185,11 +193,11 @@ class Authority:
         tool, action = asked.spec.name, asked.action
         self._waiting[asked.call.id] = asked
         try:
-            answer = await self._answer(tool, str(action), await asked.fields(ask))
+            answer = await self._answer(tool, str(action), await asked.fields(ask), action.change)
         finally:
             del self._waiting[asked.call.id]
         if answer.decision == "deny":
-            self._witness(tool, str(action), "ask_denied", _rule(answer), answer.reason, answer.by or None)
+            self._note(tool, str(action), "ask_denied", answer, action.change)
             why = f": {answer.reason}" if answer.reason else ""
             raise ToolError(f"The user denied {tool}{why}.")
         if answer.input is None:
@@ -202,16 +210,16 @@ class Authority:
             args=args, action=action, note=f"[The user changed the arguments before allowing this: {shown}]"
         )
 
-    async def _answer(self, tool: str, action: str, fields: Mapping[str, Any]) -> Answer:
+    async def _answer(self, tool: str, action: str, fields: Mapping[str, Any], change: str | None = None) -> Answer:
         """Return the human's answer; one that stops the run is noted and does not return."""
         try:
             answer = await self._ask_human(fields)
         except asyncio.CancelledError:
             if not self._leaving():
-                self._witness(tool, action, "ask_denied", "abort", "the run was stopped")
+                self._witness(tool, action, "ask_denied", "abort", "the run was stopped", change=change)
             raise
         if answer.decision == "abort":
-            self._witness(tool, action, "ask_denied", _rule(answer), answer.reason, answer.by or None)
+            self._note(tool, action, "ask_denied", answer, change)
             self._stop()
             await asyncio.get_running_loop().create_future()  # the cancellation arrives here
         return answer
@@ -229,12 +237,19 @@ class Authority:
             widened = lease.widen(context, action) if lease is not None else None
             decision = decide(action, widened or context, asked.spec.confirm)
         if isinstance(decision, Deny):
-            self._witness(tool, str(action), "deny", decision.rule, decision.reason)
+            self._witness(tool, str(action), "deny", decision.rule, decision.reason, change=action.change)
             raise ToolError(f"The user allowed this, but: {decision.reason}")
         # Somebody may have answered another question by a grant that covers this one too.
         granted = isinstance(decision, Allow) and answer.decision == "allow" and answer.input is None
         rule = decision.by if isinstance(decision, Allow) and granted else _rule(answer)
-        self._witness(tool, str(action), "ask_approved", rule, answer.reason, answer.by or None)
+        self._note(tool, str(action), "ask_approved", answer, action.change, rule)
+
+    def _note(
+        self, tool: str, action: str, decided: Decided, answer: Answer, change: str | None = None, rule: str = ""
+    ) -> None:
+        """Note what a human decided; ``rule`` where it was something else that allowed it by then."""
+        by = answer.by or None
+        self._witness(tool, action, decided, rule or _rule(answer), answer.reason, by, change=change)
 
 
 def _rule(answer: Answer) -> str:

@@ -7,6 +7,8 @@ stays in the queue and is tried again with the next batch. ``close`` writes the 
 from __future__ import annotations
 
 import logging
+import os
+import pwd
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -131,11 +133,20 @@ class RunWitness:
     branch_dir: str  # as in the audit
     agent: str | None
     run_id: str
+    user: str | None = None  # who began the run; None: nobody did, it was due
 
     def __call__(
-        self, tool: str, action: str, decision: Decided, rule: str, reason: str = "", by: str | None = None
+        self,
+        tool: str,
+        action: str,
+        decision: Decided,
+        rule: str,
+        reason: str = "",
+        by: str | None = None,
+        *,
+        change: str | None = None,
     ) -> None:
-        """Note one decision (see ``audit.Entry``)."""
+        """Note one decision (see ``audit.Entry``); ``change`` is its ``detail``."""
         entry = Entry(
             at_ms=epoch_ms(self.clock.now()),
             session=self.session,
@@ -148,5 +159,19 @@ class RunWitness:
             rule=rule,
             reason=reason,
             by=by,
+            detail=change,
+            user=self._answered_by(by),
         )
         self.ledger.note(entry)
+
+    def _answered_by(self, client: str | None) -> str | None:
+        """Return the user who decided, or began the run; whoever answers is the one whose daemon this is."""
+        return self.user if client is None else local_user()
+
+
+def local_user() -> str:
+    """Return the login name of the user whose daemon this is: nobody else reaches it."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

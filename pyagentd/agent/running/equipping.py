@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.approving.confining import shell_scope
 from pyagentd.agent.approving.expansion import Place, scope_expansion
-from pyagentd.agent.approving.ledger import RunWitness
+from pyagentd.agent.approving.ledger import RunWitness, local_user
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.override import overridden, settings_of
 from pyagentd.agent.compacting.fitting import fitting
@@ -209,6 +209,7 @@ class Equipping:
             branch_dir=Projection(host.state, host.config.sessions_dir).key(ref.branch_dir),
             agent=ref.session_id if ref.is_agent else None,
             run_id=self._run_id,
+            user=None if self._message.get("trigger") else local_user(),
         )
 
     def _tool_context(self, root: Path, authority: Authority) -> ToolContext:
