@@ -46,6 +46,8 @@ files        {paths, call_id, more}: files that are another now, absolute: by a 
 hook         {id, event, facts}: a question to functions of this client, ``facts`` in JSON; ``hook-answer`` answers it
              (seq 0)
 notice       {text}: one line for the user (seq 0)
+task         {id, agent, command, status, started_at, pid, exit_code, ended_at, output}: a command in the background
+             began, printed something (``output`` is the end of it) or ended; see ``agent.tasks`` (seq 0)
 session      {title, archived_at}: facts of the session changed (seq 0)
 deleted      (): the branch was moved to the trash (seq 0)
 progress     {id, done, total}: how far a long operation is; only for the client that asked (branch "", seq 0)
@@ -60,7 +62,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[
     "insert", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted",
-    "changed", "lease", "roles", "todo", "files", "hook", "notice", "session", "deleted", "progress", "log",
+    "changed", "lease", "roles", "todo", "files", "hook", "notice", "session", "deleted", "progress", "log", "task",
     "context", "resync",
     "chips",
 ]  # fmt: skip

@@ -35,6 +35,7 @@ from pyagentd.agent.running.run import Run
 from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.settings import Presets, SendOptions
 from pyagentd.agent.running.supervising import Supervisor
+from pyagentd.agent.tasks.tasks import Tasks
 from pyagentd.agent.triggering.schedules import Schedules
 from pyagentd.agent.triggering.triggers import Triggers
 from pyagentd.agent.turns.queue import Submission, Submitted
@@ -72,6 +73,7 @@ class Host(OpenBranches):
         queue: The messages that wait for their turn.
         supervisor: Sees to it that runs end.
         kindred: Which missions run.
+        tasks: Commands in the background.
         contexts: Conversations that are saved, cleared and restored.
     """
 
@@ -92,6 +94,7 @@ class Host(OpenBranches):
         self.snapshots = Restoring(self)
         self.hooks = Hooks(self)
         self.queue = Queueing(self)
+        self.tasks = Tasks(self)
         self._submitting = Submitting(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
         self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
@@ -157,6 +160,7 @@ class Host(OpenBranches):
         """
         self._closing = True
         await self.schedules.close()
+        await self.tasks.close()
         self.agents.background.close()
         while runs := self.runs:
             left = stopping.waiting(runs, self.asks, self.opened)

@@ -8,7 +8,18 @@ stand for several of our tools, and one of our tools answers to every name it ha
 from __future__ import annotations
 
 META_TOOLS = frozenset(
-    {"PersistentAgent", "task", "mission", "request_scope_expansion", "question", "TodoWrite", "skill", "tool_search"}
+    {
+        "PersistentAgent",
+        "task",
+        "mission",
+        "request_scope_expansion",
+        "question",
+        "TodoWrite",
+        "skill",
+        "tool_search",
+        "TaskOutput",
+        "KillTask",
+    }
 )
 """Tools that touch no resource of their own: every profile has them, and they have no scope (DESIGN §7)."""
 
@@ -29,6 +40,8 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "WebFetch": ("web_fetch",),
     "skill": ("Skill",),
     "tool_search": ("ToolSearch",),
+    "TaskOutput": ("task_output", "BashOutput"),
+    "KillTask": ("kill_task", "KillShell", "KillBash", "TaskStop"),
 }
 
 _OURS = {other: ours for ours, others in _OTHER_NAMES.items() for other in others}

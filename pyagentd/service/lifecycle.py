@@ -74,6 +74,7 @@ class Lifecycle(Group):
         heir = _heir(ref) if chosen == "branch" else None
         gone = _all_of(ref) if chosen == "session" else list(lineage.with_agents(ref))
         async with self._host.removing(directory):
+            await self._host.tasks.end_within(directory)
             await asyncio.to_thread(move_to_trash, directory)
         await self._host.schedules.forget(directory)
         if heir is not None:

@@ -1,13 +1,17 @@
-"""What happens around a call besides the decision: files are kept from before and after it, and hooks are asked."""
+"""What happens around a call besides the decision: files are kept, hooks asked, and what outlives it handed on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyagentd.policy.action import Action
+
+if TYPE_CHECKING:  # it needs what confines commands, which only they do
+    from pyagentd.tools.confine.enclosure import Enclosure
 
 
 @dataclass(slots=True)
@@ -43,4 +47,36 @@ class Hooking(Protocol):
         self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
     ) -> str:
         """Return what hooks add to the result, or ""."""
+        ...
+
+
+class Tasking(Protocol):
+    """Who runs commands that outlive their call."""
+
+    async def begin(
+        self,
+        command: str,
+        enclosure: Enclosure,
+        *,
+        cwd: Path,
+        call_id: str,
+        wake: bool,
+        timeout_s: float | None,
+        after: Callable[[], Awaitable[str]] | None,
+    ) -> tuple[str, Path]:
+        """Run a command in the background, and return its task's id and the file with what it prints.
+
+        Args:
+            command: As the model gave it.
+            enclosure: How it is confined; what it has belongs to the task from now on.
+            cwd: Where it runs.
+            call_id: The model's id of the call.
+            wake: Whether its end begins a turn.
+            timeout_s: How long it may run; None is as long as any task.
+            after: Called when it has ended; what it returns is told with the end.
+
+        Raises:
+            PyagentdError: As many run as may, or the disk refused; nothing was run.
+            OSError: It cannot be started.
+        """
         ...

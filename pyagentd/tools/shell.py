@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from pyagentd.errors import NotASession, ToolError
+from pyagentd.errors import NotASession, PyagentdError, ToolError
 from pyagentd.policy import shell
 from pyagentd.store import paths
 from pyagentd.tools.confine import caution, enclosure
@@ -36,7 +36,8 @@ _DESCRIPTION = """\
 Run a command with bash in the workspace root and return its output (stdout and stderr together).
 Each call is a new shell: `cd` and variables do not last. There is no terminal and no input. A command that ends with
 a code other than 0 is reported as an error together with its output. What a command leaves in the background ends
-with it: start a server and what uses it in one call. A command sees and changes only what you may: other files look
+with it. For servers, watchers and what takes minutes set run_in_background: the call returns a task id at once, which
+TaskOutput and KillTask take. A command sees and changes only what you may: other files look
 absent or read-only, and there may be no network. For files prefer Read, Edit, Glob and Grep."""
 
 _SCHEMA = {
@@ -48,7 +49,15 @@ _SCHEMA = {
             "type": "integer",
             "minimum": 1,
             "maximum": _MAX_MS,
-            "description": "Stop the command after this many milliseconds (default 120000)",
+            "description": "Stop the command after this many milliseconds (default 120000; in the background: none)",
+        },
+        "run_in_background": {
+            "type": "boolean",
+            "description": "Return at once; the command goes on as a task, also when your turn is over",
+        },
+        "wake": {
+            "type": "boolean",
+            "description": "Of one in the background: have its end come as a message, which begins a turn",
         },
     },
     "required": ["command"],
@@ -57,6 +66,8 @@ _SCHEMA = {
 
 
 async def _run(args: Args, ctx: ToolContext) -> Output:
+    if args.get("run_in_background"):
+        return await _run_in_background(args, ctx)
     seconds = args.get("timeout_ms", _DEFAULT_MS) / 1000
     scope = ctx.scope()
     for _ in range(_ATTEMPTS):
@@ -69,6 +80,32 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
             started.close()
     # What was to be kept from it came and went under our hands.
     raise ToolError(f"The command was not run, because it could not be confined: {output.text}", mend="Try again")
+
+
+async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
+    if ctx.tasks is None:
+        raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
+    scope, wake, limit_ms = ctx.scope(), bool(args.get("wake")), args.get("timeout_ms")
+    started = await _prepared(args["command"], scope, ctx)
+    try:
+        watch = await asyncio.to_thread(Watch, _watched(started, scope), started.git)
+    except BaseException:
+        started.close()
+        raise
+    try:
+        id, path = await ctx.tasks.begin(
+            args["command"],
+            started,
+            cwd=ctx.root,
+            call_id=ctx.call_id,
+            wake=wake,
+            timeout_s=None if limit_ms is None else limit_ms / 1000,
+            after=lambda: _changed(watch, ctx),
+        )
+    except PyagentdError as error:
+        raise ToolError(f"The command was not run: {error}") from error
+    ends = "Its end comes as a message." if wake else "Look at it with TaskOutput."
+    return Output(text=f"Started in the background as {id}; it prints to {path}. {ends} KillTask ends it.")
 
 
 async def _prepared(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
@@ -95,8 +132,7 @@ def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enc
 
 
 async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
-    records = scope.records if caution.is_watched(started, scope) else ()
-    watch = await asyncio.to_thread(Watch, records, started.git)
+    watch = await asyncio.to_thread(Watch, _watched(started, scope), started.git)
     printed = Printed(ctx.spool_dir)
     pipe = Pipe(printed)
     try:
@@ -113,6 +149,10 @@ async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolCon
         truncated=printed.path is not None,
         output_path=printed.path,
     )
+
+
+def _watched(started: enclosure.Enclosure, scope: ShellScope) -> tuple[str, ...]:
+    return tuple(scope.records) if caution.is_watched(started, scope) else ()
 
 
 async def _changed(watch: Watch, ctx: ToolContext) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pyagentd.policy.guard import Action, Confirm, ResolvedPath
 from pyagentd.policy.shell import ShellReading
-from pyagentd.tools.around import Hooking, Keeping
+from pyagentd.tools.around import Hooking, Keeping, Tasking
 from pyagentd.tools.confine.scope import UNCONFINED, ShellScope
 
 Args = Mapping[str, Any]
@@ -35,6 +35,7 @@ class ToolContext:
     notify: Callable[[str], None] = lambda text: None  # shows the user one line
     keeping: Keeping | None = None  # who keeps the files that calls change
     hooks: Hooking | None = None  # who asks the hooks about this call
+    tasks: Tasking | None = None  # who runs commands in the background
 
     def bound_to(self, action: Action) -> ToolContext:
         """Return this context with the paths of ``action``: the tool opens these and resolves nothing anew."""

@@ -38,6 +38,8 @@ from pyagentd.agent.running.settings import (
     variable_of,
 )
 from pyagentd.agent.running.toolbox import Around, tools_around
+from pyagentd.agent.tasks.tasktools import NAMES as TASK_TOOLS
+from pyagentd.agent.tasks.tasktools import task_tools
 from pyagentd.agent.triggering.wakeups import Sleeper, wakeup_tools
 from pyagentd.agent.turns.turnagent import TurnPresets, named, turn_presets
 from pyagentd.events import Event
@@ -224,6 +226,7 @@ class Equipping:
             notify=lambda text: branch.publish(Event("notice", branch.key, 0, ({"text": text},))),
             keeping=host.snapshots.of_run(branch, self._run_id, root, commands=self._commands()),
             hooks=host.hooks.of_run(self._moment(root)),
+            tasks=host.tasks.of_run(branch, self._options),
         )
 
     def _tools(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:
@@ -250,7 +253,10 @@ class Equipping:
         known["request_scope_expansion"] = scope_expansion(place, authority)
         sleeper = Sleeper(ref=ref, calendar=host.schedules, env=self._options.env, now=host.clock.now)
         known |= wakeup_tools(sleeper)
+        known |= task_tools(host.tasks.of_run(self._branch, self._options))
         if skill is not None:
             known[skill.name] = skill
         permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)
+        if "Bash" in permitted:  # what it begins, they look at and end
+            permitted += [name for name in TASK_TOOLS if name not in permitted]
         return {name: known[name] for name in permitted if name in known}

@@ -25,7 +25,7 @@ MOST_FOUND = 10
 
 CORE = (
     "Read", "Write", "Edit", "Glob", "Grep", "Bash", "PersistentAgent", "task", "mission", "question", "TodoWrite",
-    "WebSearch", "WebFetch", "skill", "request_scope_expansion",
+    "WebSearch", "WebFetch", "skill", "request_scope_expansion", "TaskOutput", "KillTask",
 )  # fmt: skip
 """The tools that are offered however many there are."""
 

@@ -1,0 +1,1 @@
+"""Commands that run behind a conversation: they outlive turn, client and daemon (SPEC 003 Running Tasks)."""
