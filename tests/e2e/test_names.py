@@ -171,9 +171,9 @@ def test_a_daemon_that_cannot_start_is_given_up_after_two_seconds(system: System
     _, branch = system.new()
     system.ok("stop")
     emacs = names(system, patient=False)
-    emacs.eval('(setq pyagentd-command (list "sleep" "60;"))')
+    emacs.eval('(setq pyagentd-command (list "sh" "-c" "sleep 60"))')
     begun = "(setq begun (float-time))"
-    with pytest.raises(EmacsError):
+    with pytest.raises(EmacsError, match="it was started as `sh"):
         emacs.eval(f"(progn {begun} (jf/gptel--read-session-metadata {quoted(branch)}))")
     assert emacs.eval("pyagentd-jf--timeout") == 2
     assert emacs.eval("(< 1 (- (float-time) begun) pyagentd-start-timeout)"), "sooner than without these names"

@@ -89,6 +89,8 @@ class Client:
                 self.marker = place["position"] - 1
                 if place["sha256"] != body_sha256(self.text):
                     self.marker = self.text.rindex(place["behind"]) + len(place["behind"])
+            case "fired", (fired,) if fired["sha256"] == body_sha256(self.text):
+                self.marker = fired["position"] - 1
             case "changed", _:
                 self.is_stale = True
             case "roles", (roles,) if roles["sha256"] == body_sha256(self.text):
