@@ -92,6 +92,8 @@ class _Daemon:
         host, indexer, server = self._assemble(Pulse(loop), token)
         self._wake(host)
         await host.tasks.recover()
+        await host.idling.load()
+        host.idling.start()
         host.schedules.start()
         indexer.unfinished = lambda ref: _soon(loop, host.trees.wake_soon, ref)
         indexer.start()
@@ -162,7 +164,9 @@ class _Daemon:
         idle_s = 0.0
         while idle_s < IDLE_S:
             await asyncio.sleep(IDLE_CHECK_S)
-            needed = server.clients or host.runs or host.schedules.pending or host.tasks.pending
+            needed = (
+                server.clients or host.runs or host.schedules.pending or host.idling.pending or host.tasks.pending
+            )
             idle_s = 0.0 if needed else idle_s + IDLE_CHECK_S
         log.info("nobody needs the daemon")
         self._stopped.set()

@@ -25,6 +25,7 @@ from pyagentd.agent.dialogue.suggesting import Suggesting
 from pyagentd.agent.files.restoring import Restoring
 from pyagentd.agent.hooking.hooks import Hooks
 from pyagentd.agent.lifecycle.contexts import Contexts
+from pyagentd.agent.lifecycle.idling import Idling
 from pyagentd.agent.lifecycle.overlay import Overlay
 from pyagentd.agent.missions.kindred import Kindred
 from pyagentd.agent.running import stopping
@@ -73,8 +74,9 @@ class Host(OpenBranches):
         queue: The messages that wait for their turn.
         supervisor: Sees to it that runs end.
         kindred: Which missions run.
-        tasks: Commands in the background.
         contexts: Conversations that are saved, cleared and restored.
+        idling: Puts those behind with which nobody goes on.
+        tasks: Commands in the background.
     """
 
     def __init__(
@@ -101,6 +103,8 @@ class Host(OpenBranches):
         self.supervisor = Supervisor(self)
         self.kindred = Kindred()
         self.contexts = Contexts(self)
+        self.idling = Idling(self)
+        self.listeners.append(self.idling)
         self._closing = False
 
     @property
@@ -160,6 +164,7 @@ class Host(OpenBranches):
         """
         self._closing = True
         await self.schedules.close()
+        await self.idling.close()
         await self.tasks.close()
         self.agents.background.close()
         while runs := self.runs:
@@ -171,6 +176,7 @@ class Host(OpenBranches):
                 if branch.run is not None:
                     branch.run.cut_off()
             await asyncio.wait([branch.task for branch in runs if branch.task is not None])
+        await self.idling.save_all()
         while self._errands:
             await asyncio.wait(self._errands)
         for branch in self.all_opened:
@@ -205,6 +211,7 @@ class Host(OpenBranches):
         started = {"id": run_id, "phase": "started", "message_id": message_id}
         branch.publish(Event("run", branch.key, seq, (started,)))
         self.agents.background.run_started(branch)
+        self.idling.run_started(branch)
         if self._unfinished:
             self.own(self._finish_agents())
 

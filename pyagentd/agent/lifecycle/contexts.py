@@ -63,6 +63,11 @@ class _Said(NamedTuple):
     first_id: str
     last_seq: int
 
+    def is_older_than(self, branch: LiveBranch) -> bool:
+        """Return whether something was said, or changed, in a branch since."""
+        shown = {message.id for message in hidden.visible(branch.conversation)}
+        return branch.conversation.touched_since(self.last_seq, shown)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
@@ -105,6 +110,7 @@ class Contexts:
         """
         async with branch.starting:
             changed = await self._history.clear_held(branch)
+        self._host.idling.cleared(branch)
         self._say(branch, f"Context cleared. {KEPT}")
         return Cleared(messages=len(changed.hidden))
 
@@ -129,10 +135,64 @@ class Contexts:
             if hidden.continuation(branch.conversation, ""):
                 await self._history.clear_held(branch)
             await self._append(branch, context)
+        self._host.idling.restored(branch)
         for listener in self._host.listeners:
             listener.branch_written(branch.ref)
         self._say(branch, f"Context restored: {row.description} ({row.message_count} messages)")
         return row
+
+    # -- what happens by itself --------------------------------------------------------------------------------
+
+    async def idle_out(self, branch: LiveBranch, *, minutes: int) -> bool:
+        """Save a conversation with which nobody goes on, put it behind, and say so; False if somebody was faster.
+
+        Raises:
+            BadRequest: There is none.
+            StoreError: The disk refused.
+        """
+        said = await self._said(branch)
+        options = self._host.triggers.options_for(branch.ref)
+        text = await self._described(branch, said.messages, options)
+        async with branch.starting:
+            if branch.run is not None or branch.queue.waiting or said.is_older_than(branch):
+                return False
+            row = await self._write(branch, said, text, "idle_timeout")
+            await self._history.clear_held(branch)
+        span = f"{minutes} minute{'' if minutes == 1 else 's'}"
+        dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
+        self._say(
+            branch,
+            f"Session saved: {row.description}{dot} Context cleared after {span} of inactivity. "
+            f"Use /context restore {row.id} to resume.",
+        )
+        return True
+
+    async def keep(self, branch: LiveBranch, trigger: Trigger) -> ContextRow | None:
+        """Save the conversation of a branch, if there is one, without asking a model; raises ``StoreError``."""
+        try:
+            said = await self._said(branch)
+        except BadRequest:
+            return None
+        return await self._write(branch, said, first_words(said.messages), trigger)
+
+    async def put_behind(self, branch: LiveBranch, trigger: Trigger) -> bool:
+        """Put the conversation of a branch behind, saved if it is not as it is; return whether there was one.
+
+        Raises:
+            Busy: A run is in flight.
+            StoreError: The disk refused.
+        """
+        shown = {message.id for message in hidden.visible(branch.conversation)}
+        if not shown:
+            return False
+        last = next(iter(await asyncio.to_thread(table.of, self._host.state, self.owner(branch.ref).name)), None)
+        if last is None or last.last_seq is None or branch.conversation.touched_since(last.last_seq, shown):
+            await self.keep(branch, trigger)
+        async with branch.starting:
+            await self._history.clear_held(branch)
+        return True
+
+    # -- what there is -----------------------------------------------------------------------------------------
 
     async def history(self, ref: BranchRef) -> list[ContextRow]:
         """Return the saved conversations of an agent or a session, the last one first."""

@@ -154,6 +154,10 @@ class Triggers:
     def branch_written(self, ref: BranchRef) -> None:
         """Do nothing."""
 
+    def options_for(self, ref: BranchRef) -> SendOptions:
+        """Return environment and key of the last person who talked there, for what no person begins."""
+        return self._completed(ref, SendOptions())
+
     async def _before(self, branch: LiveBranch, trigger: Trigger) -> str | None:
         """Return the id of the message that a delivery is already; the log knows, whatever became of the database."""
         recorded = (branch.conversation.messages, branch.conversation.queued)

@@ -1,0 +1,200 @@
+"""When nobody talks with a named agent: its conversation is saved and put behind (SPEC 003 Idle Timer).
+
+The timer of an agent begins anew with each message and when a run ends; while one is in flight it stands still. It
+follows the daemon's clock. The daemon's end saves what goes on, and the next one begins with all agents idle; a run
+that only waits for a human goes on there, and with it its conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.lifecycle.states import Happening, Life, after
+from pyagentd.agent.running.outcome import Outcome
+from pyagentd.agent.running.settings import SendOptions
+from pyagentd.clock import epoch_ms
+from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
+from pyagentd.store import paths
+from pyagentd.store.index import agents
+from pyagentd.store.paths import BranchRef
+
+if TYPE_CHECKING:  # the host has one of these
+    from pyagentd.agent.host import Host
+
+log = logging.getLogger(__name__)
+
+IDLE_SETTING = "idle_timeout"
+"""Key of ``state.settings``: seconds; the default is half an hour, and 0 is never."""
+
+IDLE_S = 30 * 60
+CHECK_S = 30.0
+
+
+class Idling:
+    """The idle timers of one host's named agents; a listener of the host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._last: dict[str, tuple[BranchRef, datetime]] = {}  # of conversations that go on: when it was last heard
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many conversations go on; the daemon stays up for them."""
+        return len(self._last)
+
+    # -- what happens to agents --------------------------------------------------------------------------------
+
+    def run_started(self, branch: LiveBranch) -> None:
+        """Note that somebody, or something, speaks to an agent."""
+        self._touch(branch, Happening.MESSAGE)
+
+    def run_ended(self, branch: LiveBranch, outcome: Outcome, options: SendOptions) -> None:
+        """Note that an agent has answered."""
+        self._touch(branch, Happening.MESSAGE)
+
+    def branch_written(self, ref: BranchRef) -> None:
+        """Do nothing."""
+
+    def restored(self, branch: LiveBranch) -> None:
+        """Note that a saved conversation goes on."""
+        self._touch(branch, Happening.RESTORE)
+
+    def cleared(self, branch: LiveBranch, happening: Happening = Happening.CLEAR) -> None:
+        """Note that a conversation was put behind."""
+        if self._last.pop(branch.key, None) is not None or self._name(branch.ref):
+            self._note(branch.ref, happening)
+
+    def forget(self, directory: Path) -> None:
+        """End the timers of what is deleted."""
+        for key, (ref, _) in list(self._last.items()):
+            if ref.branch_dir.is_relative_to(directory):
+                del self._last[key]
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look at the clock."""
+        self._task = asyncio.create_task(self._watch(), name="idling")
+
+    async def close(self) -> None:
+        """Stop looking at the clock."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def tick(self) -> None:
+        """Save and put behind what nobody has gone on with for long enough."""
+        if not self._last:
+            return
+        idle_s, now = await asyncio.to_thread(self._idle_s), self._host.clock.now()
+        for key, (ref, last) in list(self._last.items()):
+            live = self._host.opened(key)
+            if live is not None and live.run is not None:
+                self._last[key] = ref, now
+            elif idle_s and now - last >= timedelta(seconds=idle_s):
+                await self._fire(ref, now, idle_s)
+
+    async def load(self) -> None:
+        """Begin with all agents idle: what went on when the last daemon ended is put behind, saved if it was not."""
+        try:
+            rows = await asyncio.to_thread(agents.known, self._host.state)
+        except PyagentdError as error:  # as before there is any session
+            log.info("no agent is known: %s", error)
+            return
+        for row in rows:
+            if row.status != "active":
+                continue
+            try:
+                async with self._host.using(paths.ref_of(Path(row.dir))) as branch:
+                    if _goes_on(branch):
+                        self._touch(branch, Happening.MESSAGE)
+                    elif await self._host.contexts.put_behind(branch, "shutdown"):
+                        self.cleared(branch, Happening.SHUTDOWN)
+                    else:
+                        self._note(branch.ref, Happening.SHUTDOWN)
+            except PyagentdError as error:  # whoever opens it is told
+                log.warning("agent %s: %s", row.name, error)
+
+    async def save_all(self) -> None:
+        """Save every conversation that goes on, when the daemon ends; the next one puts them behind."""
+        for ref, _ in list(self._last.values()):
+            try:
+                async with self._host.using(ref) as branch:
+                    if not _goes_on(branch):
+                        await self._host.contexts.keep(branch, "shutdown")
+            except PyagentdError as error:
+                log.warning("%s could not be saved: %s", ref.name, error)
+        self._last.clear()
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                await self.tick()
+            except Exception:  # the edge of this task: one agent must not end all timers
+                log.exception("idle timers")
+
+    def _idle_s(self) -> float:
+        given = self._host.state.get(IDLE_SETTING, IDLE_S)
+        return float(given) if isinstance(given, int | float) and given >= 0 else IDLE_S
+
+    async def _fire(self, ref: BranchRef, now: datetime, idle_s: float) -> None:
+        try:
+            async with self._host.using(ref) as branch:
+                if _goes_on(branch):
+                    self._last[ref.key] = ref, now
+                elif await self._host.contexts.idle_out(branch, minutes=max(1, round(idle_s / 60))):
+                    self.cleared(branch, Happening.IDLE_TIMEOUT)
+        except (BadRequest, NotASession, NotFound):  # nothing goes on there any more
+            self._last.pop(ref.key, None)
+        except PyagentdError as error:  # the disk, or somebody was faster: it is tried again when it is time again
+            log.warning("%s could not be put away: %s", ref.name, error)
+            if ref.key in self._last:
+                self._last[ref.key] = ref, now
+
+    def _touch(self, branch: LiveBranch, happening: Happening) -> None:
+        if not self._name(branch.ref):
+            return
+        is_new = branch.key not in self._last
+        self._last[branch.key] = branch.ref, self._host.clock.now()
+        if is_new:
+            self._note(branch.ref, happening)
+
+    def _note(self, ref: BranchRef, happening: Happening) -> None:
+        """Have the table of agents say in which state one is."""
+        now_ms, name = epoch_ms(self._host.clock.now()), self._name(ref)
+
+        def note() -> None:
+            row = agents.find(self._host.state, name)
+            life = None if row is None else after(Life(row.status), happening)
+            if row is not None and life is not None and life != row.status:
+                agents.set_status(self._host.state, name, life.value, now_ms=now_ms)
+
+        async def errand() -> None:
+            try:
+                await asyncio.to_thread(note)
+            except PyagentdError as error:
+                log.warning("agent %s: %s", name, error)
+
+        self._host.own(errand())
+
+    def _name(self, ref: BranchRef) -> str:
+        """Return the name of the agent whose branch ``ref`` is, "" of other sessions."""
+        owner = self._host.contexts.owner(ref)
+        return owner.name if owner.is_named else ""
+
+
+def _goes_on(branch: LiveBranch) -> bool:
+    """Return whether something is to happen in a branch before its conversation can be put behind."""
+    return branch.run is not None or branch.has_open_run or bool(branch.queue.waiting)

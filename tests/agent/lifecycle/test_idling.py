@@ -1,0 +1,151 @@
+"""Named agents with which nobody talks, by a virtual clock; the end of the daemon, and the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pyagentd.agent.lifecycle.creating import Wanted, create
+from pyagentd.agent.lifecycle.idling import IDLE_SETTING
+from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.store import hidden
+from pyagentd.store.index import agents
+from pyagentd.store.paths import BranchRef
+from tests.agent.lifecycle.test_contexts import saved
+from tests.agent.test_history import Chat
+from tests.agent.test_triggers import ManualClock, restarted
+from tests.agent.world import Watcher, World, attached, body
+from tests.server import answer, text
+
+
+@pytest.fixture
+def clock(world: World) -> ManualClock:
+    made = ManualClock()
+    world.host.clock = made
+    return made
+
+
+async def agent(world: World) -> BranchRef:
+    world.preset(DEFAULT_PRESET)
+    world.host.config.sessions_dir.mkdir(exist_ok=True)
+    ref = await create(world.host, Wanted(name="bob"))
+    assert await status(world) == "idle"
+    return ref
+
+
+async def say(world: World, ref: BranchRef, said: str) -> Chat:
+    async with world.host.using(ref) as branch:
+        chat = Chat(world, branch)
+        await chat.say(said)
+        return chat
+
+
+async def status(world: World) -> str:
+    while world.host._errands:
+        await asyncio.wait(world.host._errands)
+    row = agents.find(world.host.state, "bob")
+    assert row is not None
+    return row.status
+
+
+async def files(world: World, ref: BranchRef) -> list[dict[str, Any]]:
+    return [saved(row.file_path) for row in await world.host.contexts.history(ref)]
+
+
+@pytest.mark.spec("003", "Idle Timer 2: saved")
+@pytest.mark.spec("003", "Idle Timer 3: cleared")
+async def test_after_half_an_hour_a_conversation_is_saved_and_put_behind(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    assert await status(world) == "active" and world.host.idling.pending == 1
+    clock.forward(minutes=29)
+    await world.host.idling.tick()
+    assert await files(world, ref) == []
+    clock.forward(minutes=1)
+    world.server.say(answer(text("Counted to one.")))
+    before, watcher = body(ref), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.idling.tick()
+        branch.detach(watcher)
+        assert hidden.visible(branch.conversation) == []
+    (file,) = await files(world, ref)
+    assert (file["trigger"], file["description"], file["agent_name"]) == ("idle_timeout", "Counted to one.", "bob")
+    assert [row.file_path for row in await world.host.contexts.history(ref)] == [
+        str(ref.session_dir / "sessions" / "2026-03-04_counted-to-one.json")
+    ]
+    assert watcher.of("notice")[-1].args[0]["text"] == (
+        "Session saved: Counted to one. Context cleared after 30 minutes of inactivity. "
+        f"Use /context restore {file['id']} to resume."
+    )
+    assert body(ref) == before and await status(world) == "idle" and world.host.idling.pending == 0
+    assert (await say(world, ref, "two")).seen() == ["two"]
+    async with world.host.using(ref) as branch:
+        await world.host.contexts.restore(branch, file["id"])
+    assert await status(world) == "active"
+    assert (await say(world, ref, "three")).seen() == ["one", "Answer to one", "three"]
+
+
+@pytest.mark.spec("003", "Idle Timer: reset")
+async def test_whatever_is_said_begins_the_timer_anew(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    world.host.state.put(IDLE_SETTING, 600)
+    for _ in range(3):
+        await say(world, ref, "Hi")
+        clock.forward(minutes=9)
+        await world.host.idling.tick()
+    assert await files(world, ref) == []
+    clock.forward(minutes=1)
+    await world.host.idling.tick()
+    (file,) = await files(world, ref)
+    assert file["message_count"] == 6
+
+
+@pytest.mark.spec("003", "Graceful Shutdown 1: active sessions are saved")
+@pytest.mark.spec("003", "Restart: agents are loaded idle")
+async def test_the_end_of_the_daemon_saves_and_the_next_one_begins_idle(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    asked = len(world.server.requests)
+    await world.host.shutdown()
+    restarted(world, clock)
+    (file,) = await files(world, ref)
+    assert (file["trigger"], file["description"]) == ("shutdown", "one")
+    assert len(world.server.requests) == asked, "nobody waits for a model then"
+    await world.host.idling.load()
+    assert await status(world) == "idle" and len(await files(world, ref)) == 1
+    assert (await say(world, ref, "two")).seen() == ["two"]
+
+
+async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    assert await status(world) == "active"
+    world.host.idling._last.clear()  # as if it had been killed
+    await world.host.shutdown()
+    restarted(world, clock)
+    await world.host.idling.load()
+    (file,) = await files(world, ref)
+    assert file["trigger"] == "shutdown" and await status(world) == "idle"
+
+
+@pytest.mark.spec("003", "State Diagram: ACTIVE to IDLE by /context clear")
+async def test_clearing_ends_the_timer(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    async with world.host.using(ref) as branch:
+        await world.host.contexts.clear(branch)
+    assert await status(world) == "idle" and world.host.idling.pending == 0
+    clock.forward(hours=1)
+    await world.host.idling.tick()
+    assert await files(world, ref) == []
+
+
+async def test_sessions_without_a_name_are_left_alone(world: World, clock: ManualClock) -> None:
+    ref = world.session()
+    await say(world, ref, "one")
+    clock.forward(days=1)
+    await world.host.idling.tick()
+    assert world.host.idling.pending == 0 and await files(world, ref) == []
