@@ -104,6 +104,10 @@ class Answer:
         """The text after the last tool call: the result where the preset says ``result: last`` (DD-15)."""
         return "".join(self._texts[self._last_from :]).lstrip("\n")
 
+    def answered_by(self, model: Mapping[str, Any]) -> None:
+        """Note that another model answers; a message that has begun is still that of the one who began it."""
+        self._model = model
+
     def begin_step(self) -> None:
         """Start a new model request of the same message."""
         self._step_begun = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ from pyagentd.agent.approving.confining import shell_scope
 from pyagentd.agent.approving.expansion import Place, scope_expansion
 from pyagentd.agent.approving.ledger import RunWitness, local_user
 from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.override import overridden, settings_of
+from pyagentd.agent.branches.override import Override, overridden, settings_of
 from pyagentd.agent.compacting.fitting import fitting
 from pyagentd.agent.hooking.hooks import Moment
 from pyagentd.agent.hooking.projecthooks import guarded
+from pyagentd.agent.lifecycle.docs import docs_section
 from pyagentd.agent.missions.missiontool import Lending
 from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.prompting.prompt import system_prompt
@@ -41,7 +43,7 @@ from pyagentd.agent.running.toolbox import Around, tools_around
 from pyagentd.agent.tasks.tasktools import NAMES as TASK_TOOLS
 from pyagentd.agent.tasks.tasktools import task_tools
 from pyagentd.agent.triggering.wakeups import Sleeper, wakeup_tools
-from pyagentd.agent.turns.turnagent import TurnPresets, named, turn_presets
+from pyagentd.agent.turns.turnagent import Named, TurnPresets, named, turn_presets
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.tracing import TracingBackend
@@ -57,6 +59,22 @@ from pyagentd.tools.spec import ToolContext, ToolSpec
 if TYPE_CHECKING:  # the host equips the runs it starts
     from pyagentd.agent.host import Host
     from pyagentd.agent.missions.contract import Mission
+
+
+class Renewal:
+    """What a named agent's run asks before every request: see ``Equipping.renewed``.
+
+    Attributes:
+        preset: As it was when it was last asked.
+    """
+
+    def __init__(self, equipping: Equipping, turn: Named, preset: Preset, place: Surroundings, skills: str) -> None:
+        self._equipping = equipping
+        self.turn, self.preset, self.place, self.skills = turn, preset, place, skills
+
+    async def __call__(self, now: RunSettings) -> RunSettings:
+        """Return the settings that hold from now on."""
+        return await self._equipping.renewed(now, self)
 
 
 class Equipping:
@@ -85,6 +103,7 @@ class Equipping:
         self._options = options
         self._message = message or {}
         self._presets: TurnPresets
+        self._override: Override = {}
         self._ancestors = paths.ancestors_of(branch.ref)
         self._top = self._ancestors[-1] if self._ancestors else branch.ref
 
@@ -113,18 +132,12 @@ class Equipping:
         await host.grants.load(self._top, root)
         authority = self._authority(root)
         tools = self._tools(preset, authority, skill)
+        told = index(place.skills) if skill in tools.values() else ""
         settings = RunSettings(
-            backend=TracingBackend(backend, TraceWriter(branch.ref.branch_dir, self._run_id), host.clock),
+            backend=self._traced(backend),
             model=model,
             provider=provider_of(preset, host.config, self._options),
-            system=system_prompt(
-                preset.body,
-                place.environment,
-                instructions=place.instructions,
-                skills=index(place.skills) if skill in tools.values() else "",
-                model=model,
-                called_by_agent=branch.ref.is_agent and preset.caller == "agent",
-            ),
+            system=await self._system(preset, place, told, model),
             tools=tools,
             offer=Offer(tools, found_before(branch.conversation)),
             context=self._tool_context(root, authority),
@@ -137,7 +150,48 @@ class Equipping:
             agent=turn.agent,
             mission=self._mission(preset),
         )
+        if host.named.is_named(branch.ref):
+            settings = replace(settings, fresh=Renewal(self, turn, preset, place, told))
         return fitting(host, branch, self._run_id, settings)
+
+    async def _system(self, preset: Preset, place: Surroundings, skills: str, model: str) -> str:
+        """Return the system prompt; of a named agent its documents follow its own words."""
+        ref, body = self._branch.ref, preset.body
+        if self._host.named.is_named(ref):
+            docs = await asyncio.to_thread(docs_section, ref.session_dir)
+            body = "\n\n".join(part for part in (body, docs) if part)
+        return system_prompt(
+            body,
+            place.environment,
+            instructions=place.instructions,
+            skills=skills,
+            model=model,
+            called_by_agent=ref.is_agent and preset.caller == "agent",
+        )
+
+    def _traced(self, backend: Backend) -> Backend:
+        return TracingBackend(backend, TraceWriter(self._branch.ref.branch_dir, self._run_id), self._host.clock)
+
+    async def renewed(self, now: RunSettings, renewal: Renewal) -> RunSettings:
+        """Return the settings of a named agent's run as its configuration is now; see ``runsettings.Fresh``.
+
+        What the user set in the document, or named in a message, holds as before.
+        """
+        host, branch = self._host, self._branch
+        own = overridden(self._presets.of_branch(branch.ref), self._override)
+        preset = renewal.turn.answered_by(own)
+        changes: dict[str, Any] = {}
+        if (preset.backend, preset.model) != (renewal.preset.backend, renewal.preset.model):
+            backend, model = backend_for(preset, host.config, self._options)
+            moment = self._moment(renewal.place.root)
+            model = await host.hooks.model_resolve(moment, model, preset=preset.name, backend=preset.backend)
+            provider = provider_of(preset, host.config, self._options)
+            changes = {"backend": self._traced(backend), "model": model, "provider": provider}
+        renewal.preset = preset
+        system = await self._system(preset, renewal.place, renewal.skills, changes.get("model", now.model))
+        if not changes and system == now.system:
+            return now
+        return fitting(host, branch, self._run_id, replace(now, system=system, **changes))
 
     def _preset(self, seen: Settings) -> Preset:
         """Return the preset of the run; what the document sets holds for every agent, but whose tools are its own."""
@@ -148,6 +202,7 @@ class Equipping:
         )
         if self._presets.name:
             override = {name: value for name, value in override.items() if name != "tools"}
+        self._override = override
         return overridden(self._presets.of_branch(self._branch.ref), override)
 
     def _mission(self, preset: Preset) -> Mission | None:

@@ -190,7 +190,20 @@ class Run:
         self._log.system_prompt(self._settings.system, self._recorder.now_ms())
         return self._call_model
 
+    async def _renew(self) -> None:
+        """Have what a named agent's configuration says now hold for the next request (SPEC 003)."""
+        before = self._settings
+        if before.fresh is None or (now := await before.fresh(before)) is before:
+            return
+        self._settings = now
+        self._view.refit(now.fit)
+        if (now.provider, now.model) != (before.provider, before.model):
+            self._answer.answered_by({"provider_id": now.provider or None, "model_id": now.model})
+        if now.system != before.system:
+            self._log.system_prompt(now.system, self._recorder.now_ms())
+
     async def _call_model(self) -> Step | None:
+        await self._renew()
         self._settings.limits.check(self._turns, self._answer.usage)
         if await self._view.steer():
             self._answer.begin_message()

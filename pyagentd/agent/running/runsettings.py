@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from pyagentd.agent.missions.contract import Mission
 
 
+Fresh = Callable[["RunSettings"], Awaitable["RunSettings"]]
+"""Returns the settings that hold from now on: the very same when nothing was changed. Only of named agents."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Fixed while the run lasts."""
+    """Fixed while the run lasts, but for what ``fresh`` reads anew."""
 
     backend: Backend
     model: str
@@ -38,3 +42,4 @@ class RunSettings:
     fit: Fit | None = None  # called at every step boundary
     mission: Mission | None = None  # what it is to fulfil; None: it chats
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
+    fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end

@@ -56,6 +56,10 @@ class View:
         """What the next request says."""
         return tuple(self._messages)
 
+    def refit(self, fit: Fit | None) -> None:
+        """Have ``fit`` make the messages fit from now on: another model may answer."""
+        self._fit = fit
+
     def add(self, message: Message) -> None:
         """Have the model see ``message`` from the next request on."""
         self._messages.append(message)
