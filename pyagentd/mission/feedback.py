@@ -77,6 +77,12 @@ def of_return(value: Any, problems: Sequence[Problem], signature: Signature, fir
     )
 
 
+def of_mistyped(mistyped: Sequence[str], firewall: Firewall) -> str:
+    """Return what is said of a return that rests on names which are not there."""
+    said = "\n".join(f"- {firewall.words(each)}" for each in mistyped)
+    return f'The value was not returned yet:\n{said}\nCorrect the program, or call "return" again if nil is meant.'
+
+
 def problem_lines(problems: Sequence[Problem], firewall: Firewall) -> list[str]:
     """Return a line for each problem, for the first of them."""
     told = (one_line(f"{problem.path or 'value'}: {problem.message}") for problem in problems[:_PROBLEMS])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pyagentd import lisp
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.extent import check_extent
-from pyagentd.mission import feedback, response, stopping
+from pyagentd.mission import feedback, hints, response, stopping
 from pyagentd.mission.asking import Answered, ask
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.checks import Mission
@@ -120,8 +120,10 @@ class _Taking:
         try:
             result = self._run(said.program)
         except LispError as error:
-            return self._failed(error, said.program)
-        return self._ran(result)
+            earlier = [turn.program for turn in self.before.trace]
+            tools = {**self.room.mission.catalog, **self.room.mission.tools}
+            return self._failed(hints.with_hint(error, tools, earlier), said.program)
+        return self._ran(result, said.program)
 
     def _run(self, program: str) -> lisp.Result:
         room, options = self.room, self.room.mission.options
@@ -156,20 +158,34 @@ class _Taking:
         )
         return replace(self._nothing(fail), feedback=told)
 
-    def _ran(self, result: lisp.Result) -> Outcome:
+    def _ran(self, result: lisp.Result, program: str) -> Outcome:
         outcome = Outcome(value=result.value, context=self.before.context, memory=result.memory)
         self.room.mission.firewall.guard(result.value)
+        mistyped = hints.missing(program, self.before.context)
+        self.toolbox.warnings += mistyped
         match result.signal:
             case "fail":
                 return replace(outcome, end=End(fail=fail_of(result.value)))
+            case "return" if mistyped and self._may_ask_again(mistyped):
+                fail = Fail(reason="validation_error", message=" ".join(mistyped))
+                return replace(
+                    outcome, error=fail, feedback=feedback.of_mistyped(mistyped, self.room.mission.firewall)
+                )
             case "return":
                 return self._returned(outcome)
         if self.room.mission.single_shot:
             return self._returned(outcome)
         context, names = merged(self.before.context, result.value)
+        self.toolbox.warnings += hints.printed(program, result.value)
         given = replaced(self.room.mission.context, names)
         told = feedback.of_value(result.value, names, self.room.mission.firewall, [*given, *self.toolbox.warnings])
         return replace(outcome, context=context, feedback=told)
+
+    def _may_ask_again(self, mistyped: list[str]) -> bool:
+        """Return whether a doubtful return costs nothing but a turn: it is asked about once."""
+        told = any(mistyped[0] in turn.feedback for turn in self.before.trace)
+        last = self.number >= self.room.mission.options.max_turns or not self.room.scope.budget.left
+        return not (told or last or self.toolbox.calls or self.room.mission.single_shot)
 
     def _returned(self, outcome: Outcome) -> Outcome:
         mission = self.room.mission
