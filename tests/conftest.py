@@ -2,9 +2,10 @@
 
 from hypothesis import HealthCheck, settings
 
+from tests.isolation import the_process_stays_as_it_was
 from tests.server.fixtures import model_server
 
-__all__ = ["model_server"]
+__all__ = ["model_server", "the_process_stays_as_it_was"]
 
 # How busy the machine is fails no test.
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
