@@ -41,6 +41,7 @@ from pyagentd.cli.sessions import abort, new, sessions, show
 from pyagentd.cli.settings import completion, config
 from pyagentd.cli.signature import signature
 from pyagentd.cli.skills import skills
+from pyagentd.cli.tasks import tasks
 from pyagentd.cli.trust import trust
 from pyagentd.cli.usage import usage
 from pyagentd.errors import PyagentdError
@@ -65,7 +66,7 @@ def cli() -> None:
 
 
 for _command in (
-    new, send, agent, mission, attach, approve, queue, schedule, trigger, sessions, search, show, usage, abort,
+    new, send, agent, mission, attach, approve, queue, tasks, schedule, trigger, sessions, search, show, usage, abort,
     export, import_, presets, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, context, rewind, unrewind, fork, regenerate, variants,

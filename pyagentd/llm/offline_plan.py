@@ -111,8 +111,10 @@ def _errand(prompt: str, targets: Targets) -> str:
 
 
 def _commands(view: View) -> Iterable[Mapping[str, Any]]:
+    behind = {"run_in_background": True, **({"wake": True} if "wake" in view.prompt.lower() else {})}
     for command in _COMMAND.findall(view.prompt):
-        yield {"command": command}
+        is_behind = f"`{command}` in the background" in view.prompt
+        yield {"command": command, **(behind if is_behind else {})}
 
 
 def _writes(view: View) -> Iterable[Mapping[str, Any]]:
@@ -141,7 +143,7 @@ def _read(view: View, path: str) -> Mapping[str, Any]:
 RULES = (
     Rule("PersistentAgent", _delegations),  # agent, explorer, sub-agent, delegate, spawn
     Rule("mission", _missions),  # a mission that returns `{count :int}`
-    Rule("Bash", _commands),  # run `make test`
+    Rule("Bash", _commands),  # run `make test`, run `make` in the background and wake
     Rule("Write", _writes),  # write `text` to notes.md
     Rule("Grep", _searches),  # search for `TODO`
     Rule("Read", _reads),  # README.md, pyagentd/ids.py

@@ -31,6 +31,7 @@ from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 from pyagentd.service.snapshots import SnapshotOperations
 from pyagentd.service.spawning import Spawning
+from pyagentd.service.tasks import TaskOperations
 from pyagentd.service.turnagents import TurnAgents
 from pyagentd.service.usage import Spending
 
@@ -53,6 +54,7 @@ class Service(
     Spawning,
     Spending,
     TurnAgents,
+    TaskOperations,
     Scheduling,
     Inspection,
     Search,

@@ -43,6 +43,7 @@ class Daemon(Group):
             "uptime": round(time.monotonic() - self._started, 3),
             "clients": self._clients(),
             "runs": len(self._host.runs),
+            "tasks": self._host.tasks.pending,
             "memory": _memory(),
             "sessions_dir": str(self._host.config.sessions_dir),
             "confinement": await asyncio.to_thread(confinement, self._host.config.confinement),

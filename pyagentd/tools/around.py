@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +62,6 @@ class Tasking(Protocol):
         call_id: str,
         wake: bool,
         timeout_s: float | None,
-        after: Callable[[], Awaitable[str]] | None,
     ) -> tuple[str, Path]:
         """Run a command in the background, and return its task's id and the file with what it prints.
 
@@ -73,7 +72,6 @@ class Tasking(Protocol):
             call_id: The model's id of the call.
             wake: Whether its end begins a turn.
             timeout_s: How long it may run; None is as long as any task.
-            after: Called when it has ended; what it returns is told with the end.
 
         Raises:
             PyagentdError: As many run as may, or the disk refused; nothing was run.

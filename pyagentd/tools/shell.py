@@ -85,13 +85,8 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
 async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
     if ctx.tasks is None:
         raise ToolError("Nothing can run in the background here. Run it without run_in_background.")
-    scope, wake, limit_ms = ctx.scope(), bool(args.get("wake")), args.get("timeout_ms")
-    started = await _prepared(args["command"], scope, ctx)
-    try:
-        watch = await asyncio.to_thread(Watch, _watched(started, scope), started.git)
-    except BaseException:
-        started.close()
-        raise
+    wake, limit_ms = bool(args.get("wake")), args.get("timeout_ms")
+    started = await _prepared(args["command"], ctx.scope(), ctx)
     try:
         id, path = await ctx.tasks.begin(
             args["command"],
@@ -100,7 +95,6 @@ async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
             call_id=ctx.call_id,
             wake=wake,
             timeout_s=None if limit_ms is None else limit_ms / 1000,
-            after=lambda: _changed(watch, ctx),
         )
     except PyagentdError as error:
         raise ToolError(f"The command was not run: {error}") from error
@@ -132,7 +126,8 @@ def _prepare(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enc
 
 
 async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolContext, seconds: float) -> Output:
-    watch = await asyncio.to_thread(Watch, _watched(started, scope), started.git)
+    records = scope.records if caution.is_watched(started, scope) else ()
+    watch = await asyncio.to_thread(Watch, records, started.git)
     printed = Printed(ctx.spool_dir)
     pipe = Pipe(printed)
     try:
@@ -149,10 +144,6 @@ async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolCon
         truncated=printed.path is not None,
         output_path=printed.path,
     )
-
-
-def _watched(started: enclosure.Enclosure, scope: ShellScope) -> tuple[str, ...]:
-    return tuple(scope.records) if caution.is_watched(started, scope) else ()
 
 
 async def _changed(watch: Watch, ctx: ToolContext) -> str:

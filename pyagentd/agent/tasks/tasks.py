@@ -11,7 +11,6 @@ import contextlib
 import logging
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +29,7 @@ from pyagentd.store import paths
 from pyagentd.store.index import tasks as table
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.tasks import Task
+from pyagentd.store.namedagents import agentfile, layout
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.confine.enclosure import Enclosure
 
@@ -54,7 +54,6 @@ class _Running:
     task: Task
     process: subprocess.Popen[bytes] | None = None  # None: an earlier daemon began it
     options: SendOptions = field(default_factory=SendOptions)
-    after: Callable[[], Awaitable[str]] | None = None  # called when it has ended; what it returns is said with it
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     watching: asyncio.Task[None] | None = None
     shown: str = ""
@@ -91,7 +90,6 @@ class Tasks:
         wake: bool,
         timeout_s: float | None,
         options: SendOptions,
-        after: Callable[[], Awaitable[str]] | None = None,
     ) -> Task:
         """Run a command behind a conversation; what ``enclosure`` has belongs to it from now on.
 
@@ -99,8 +97,9 @@ class Tasks:
             StoreError: As many run as may, or the disk refused; nothing was run.
             OSError: It cannot be started.
         """
-        extra = _Extra(options=options, after=after)
-        beginning = asyncio.ensure_future(self._begin(ref, command, enclosure, cwd, call_id, wake, timeout_s, extra))
+        beginning = asyncio.ensure_future(
+            self._begin(ref, command, enclosure, cwd, call_id, wake, timeout_s, options)
+        )
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
@@ -199,7 +198,7 @@ class Tasks:
         call_id: str,
         wake: bool,
         timeout_s: float | None,
-        extra: _Extra,
+        options: SendOptions,
     ) -> Task:
         try:
             if self._host.closing:
@@ -226,10 +225,11 @@ class Tasks:
         try:
             task = await asyncio.to_thread(table.put, self._host.state, task, most=MOST)
             started.begin()
+            await asyncio.to_thread(self._write_agent_file, task)
         except BaseException:
             await asyncio.to_thread(started.cancel)
             raise
-        self._watch(_Running(task, started.process, extra.options, extra.after))
+        self._watch(_Running(task, started.process, options))
         self._publish(task)
         return task
 
@@ -257,10 +257,9 @@ class Tasks:
         at = datetime.fromtimestamp(ending.ended_at, UTC) if ending.ended_at else self._host.clock.now()
         status = "killed" if running.killed and ending.status == "lost" else ending.status
         task = replace(running.task, status=status, exit_code=ending.exit_code, ended_at=iso8601(at))
-        said = await running.after() if running.after is not None else ""
         if task.wake and task.status != "killed":  # who killed it knows
             try:
-                await self._tell(task, running.options, said)
+                await self._tell(task, running.options)
             except Busy:
                 if self._host.closing:  # the next daemon does
                     return
@@ -279,8 +278,23 @@ class Tasks:
     def _record(self, task: Task) -> None:
         table.end(self._host.state, task)
         table.remove_ended(self._host.state, task.agent_name, keep=KEPT)
+        self._write_agent_file(task)
 
-    async def _tell(self, task: Task, options: SendOptions, said: str) -> None:
+    def _write_agent_file(self, task: Task) -> None:
+        """Write what runs and what ended lately to the agent's ``agent.json``, if it has one; never read again."""
+        try:
+            ref = paths.root_of(paths.ref_of(self.directory(task)))
+            directory = layout.named_dir(self._host.config.agents_dir.resolve(), ref)
+            if directory is None:
+                return
+            found = table.find(self._host.state, agent_name=task.agent_name)
+            ended = [each for each in found if each.status != "running"][-telling.RECENT :]
+            shown = [each for each in found if each.status == "running" or each in ended]
+            agentfile.change(directory, {"running_tasks": list(map(telling.recorded, shown))})
+        except PyagentdError as error:
+            log.warning("task %s of %s: agent.json does not show it: %s", task.id, task.agent_name, error)
+
+    async def _tell(self, task: Task, options: SendOptions) -> None:
         """Submit the message that wakes the agent, unless the log has it."""
         ref = paths.ref_of(self.directory(task))
         async with self._host.using(ref) as branch:
@@ -289,7 +303,7 @@ class Tasks:
                 return
             text = await asyncio.to_thread(telling.completion, task)
             given = Submission(
-                text="\n\n".join(filter(None, (text, said))),
+                text=text,
                 options=options,
                 metadata={"origin": "agent", "task": {"id": task.id, "output": task.output_path}},
             )
@@ -309,12 +323,6 @@ class Tasks:
         self._host.publish(Event("task", str(self.directory(task)), 0, (told,)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Extra:
-    options: SendOptions
-    after: Callable[[], Awaitable[str]] | None
-
-
 class RunTasks:
     """The tasks that one run can begin, look at and end."""
 
@@ -332,7 +340,6 @@ class RunTasks:
         call_id: str,
         wake: bool,
         timeout_s: float | None,
-        after: Callable[[], Awaitable[str]] | None,
     ) -> tuple[str, Path]:
         """Run a command in the background; see ``tools.around.Tasking``."""
         task = await self._tasks.begin(
@@ -344,7 +351,6 @@ class RunTasks:
             wake=wake,
             timeout_s=timeout_s,
             options=self._options,
-            after=after,
         )
         return task.id, Path(task.output_path)
 

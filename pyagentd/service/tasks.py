@@ -1,0 +1,62 @@
+"""Operations on commands in the background (SPEC 003 Running Tasks)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pyagentd.agent.tasks import telling
+from pyagentd.errors import NotASession
+from pyagentd.service.group import Client, Group
+from pyagentd.store import paths
+from pyagentd.store.index.tasks import Task
+
+_SHOWN_BYTES = 30_000
+
+
+class TaskOperations(Group):
+    """What runs behind conversations."""
+
+    async def tasks(self, client: Client, *, branch: str | None = None) -> dict[str, Any]:
+        """Return the tasks of a session or named agent, or all: {tasks, text}, in the order in which they began."""
+        name = paths.root_of(self._ref(branch)).session_id if branch else None
+        found = await self._host.tasks.of(name)
+        text = telling.listing(name or "all agents", found, self._host.clock.now())
+        return {"tasks": [self._task_told(task) for task in found], "text": text}
+
+    async def task_output(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
+        """Return a task with the end of what it printed, as ``output``."""
+        task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
+        return await self._task_shown(task)
+
+    async def task_kill(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
+        """End a task with all it started, and return it as it is then; one that has ended stays as it is."""
+        task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
+        return await self._task_shown(await self._host.tasks.kill(task))
+
+    async def _task_shown(self, task: Task) -> dict[str, Any]:
+        file = self._host.tasks.output(task)
+        text, whole = await asyncio.to_thread(telling.tail, file, _SHOWN_BYTES)
+        return {**self._task_told(task), "output": text, "whole": whole}
+
+    def _task_told(self, task: Task) -> dict[str, Any]:
+        directory = self._host.tasks.directory(task)
+        try:
+            name = paths.ref_of(directory).name
+        except NotASession:
+            name = ""
+        return {
+            "id": task.id,
+            "agent": task.agent_name,
+            "session": name,
+            "branch": str(directory),
+            "command": task.command,
+            "cwd": task.cwd,
+            "status": task.status,
+            "pid": task.pid,
+            "exit_code": task.exit_code,
+            "started_at": task.started_at,
+            "ended_at": task.ended_at,
+            "wake": task.wake,
+            "output_path": task.output_path,
+        }
