@@ -23,7 +23,7 @@ from pyagentd.llm.anthropic import AnthropicBackend, make_client
 from pyagentd.llm.offline_mission import answer, wants_mission
 from pyagentd.llm.offline_plan import Call, plan
 from pyagentd.llm.offline_report import report
-from pyagentd.llm.offline_summary import summary_of, wants_summary
+from pyagentd.llm.offline_summary import description_of, summary_of, wants_description, wants_summary
 from pyagentd.llm.offline_title import first_words, wants_title
 from pyagentd.llm.offline_view import view_of
 
@@ -107,11 +107,14 @@ def _refusal(status: int, kind: str, message: str) -> httpx2.Response:
 
 def _answer(body: Json, key: str) -> Iterator[Json]:
     view = view_of(body)
-    calls = () if wants_title(body) or wants_summary(body) or wants_mission(body) else plan(view)
+    special = wants_title(body) or wants_summary(body) or wants_description(body) or wants_mission(body)
+    calls = () if special else plan(view)
     if wants_title(body):
         text = first_words(view.prompt)
     elif wants_summary(body):
         text = summary_of(view.prompt)
+    elif wants_description(body):
+        text = description_of(view.prompt)
     elif wants_mission(body):
         text = answer(body)
     elif calls:

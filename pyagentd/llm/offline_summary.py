@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pyagentd.llm import description
 from pyagentd.llm.offline_view import text_of
 from pyagentd.llm.summary import HEADINGS, SYSTEM
 
@@ -21,6 +22,18 @@ _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 def wants_summary(body: dict[str, Any]) -> bool:
     """Return whether the request ``body`` asks for a summary and not for an answer."""
     return text_of(body.get("system")) == SYSTEM
+
+
+def wants_description(body: dict[str, Any]) -> bool:
+    """Return whether the request ``body`` asks what a conversation was that is put away."""
+    return text_of(body.get("system")) == description.SYSTEM
+
+
+def description_of(text: str) -> str:
+    """Return the prompts of the conversation that the text of such a request quotes, the first few of them."""
+    talk = _TALK.search(text)
+    prompts = [_line(words) for who, words in _SAID.findall(talk[1] if talk else text) if who == "user"]
+    return f"Talked about: {'; '.join(prompts[:3])}" if prompts else "A conversation"
 
 
 def summary_of(text: str) -> str:

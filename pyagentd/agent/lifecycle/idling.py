@@ -77,6 +77,14 @@ class Idling:
             if ref.branch_dir.is_relative_to(directory):
                 del self._last[key]
 
+    def moved(self, old: Path, new: Path) -> None:
+        """Note that an agent's directory has another name: its timers go on."""
+        for key, (ref, last) in list(self._last.items()):
+            if ref.branch_dir.is_relative_to(old):
+                del self._last[key]
+                there = paths.ref_of(new / ref.branch_dir.relative_to(old))
+                self._last[there.key] = there, last
+
     # -- time --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:

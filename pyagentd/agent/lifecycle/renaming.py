@@ -48,6 +48,7 @@ async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRe
                 root = str(branch.conversation.session.get("workspace_root") or layout.workspace_dir(new))
                 branch.record_session(workspace_root=Path(_moved(root, old, new)))
                 await surroundings.renew(host, branch)
+    host.idling.moved(old, new)
     configuring.note(host, new_name, "config:name", old=name, new=new_name, user=user)
     return ref
 

@@ -9,6 +9,7 @@ import pytest
 
 from pyagentd.agent.lifecycle.creating import Wanted, create
 from pyagentd.agent.lifecycle.idling import IDLE_SETTING
+from pyagentd.agent.lifecycle.renaming import rename
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store import hidden
 from pyagentd.store.index import agents
@@ -88,6 +89,48 @@ async def test_after_half_an_hour_a_conversation_is_saved_and_put_behind(world: 
     assert (await say(world, ref, "three")).seen() == ["one", "Answer to one", "three"]
 
 
+@pytest.mark.spec("003", "Idle Timer 1: summary")
+@pytest.mark.spec("003", "Idle Timer 4: notice")
+async def test_the_notice_says_what_a_model_made_of_the_conversation(world: World, clock: ManualClock) -> None:
+    ref, watcher = await agent(world), Watcher()
+    await say(world, ref, "one")
+    clock.forward(minutes=30)
+    world.server.say(answer(text("Counted; two is pending")))
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.idling.tick()
+        branch.detach(watcher)
+    (row,) = await world.host.contexts.history(ref)
+    assert "[assistant]\\nAnswer to one" in str(world.server.requests[-1].messages)
+    assert watcher.of("notice")[-1].args[0]["text"] == (
+        "Session saved: Counted; two is pending. Context cleared after 30 minutes of inactivity. "
+        f"Use /context restore {row.id} to resume."
+    )
+
+
+@pytest.mark.spec("003", "Active Session: none yet")
+@pytest.mark.spec("003", "Active Session: continued")
+async def test_a_message_begins_a_conversation_or_goes_on_with_it(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    assert (await say(world, ref, "one")).seen() == ["one"]
+    assert (await say(world, ref, "two")).seen() == ["one", "Answer to one", "two"]
+
+
+@pytest.mark.spec("003", "State Diagram: IDLE to ACTIVE by a message")
+@pytest.mark.spec("003", "State Diagram: IDLE to ACTIVE by a restore")
+async def test_messages_and_restored_conversations_make_an_agent_active(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    assert await status(world) == "active"
+    async with world.host.using(ref) as branch:
+        row = await world.host.contexts.save(branch, "x", options=world.options)
+        assert await status(world) == "active", "saving does not end a conversation"
+        await world.host.contexts.clear(branch)
+        assert await status(world) == "idle"
+        await world.host.contexts.restore(branch, row.id)
+        assert await status(world) == "active"
+
+
 @pytest.mark.spec("003", "Idle Timer: reset")
 async def test_whatever_is_said_begins_the_timer_anew(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
@@ -119,6 +162,16 @@ async def test_the_end_of_the_daemon_saves_and_the_next_one_begins_idle(world: W
     assert (await say(world, ref, "two")).seen() == ["two"]
 
 
+@pytest.mark.spec("003", "Graceful Shutdown 2: idle timers are cancelled")
+async def test_the_end_of_the_daemon_ends_the_timers(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    world.host.idling.start()
+    await world.host.shutdown()
+    assert world.host.idling.pending == 0
+    assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "idling"] == []
+
+
 async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     await say(world, ref, "one")
@@ -141,6 +194,16 @@ async def test_clearing_ends_the_timer(world: World, clock: ManualClock) -> None
     clock.forward(hours=1)
     await world.host.idling.tick()
     assert await files(world, ref) == []
+
+
+async def test_the_timer_of_an_agent_that_is_renamed_goes_on(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    clock.forward(minutes=29)
+    other = await rename(world.host, "bob", "eve", user="user:me")
+    clock.forward(minutes=1)
+    await world.host.idling.tick()
+    assert [file["trigger"] for file in await files(world, other)] == ["idle_timeout"]
 
 
 async def test_sessions_without_a_name_are_left_alone(world: World, clock: ManualClock) -> None:
