@@ -64,6 +64,7 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
     """
     name = names.checked(wanted.name)
     async with _creating:
+        await asyncio.to_thread(atomic.make_dirs, host.config.sessions_dir)  # where the table of agents is
         known = await _free(host, name)
         given = await _overrides(host, wanted, adopted=known)
         _, text = host.presets.template(DEFAULT_PRESET)
