@@ -104,16 +104,22 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
 
 
 def _of_user(model: str, config: Config) -> ModelSettings:
-    found = config.models.get(model) or config.models.get(_family(model))
+    found = config.models.get(model) or config.models.get(family(model))
     return found or ModelSettings()
 
 
 def _shipped(model: str) -> Mapping[str, Any]:
     table = _table()
-    return table.get(model) or table.get(_family(model)) or {}
+    return table.get(model) or table.get(family(model)) or {}
 
 
-def _family(model: str) -> str:
+def shipped() -> tuple[str, ...]:
+    """Return the names of the models that the shipped table knows."""
+    return tuple(_table())
+
+
+def family(model: str) -> str:
+    """Return the name of a model without the date of a snapshot."""
     dated = _DATED.fullmatch(model)
     return dated[1] if dated else model
 

@@ -20,7 +20,10 @@ from pyagentd.agent.branches.override import Override, overridden, settings_of
 from pyagentd.agent.compacting.fitting import fitting
 from pyagentd.agent.hooking.hooks import Moment
 from pyagentd.agent.hooking.projecthooks import guarded
+from pyagentd.agent.lifecycle import models
 from pyagentd.agent.lifecycle.docs import docs_section
+from pyagentd.agent.lifecycle.selfedit import NAMES as SELFEDIT_TOOLS
+from pyagentd.agent.lifecycle.selfedit import Self, selfedit_tools
 from pyagentd.agent.missions.missiontool import Lending
 from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.prompting.prompt import system_prompt
@@ -284,6 +287,16 @@ class Equipping:
             tasks=host.tasks.of_run(branch, self._options),
         )
 
+    def _self(self) -> Self:
+        """Return the named agent whose run it is, for the tools by which it changes itself."""
+        host, ref, options = self._host, self._branch.ref, self._options
+
+        def model(name: str) -> str:
+            backend = host.presets.of_branch(ref).backend
+            return models.written(name, models.available(host.config, options), backend=backend)
+
+        return Self(directory=ref.session_dir, profiles=host.presets.profiles, model=model)
+
     def _tools(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:
         """Return the tools that the model is offered, by name."""
         host, ref, ancestors = self._host, self._branch.ref, self._ancestors
@@ -311,7 +324,11 @@ class Equipping:
         known |= task_tools(host.tasks.of_run(self._branch, self._options))
         if skill is not None:
             known[skill.name] = skill
-        permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)
+        wanted = preset.tools
+        if host.named.is_named(ref):
+            known |= selfedit_tools(self._self())
+            wanted = (*wanted, *(name for name in SELFEDIT_TOOLS if name not in wanted))
+        permitted = permitted_tools(self._presets, ref, ancestors, wanted)
         if "Bash" in permitted:  # what it begins, they look at and end
             permitted += [name for name in TASK_TOOLS if name not in permitted]
         return {name: known[name] for name in permitted if name in known}

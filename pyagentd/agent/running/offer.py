@@ -26,6 +26,7 @@ MOST_FOUND = 10
 CORE = (
     "Read", "Write", "Edit", "Glob", "Grep", "Bash", "PersistentAgent", "task", "mission", "question", "TodoWrite",
     "WebSearch", "WebFetch", "skill", "request_scope_expansion", "TaskOutput", "KillTask",
+    "self_edit_system_prompt", "self_edit_docs", "self_edit_permissions", "self_edit_model",
 )  # fmt: skip
 """The tools that are offered however many there are."""
 
