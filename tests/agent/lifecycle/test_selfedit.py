@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.approving.ledger import local_user
-from pyagentd.agent.lifecycle.creating import DEFAULT_PRESET, Wanted, create
+from pyagentd.agent.lifecycle.creating import Wanted, create
+from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_approvals import Talk, results
 from tests.agent.world import World, attached
