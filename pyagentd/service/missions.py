@@ -62,7 +62,8 @@ class Missions(Group):
         if max_turns:
             values["max-turns"] = max_turns
         ref = await self._made(prompt, preset, values, root)
-        metadata = {"mission": {"context": given}} if given is not None else {}
+        told: dict[str, Any] = {"template": True} if given is None else {"template": True, "context": given}
+        metadata = {"mission": told}
         async with self._host.using(ref) as live:
             made = await self._host.submit(live, Submission(text=prompt, options=options, metadata=metadata))
             await live.secure()  # who visits the document now finds the prompt in it

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyagentd.agent.missions.contract import Mission, contract_of
-from pyagentd.agent.missions.cutoff import unfinished
+from pyagentd.agent.missions.cutoff import begun, unfinished
 from pyagentd.agent.missions.records import state_of
 from pyagentd.policy.presets import Preset
 from pyagentd.store.conversation import Conversation
@@ -19,7 +19,7 @@ def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: M
         run_id: Its id; the log knows it where an earlier daemon began it.
         preset: As it holds for the run.
         conversation: What was said before.
-        given: What the message carries: {context} or {resume}, the id of a run.
+        given: What the message carries: {context, template}, or {resume}, the id of a run.
 
     Raises:
         PresetError: The signature or the template cannot be read.
@@ -37,5 +37,6 @@ def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: M
         given=given,
         cut_off=cut_off,
         state=state_of(conversation, cut_off) if cut_off else None,
+        first=begun(conversation, cut_off) if cut_off else None,
         resumes=resumes,
     )

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyagentd.agent.missions.valuetext import dumped
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.messages import Message, Text
+from pyagentd.mission import firewall
 from pyagentd.mission.checkpoint import State
 from pyagentd.mission.options import MAX_TURNS
-from pyagentd.mission.signature import Signature, SignatureError, parse
-from pyagentd.mission.template import placeholders
+from pyagentd.mission.signature import Field, Signature, SignatureError, parse
+from pyagentd.mission.template import expand, placeholders
 from pyagentd.policy.presets import Isolation, Preset
 
 EARLIER = "earlier"
@@ -30,6 +32,11 @@ MESSAGE = "message"
 
 GO_ON = frozenset({"continue", "resume", "go on"})
 """Messages after a mission that was cut off which have it go on."""
+
+_GIVE = "Give them as the mission's context (--context FILE)"
+
+_GLIMPSE = 200
+"""Characters of one value in a task as people read it."""
 
 _LINE = re.compile(r"\s*([A-Za-z_][\w-]*)\s*:\s*(.*)")
 
@@ -57,9 +64,11 @@ class Mission:
 
     Attributes:
         contract: What it is to fulfil.
-        given: What its message carries (metadata ``mission``): ``{context}``.
+        given: What its message carries (metadata ``mission``): ``{context, template}``; with ``template`` what it
+            says is a template, whose names must have values.
         cut_off: The run of the session's last mission, if that came to no answer.
-        state: Where that stands.
+        state: Where that stands; None while no turn of it has ended.
+        first: What that was asked at first: ``{prompt, context}``.
         resumes: Whether this one goes on there, whatever its message says.
     """
 
@@ -67,16 +76,27 @@ class Mission:
     given: Mapping[str, Any] = field(default_factory=dict)
     cut_off: str = ""
     state: State | None = None
+    first: Mapping[str, Any] | None = None
     resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One mission: what the model is told, what stands in ``ctx/``, and the state it goes on from, if it does."""
+    """One mission: what the model is told, and what stands in ``ctx/``.
+
+    Attributes:
+        prompt: What the model is told, a template.
+        context: Its data.
+        state: What it goes on from, once a turn has ended.
+        resumed: The run that it goes on from, or that it begins anew, else "".
+        message: The same in words, for people.
+    """
 
     prompt: str
     context: Mapping[str, Any] = field(default_factory=dict)
     state: State | None = None
+    resumed: str = ""
+    message: str = ""
 
 
 def readable(text: str, source: str) -> Signature:
@@ -118,28 +138,70 @@ def contract_of(preset: Preset) -> Contract:
     )
 
 
-def task_of(mission: Mission, view: Sequence[Message]) -> Task:
+def task_of(mission: Mission, view: Sequence[Message], said: str | None = None) -> Task:
     """Return what the message that ends ``view`` asks of a mission.
+
+    Args:
+        mission: What is known of it.
+        view: The conversation; messages that nobody answered are one with what follows them.
+        said: The last message alone.
 
     Raises:
         BadRequest: It does not say what the inputs are.
     """
     message, before = _asked(view)
-    if mission.state is not None and (mission.resumes or message.strip().rstrip(".!").lower() in GO_ON):
-        return Task(prompt=mission.state.prompt, state=mission.state)
+    message = message if said is None else said
+    if mission.cut_off and (mission.resumes or message.strip().rstrip(".!").lower() in GO_ON):
+        return _again(mission)
     contract, given = mission.contract, mission.given.get("context")
     context: dict[str, Any] = {EARLIER: before} if before else {}
-    context |= dict(given) if isinstance(given, Mapping) else _inputs(contract, message)
+    is_template = bool(mission.given.get("template")) and not contract.prompt
+    if isinstance(given, Mapping):
+        context |= given
+    elif not is_template:
+        context |= _inputs(contract, message)
     if contract.prompt:
-        return Task(prompt=contract.prompt, context=context)
+        return Task(prompt=contract.prompt, context=context, message=expanded(contract.prompt, context))
+    if is_template:
+        if lacking := [each.name for each in contract.signature.params if _needs(each, context)]:
+            raise BadRequest(f"The signature has inputs without a value: {', '.join(lacking)}", mend=_GIVE)
+        return Task(prompt=message, context=context, message=expanded(message, context))
     return _literal(message, context)
+
+
+def _needs(field: Field, context: Mapping[str, Any]) -> bool:
+    return field.name not in context and not field.optional and not field.type.is_optional
+
+
+def expanded(template: str, context: Mapping[str, Any]) -> str:
+    """Return a template as people read it, its values shortened and hidden where they are for programs only."""
+    try:
+        return expand(template, context, _glimpse)
+    except PyagentdError:  # the mission says so
+        return template
+
+
+def _glimpse(path: Sequence[str], value: Any) -> str:
+    public = firewall.HIDDEN if any(map(firewall.is_firewalled, path)) else firewall.public(value)
+    text = public if isinstance(public, str) else dumped(public)
+    return text if len(text) <= _GLIMPSE else f"{text[:_GLIMPSE]}…"
+
+
+def _again(mission: Mission) -> Task:
+    """Return the task of a mission that was cut off: from where it stands, or from its beginning."""
+    if mission.state is not None:
+        message = str((mission.first or {}).get("message") or "")
+        return Task(prompt=mission.state.prompt, state=mission.state, resumed=mission.cut_off, message=message)
+    first = mission.first or {}
+    prompt, context = first.get("prompt", ""), first.get("context") or {}
+    return Task(prompt=prompt, context=context, resumed=mission.cut_off, message=first.get("message") or "")
 
 
 def _literal(message: str, context: Mapping[str, Any]) -> Task:
     """Return a task told in the words of a message, which may hold braces that mean nothing."""
     if _fits(message, context):
-        return Task(prompt=message, context=context)
-    return Task(prompt=f"{{{{{MESSAGE}}}}}", context={**context, MESSAGE: message})
+        return Task(prompt=message, context=context, message=expanded(message, context))
+    return Task(prompt=f"{{{{{MESSAGE}}}}}", context={**context, MESSAGE: message}, message=message)
 
 
 def _fits(message: str, context: Mapping[str, Any]) -> bool:

@@ -97,7 +97,7 @@ class MissionRun(Run):
 
     async def _pursue(self) -> None:
         mission = self._mission
-        task = task_of(mission, self._view.messages)
+        task = task_of(mission, self._view.messages, self._prompted())
         if self._resumed is None:
             self._record.started(mission, task, sorted(self._offer.tools))
         with self._kindred.running(self._ref, mission.contract.max_turns) as place:
@@ -109,6 +109,15 @@ class MissionRun(Run):
             raise Unfulfilled(ending.fail or Fail(reason="unknown", message="nobody said why"))
         self._conclude(shown(firewall.public(ending.value)))
         self._note = "; ".join(ending.warnings)
+
+    def _prompted(self) -> str | None:
+        """Return what the message says that began this run, as the model is to see it."""
+        conversation = self._recorder.conversation
+        run = conversation.runs.get(self.id)
+        message = conversation.messages.get(run.data["message_id"]) if run else None
+        if message is None:
+            return None
+        return message.text if message.is_edited else message.model_text
 
     async def _delegated(self, task: Task, place: Place) -> Ending:
         """Run the loop to its end."""

@@ -2,7 +2,8 @@
 
 A row of type ``mission`` has the run's id and a phase; of each phase the last row counts:
 
-start   {prompt, signature, inputs, tools, max_turns, resumed}: ``resumed`` is the run it goes on from, or ""
+start   {prompt, context, message, signature, inputs, tools, max_turns, resumed}: ``resumed`` is the run it goes on
+        from or begins anew, or ""; context is {} where it goes on; ``message`` is the prompt as people read it
 turn    {turn, state}: the loop after that turn, as ``State.to_json`` says it
 end     {ok, value, fail, usage}: the value with its firewalled fields, for programs and people
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.missions.contract import Mission, Task
+from pyagentd.agent.missions.cutoff import begun, standing
 from pyagentd.agent.missions.valuetext import plain
 from pyagentd.errors import BadRequest
 from pyagentd.mission.checkpoint import CheckpointError, State
@@ -36,11 +38,13 @@ class Record:
             "start",
             {
                 "prompt": task.prompt,
+                "context": plain(task.context),
+                "message": task.message,
                 "signature": contract.signature.render(),
                 "inputs": sorted(task.context),
                 "tools": tools,
                 "max_turns": contract.max_turns,
-                "resumed": mission.cut_off if task.state else "",
+                "resumed": task.resumed,
             },
         )
 
@@ -57,15 +61,17 @@ class Record:
         self._recorder.record("mission", {"id": self._run_id, "phase": phase, **facts})
 
 
-def state_of(conversation: Conversation, run_id: str) -> State:
-    """Return where the mission of a run stands.
+def state_of(conversation: Conversation, run_id: str) -> State | None:
+    """Return where the mission of a run stands; None when no turn of it has come to its end.
 
     Raises:
-        BadRequest: That run was no mission, or came to no end of a turn.
+        BadRequest: That run was no mission.
     """
-    row = conversation.missions.get(run_id, {}).get("turn")
+    row = standing(conversation, run_id)
     if row is None:
-        raise BadRequest(f"{run_id} is no mission that can go on", mend="Send the task again")
+        if begun(conversation, run_id) is None:
+            raise BadRequest(f"{run_id} is no mission that can go on", mend="Send the task again")
+        return None
     try:
         return State.from_json(row["state"])
     except CheckpointError as error:

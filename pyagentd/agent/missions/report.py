@@ -50,10 +50,11 @@ def _mission(
     run, start, end = conversation.runs[run_id], rows["start"], rows.get("end") or {}
     prompt = conversation.messages.get(run.data["message_id"])
     parts = list(_parts(conversation, run_id))
-    said = ("prompt", "signature", "inputs", "tools", "max_turns", "resumed")
+    said = ("signature", "inputs", "tools", "max_turns", "resumed")
     return {
         "run": run_id,
         "state": str(run.data.get("reason") or "done") if run.is_finished else "running",
+        "prompt": start.get("message") or start.get("prompt"),
         **{name: start.get(name) for name in said},
         "started_at": prompt.row.get("created_at") if prompt else None,
         "duration_ms": (end.get("usage") or {}).get("duration_ms"),

@@ -16,7 +16,7 @@ from tests.agent.delegation import converse, ends
 from tests.agent.missions.contracted import contracted, phases, said
 from tests.agent.test_resume import WAYS, agents_of, awake, begin, calls_of, ended, restart, say
 from tests.agent.world import Watcher, World, assert_closed, attached, body
-from tests.server import answer, tool_use
+from tests.server import answer, refusal, tool_use
 
 LOOK_AND_ASK = """\
 (let [seen (call "Read" {:file_path "FILE"})
@@ -150,3 +150,55 @@ async def test_what_a_killed_daemon_ran_is_closed_and_can_go_on(world: World) ->
     world.server.say(said('(call "return" {:count memory/seen :names []})'))
     await converse(world, ref, "continue")
     assert phases(ref)["end"]["value"]["count"] == 1
+
+
+async def goes_on(world: World, ref: BranchRef, *, until: Callable[[Watcher], bool] | None = None) -> None:
+    """Have a mission go on; to its end, or until it is stopped."""
+    watcher = Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        asked = Submission(
+            options=world.granted("tool:Bash:.*"), **RESUME["asked to"](unfinished(branch.conversation))
+        )
+        await world.host.submit(branch, asked)
+        if until is not None:
+            await watcher.until(lambda: until(watcher))
+            await world.host.abort(branch)
+        await watcher.finished(branch)
+
+
+@pytest.mark.spec("004", "Checkpoint/Resume")
+async def test_a_mission_that_is_stopped_again_before_a_turn_stands_where_it_stood(world: World) -> None:
+    ref = await cut_off(world)
+    for _ in range(2):
+        world.server.say(said('(call "Bash" {:command "sleep 600"})'))
+        await goes_on(world, ref, until=_sleeps)
+    ref = await restart(world, ref, "stopped")
+    world.server.say(said('(call "return" {:count memory/seen :names []})'))
+    await goes_on(world, ref)
+    assert phases(ref)["end"]["value"]["count"] == 41
+
+
+async def test_a_mission_whose_first_request_failed_begins_anew_with_its_data(world: World) -> None:
+    ref = contracted(world, tools="Read, Bash")
+    world.server.say(refusal(400, "invalid_request_error", "no such model"))
+    watcher = Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        given = {"mission": {"context": {"rows": [1, 2, 3]}, "template": True}}
+        await world.host.submit(branch, Submission(text="Count {{rows}}.", options=world.options, metadata=given))
+        assert (await watcher.finished(branch))["reason"] == "error"
+    world.server.say(said('(call "return" {:count (count ctx/rows) :names []})'))
+    await goes_on(world, ref)
+    assert phases(ref)["end"]["value"]["count"] == 3
+    assert "Count [1 2 3]." in json.dumps(world.server.last.messages)
+
+
+async def test_a_message_that_was_no_good_does_not_lose_the_mission_before_it(world: World) -> None:
+    ref = contracted(world, "(a :string, b :int) -> :any", more='prompt: "{{a}} {{b}}"')
+    world.server.say(refusal(400, "invalid_request_error", "no such model"))
+    await converse(world, ref, "a: x\nb: 1")
+    await converse(world, ref, "Hello!")
+    world.server.say(said('(call "return" ctx/b)'))
+    await converse(world, ref, "continue")
+    assert phases(ref)["end"]["value"] == 1
