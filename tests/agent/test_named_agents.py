@@ -87,6 +87,7 @@ async def test_the_workspace_is_a_repository_with_a_commit(service: Service) -> 
     assert git(workspace, "log", "--format=%an").split() == ["my-agent"]
     assert git(workspace, "ls-files").split() == [".gitkeep"]
     assert git(workspace, "status", "--porcelain") == ""
+    assert (workspace / ".git/hooks").is_dir()
 
 
 @pytest.mark.spec("003", "Creation flow 4: overrides are merged into agent.json")

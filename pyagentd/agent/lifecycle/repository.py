@@ -36,6 +36,7 @@ def init_repository(workspace: Path, name: str) -> None:
         ("commit", "--quiet", "--allow-empty", "--no-verify", "--no-gpg-sign", "--message", "Workspace"),
     ):
         _run(git, workspace, *words)
+    (workspace / ".git/hooks").mkdir(exist_ok=True)  # watched while commands run: its absence would be a change
 
 
 def _run(git: str, workspace: Path, *words: str) -> None:
