@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from pyagentd.cli.link import daemon
+from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import json_option, print_json, print_table
 from pyagentd.errors import Unreachable
 
@@ -73,9 +73,16 @@ def _lives(pid: int) -> bool:
 
 
 @click.command()
+@click.argument("agent", required=False, shell_complete=complete_session)
 @json_option
-def status(as_json: bool) -> None:
-    """Say what the daemon is doing."""
+def status(agent: str | None, as_json: bool) -> None:
+    """Say what the daemon is doing, or how AGENT, a named agent or a session, stands."""
+    if agent is not None:
+        with daemon() as link:
+            told = link.call("agent-status", branch=str(branch_of(link, agent)))
+        told["tasks"] = [{**task, "wake": bool(task["wake"])} for task in told["tasks"] or []]
+        print_json(told) if as_json else click.echo(told["text"])
+        return
     with daemon(start=False) as link:
         state = link.call("status")
     if as_json:

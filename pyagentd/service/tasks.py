@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 from pyagentd.agent.tasks import telling
+from pyagentd.agent.tasks.standing import standing
+from pyagentd.clock import iso8601
 from pyagentd.errors import NotASession
 from pyagentd.service.group import Client, Group
-from pyagentd.store import paths
+from pyagentd.store import hidden, paths
+from pyagentd.store.index import agents
 from pyagentd.store.index.tasks import Task
+from pyagentd.store.namedagents import agentfile, layout
 
 _SHOWN_BYTES = 30_000
 
@@ -33,6 +38,33 @@ class TaskOperations(Group):
         """End a task with all it started, and return it as it is then; one that has ended stays as it is."""
         task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
         return await self._task_shown(await self._host.tasks.kill(task))
+
+    async def agent_status(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return how a session or named agent stands: configuration, conversation, tasks; ``text`` says it all."""
+        host, ref = self._host, paths.root_of(self._ref(branch))
+        preset = host.presets.of_branch(ref)
+        rows = await asyncio.to_thread(agents.known, host.state)
+        life = next((row.status for row in rows if row.dir == str(ref.session_dir)), None)
+        permissions: Any = preset.profile
+        if layout.named_dir(host.config.agents_dir.resolve(), ref) is not None:
+            permissions = (await asyncio.to_thread(agentfile.read, ref.session_dir)).permissions or permissions
+        async with host.using(ref) as live:
+            said = hidden.visible(live.conversation)
+            last = max((message.row.get("created_at") or 0 for message in said), default=0)
+            state = live.status["state"]
+        saved = (await host.contexts.history(ref))[:1]
+        running = [task for task in await host.tasks.of(ref.session_id) if task.status == "running"]
+        facts = {
+            "agent": ref.session_id,
+            "model": preset.model,
+            "permissions": permissions if isinstance(permissions, str) else "custom" if permissions else "",
+            "status": life or state,
+            "messages": len(said),
+            "last_at": iso8601(datetime.fromtimestamp(last / 1000, UTC)) if last else None,
+            "saved": {"saved_at": saved[0].saved_at, "description": saved[0].description} if saved else None,
+        }
+        told = [self._task_told(task) for task in running]
+        return {**facts, "tasks": told, "text": standing(facts, running, host.clock.now())}
 
     async def _task_shown(self, task: Task) -> dict[str, Any]:
         file = self._host.tasks.output(task)

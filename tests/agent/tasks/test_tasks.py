@@ -15,6 +15,7 @@ import pytest
 
 from pyagentd.agent.host import Host
 from pyagentd.agent.tasks.process import is_runner, started_of
+from pyagentd.agent.tasks.standing import standing
 from pyagentd.agent.tasks.telling import listing, recorded, tail
 from pyagentd.store.index import tasks as table
 from pyagentd.store.index.tasks import Task
@@ -193,3 +194,28 @@ def test_tasks_are_listed_as_specified() -> None:
         "id": "task_001", "command": "npm run build", "started_at": "2026-02-12T10:00:00Z", "pid": 12345,
         "status": "running",
     }  # fmt: skip
+
+
+@pytest.mark.spec("003", "Viewing Tasks")
+def test_an_agents_status_is_told_as_specified() -> None:
+    build = Task(
+        branch_dir="", id="task_001", agent_name="frontend-agent", command="npm run build", cwd="/", pid=12345,
+        started_at="2026-02-12T10:00:00Z", pid_started=1, output_path="/x",
+    )  # fmt: skip
+    facts = {
+        "agent": "frontend-agent", "model": "claude-sonnet-4-20250514", "permissions": "standard", "status": "active",
+        "messages": 37, "last_at": "2026-02-12T10:00:00Z",
+        "saved": {"saved_at": "2026-02-12T09:00:00Z", "description": "Initial project setup"},
+    }  # fmt: skip
+    assert standing(facts, [build], datetime(2026, 2, 12, 10, 5, tzinfo=UTC)).splitlines() == [
+        "Agent: frontend-agent",
+        "Model: claude-sonnet-4-20250514",
+        "Permissions: standard",
+        "Status: active",
+        "Session: active (37 messages, idle 5 min)",
+        "",
+        "Running tasks:",
+        "  [task_001] npm run build (running, 5 min)",
+        "",
+        "Last session saved: 2026-02-12 09:00 - Initial project setup",
+    ]

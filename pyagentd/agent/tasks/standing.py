@@ -1,0 +1,42 @@
+"""How an agent stands, in the words of SPEC 003 Viewing Tasks (``/status``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pyagentd.agent.tasks.telling import ago, one_line
+from pyagentd.store.index.tasks import Task
+
+
+def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -> str:
+    """Return the lines that ``/status`` shows.
+
+    Args:
+        facts: ``agent``, ``model``, ``permissions``, ``status``, ``messages`` (how many the conversation has),
+            ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or None).
+        running: The tasks that run.
+        now: The time.
+    """
+    idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
+    count = facts["messages"]
+    session = f"active ({count} message{'' if count == 1 else 's'}{idle})" if count else "none"
+    lines = [
+        f"Agent: {facts['agent']}",
+        f"Model: {facts['model'] or 'none'}",
+        f"Permissions: {facts['permissions'] or 'none'}",
+        f"Status: {facts['status']}",
+        f"Session: {session}",
+        "",
+        "Running tasks:" if running else "No running tasks.",
+        *(f"  [{task.id}] {one_line(task.command, 60)} (running, {_for(task.started_at, now)})" for task in running),
+    ]
+    if (saved := facts["saved"]) is not None:
+        at = datetime.fromisoformat(saved["saved_at"])
+        lines += ["", f"Last session saved: {at:%Y-%m-%d %H:%M} - {saved['description']}"]
+    return "\n".join(lines)
+
+
+def _for(at: str, now: datetime) -> str:
+    return ago(at, now).removesuffix(" ago")
