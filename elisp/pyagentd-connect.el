@@ -72,7 +72,9 @@
      'saved (list :branch pyagentd--branch-dir
                   :sha256 pyagentd-session-sha256
                   :seq pyagentd-attach-seq
-                  :marker (pyagentd-insert-position)))))
+                  ;; Where no run is known to end is no place for another.
+                  :marker (and pyagentd-insert--marker
+                               (pyagentd-insert-position))))))
 
 (defun pyagentd-connect--leave ()
   "Detach the current buffer."

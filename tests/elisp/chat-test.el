@@ -87,6 +87,16 @@
         (should (eql (plist-get saved :marker) (point-max)))
         (should (equal (plist-get saved :sha256) pyagentd-session-sha256))))))
 
+;; A daemon that restarted would put another client's message behind the drafts.
+(ert-deftest pyagentd-chat-a-draft-saved-before-any-run-names-no-marker ()
+  (chat-test--with-session "### Hi"
+    (let ((pyagentd-autosave-idle-time 0.05))
+      (goto-char (point-max))
+      (insert " there")
+      (pyagentd-test-await (pyagentd-test-calls 'saved))
+      (should-not (plist-get (car (last (pyagentd-test-calls 'saved)))
+                             :marker)))))
+
 (ert-deftest pyagentd-chat-send-from-the-middle-answers-there ()
   (chat-test--with-session "### One\n\n### Two"
     (goto-char 8)

@@ -49,6 +49,7 @@ class Editor(Client):
         self._waiting: dict[str, tuple[int, int]] = {}  # where queued text stands, by its message's id
         self._sending = ""  # the id of what was sent and not answered yet
         self._last = 0  # the last row that is in the text
+        self._placed = False  # whether it knows where a run is, or was
         self._saving: asyncio.TimerHandle | None = None
 
     async def open(self) -> bool:
@@ -59,6 +60,7 @@ class Editor(Client):
             self.is_gone = True
             return False
         self.watch(shown, answer)
+        self._placed |= answer["marker"] is not None
         self._last, self._busy = (
             max(self._last, answer["seq"]),
             answer["status"]["state"] in ("busy", "retrying", "waiting"),
@@ -77,11 +79,11 @@ class Editor(Client):
         heading = RUN_CLOSE if self.text else PROMPT_PREFIX
         self._type(text if self.text.endswith(PROMPT_PREFIX) else heading + text)
         start = len(self.text) - len(text)
-        end, was_busy, marker = len(self.text), self._busy, self.marker
+        end, was_busy, marker, placed = len(self.text), self._busy, self.marker, self._placed
         await self.save()
         self._waiting[id], self._sending = (start, end), id
         if not was_busy:
-            self.marker = end
+            self.marker, self._placed = end, True
         try:
             sha256 = body_sha256(self.text)
             made: Mapping[str, Any] = await self._call("send", client=self, sha256=sha256, end=end + 1, id=id)
@@ -91,7 +93,7 @@ class Editor(Client):
             raise
         if made["queued"] and id in self._waiting:
             if not was_busy and self.marker == end:  # else what waited before it has fired meanwhile
-                self.marker = marker
+                self.marker, self._placed = marker, placed
             if not self.text[self._waiting[id][1] :].strip():
                 self._remove(self._waiting[id][1], len(self.text))
                 self._type(RUN_CLOSE)
@@ -102,7 +104,7 @@ class Editor(Client):
         if self._saving is not None:
             self._saving.cancel()
             self._saving = None
-        sha256, seq, marker = self.write(), self._last, self.marker + 1
+        sha256, seq, marker = self.write(), self._last, self.marker + 1 if self._placed else None
         await self._call("saved", client=self, sha256=sha256, seq=seq, marker=marker)
 
     def write(self) -> str:
@@ -124,6 +126,7 @@ class Editor(Client):
 
     def _show(self, event: Event) -> None:
         before = self.shown
+        self._placed |= event.kind in ("insert", "prompt", "fired", "compacting")
         match event.kind, event.args:
             case "fired", (fired,):
                 self._go_on(fired)
