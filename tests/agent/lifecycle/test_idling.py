@@ -16,9 +16,10 @@ from pyagentd.store.index import agents
 from pyagentd.store.paths import BranchRef
 from tests.agent.lifecycle.test_contexts import saved
 from tests.agent.test_history import Chat
+from tests.agent.test_resume import until
 from tests.agent.test_triggers import ManualClock, restarted
 from tests.agent.world import Watcher, World, attached, body
-from tests.server import answer, text
+from tests.server import answer, text, tool_use
 
 
 @pytest.fixture
@@ -170,6 +171,26 @@ async def test_the_end_of_the_daemon_ends_the_timers(world: World, clock: Manual
     await world.host.shutdown()
     assert world.host.idling.pending == 0
     assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "idling"] == []
+
+
+async def test_an_agent_that_waits_for_a_human_goes_on_in_the_next_daemon(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    world.server.say(answer(tool_use("Bash", command="touch x")))
+    async with world.host.using(ref) as branch:
+        await world.host.prompt(branch, text="one", options=world.options)
+    await until(lambda: world.host.asks.all())
+    await world.host.shutdown()
+    restarted(world, clock)
+    assert await files(world, ref) == []
+    await world.host.trees.wake(ref)
+    await world.host.idling.load()
+    assert world.host.idling.pending == 1
+    await until(lambda: world.host.asks.all())
+    clock.forward(hours=1)
+    await world.host.idling.tick()
+    async with world.host.using(ref) as branch:
+        assert hidden.visible(branch.conversation) and await files(world, ref) == []
+        await world.host.abort(branch)
 
 
 async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World, clock: ManualClock) -> None:
