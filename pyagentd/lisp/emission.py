@@ -14,12 +14,15 @@ from pyagentd.lisp import python as py
 from pyagentd.lisp.core import (
     Arity,
     Cond,
+    Const,
     Define,
     Do,
     Each,
     Fn,
     If,
+    Invoke,
     Let,
+    Local,
     Logic,
     Loop,
     Node,
@@ -29,6 +32,7 @@ from pyagentd.lisp.core import (
     is_number,
 )
 from pyagentd.lisp.expressions import Expressions
+from pyagentd.lisp.ownership import NOTHING, Owned, captured, chained, ends_in_change, variables, waits
 from pyagentd.lisp.python import Place
 from pyagentd.lisp.syntax import Places
 
@@ -45,12 +49,15 @@ class Goal:
         variable: It is assigned to this; None returns it from the Python function.
         loop: The loop whose value it is: ``recur`` goes there, and after the assignment the loop is left.
         leaves: Whether nothing of this block runs after it.
+        again: Whether ``recur`` is a return from the function that is one turn.
+        owned: Variables that nothing reads after this: what computes the value may change theirs.
     """
 
     variable: str | None = None
     loop: Loop | None = None
     leaves: bool = False
     again: bool = False
+    owned: Owned = NOTHING
 
 
 class Emitter(Expressions):
@@ -71,6 +78,7 @@ class Emitter(Expressions):
 
     def program(self, node: Node) -> ast.Module:
         """Return the module that defines the program as a function."""
+        self.captured = captured(node)
         body = self._function_body(node, Goal(leaves=True))
         p = self.place(node)
         for name in sorted(self._outer[0]):
@@ -113,7 +121,7 @@ class Emitter(Expressions):
         self.block.append(py.assign(name, py.call(self.support("overloads", p), [py.name("run", p), *parts], p), p))
 
     def _define(self, arity: Arity, name: str, p: Place) -> None:
-        body = self._function_body(arity.body, Goal(leaves=True))
+        body = self._function_body(arity.body, Goal(leaves=True, owned=self.owned(arity.params)))
         params = [var.python for var in arity.params]
         rest = None
         if arity.rest is not None:
@@ -128,14 +136,27 @@ class Emitter(Expressions):
 
     def emit(self, node: Node, goal: Goal) -> None:
         """Emit statements that compute a node and put its value where it is wanted."""
+        if goal.owned and (calls := chained(node, goal.owned)):
+            self._change(calls, goal)
+            return
         if node.simple:
-            self.reach(self.expression(node), goal, self.place(node))
+            self.reach(self.ending(node, goal.owned), goal, self.place(node))
             return
         method = _STATEMENTS.get(type(node))
         if method is None:
             self.reach(self.expression(node), goal, self.place(node))
         else:
             method(self, node, goal)
+
+    def _change(self, calls: list[Invoke], goal: Goal) -> None:
+        """Emit calls that change the value of a variable one after the other."""
+        var = calls[0].args[0]
+        assert isinstance(var, Local)
+        p = self.place(calls[-1])
+        for call in calls[:-1]:
+            changed = self.changed(call, var.var, self.place(call))
+            self.block.append(py.assign(var.var.python, changed, p))
+        self.reach(self.changed(calls[-1], var.var, p), goal, p)
 
     def reach(self, value: ast.expr, goal: Goal, p: Place) -> None:
         """Emit what is done with a value."""
@@ -208,7 +229,8 @@ class Emitter(Expressions):
         if not goal.leaves:
             # Flat, whatever the number of clauses: a function that returns from the first that holds.
             name = self.temporary("cond")
-            self.block.append(py.function(name, [], self._function_body(node, Goal(leaves=True)), p))
+            body = self._function_body(node, Goal(leaves=True, owned=goal.owned))
+            self.block.append(py.function(name, [], body, p))
             self.reach(py.call(py.name(name, p), [], p), goal, p)
             return
         for test, then in node.clauses:
@@ -236,11 +258,12 @@ class Emitter(Expressions):
             return
         if names:
             self.block.append(py.assign_all(names, inits, p))
-        inner = Goal(leaves=True, loop=node)
+        owned = self.owned(node.vars)
+        inner = Goal(leaves=True, loop=node, owned=owned)
         result = None
         if goal.variable is not None or not goal.leaves:
             result = self.temporary()
-            inner = Goal(result, loop=node, leaves=True)
+            inner = Goal(result, loop=node, leaves=True, owned=owned)
         self._loops += 1
         body = self._block_of(node.body, inner)
         self._loops -= 1
@@ -269,6 +292,9 @@ class Emitter(Expressions):
             accumulator = node.vars[0].python
             initial, collection = self.expressions([node.init, node.collection])
             self.block.append(py.assign(accumulator, initial, p))
+            moved = self._moved(node, goal)
+            if moved:
+                self.block.append(py.assign(moved, py.const(None, p), p))
         else:
             collection = self.expression(node.collection)
         over = py.call(self.support("over", p), [py.name("run", p), py.const(node.kind, p), collection], p)
@@ -283,6 +309,16 @@ class Emitter(Expressions):
             self.block.append(py.assign(result, ast.List([], py.LOAD, **p), p))
         self.block.append(self._loop_over(node, source, result, p))
         self.reach(py.name(result, p) if result else py.const(None, p), goal, p)
+        if goal.owned and node.kind == "reduce" and goal.variable is not None and goal.loop is None:
+            self.block.append(py.assign(accumulator, py.const(None, p), p))  # one variable has the value, not two
+
+    def _moved(self, node: Each, goal: Goal) -> str | None:
+        """Return the variable that gives its value up to a reduction inside, which nothing reads after it."""
+        init = node.init
+        if not isinstance(init, Local) or init.var not in goal.owned:
+            return None
+        read = variables(node.body) | variables(node.collection)
+        return None if init.var in read else init.var.python
 
     def _comprehension(self, node: Each, source: str, p: Place) -> ast.expr:
         item = node.vars[-1].python
@@ -302,7 +338,7 @@ class Emitter(Expressions):
         if node.kind == "each":
             body = self._block_of(node.body, Goal())
         elif node.kind == "reduce":
-            body = self._block_of(node.body, Goal(result))
+            body = self._block_of(node.body, Goal(result, owned=self.owned(node.vars[:1])))
             if result and not is_number(node.body):
                 ended = py.call(self.support("is_reduced", p), [py.name(result, p)], p)
                 whole = py.assign(result, ast.Attribute(py.name(result, p), "value", py.LOAD, **p), p)
@@ -328,16 +364,58 @@ class Emitter(Expressions):
 
     def _recur(self, node: Recur, goal: Goal) -> None:
         p = self.place(node)
-        args = self.expressions(node.args)
         loop = goal.loop
         assert loop is not None, "analysis lets recur stand only where its loop ends"
         if goal.again:
+            args = self.expressions(node.args)
             again = py.call(self.support("again", p), [py.name("run", p), *args], p)
             self.block.append(ast.Return(again, **p))
             return
-        if args:
-            self.block.append(py.assign_all([var.python for var in loop.vars], args, p))
+        if node.args:
+            self._next_turn(node, loop, p)
         self.block.append(ast.Continue(**p))
+
+    def _next_turn(self, node: Recur, loop: Loop, p: Place) -> None:
+        """Emit the assignment of a turn's values to the variables of the loop."""
+        names = [var.python for var in loop.vars]
+        owned = self._owned_by_each(node, self.owned(loop.vars))
+        if not any(owned):
+            self.block.append(py.assign_all(names, self.expressions(node.args), p))
+            return
+        held: list[str] = []
+        values: list[ast.expr] = []
+        late = [bool(each) and waits(arg, each) for arg, each in zip(node.args, owned, strict=True)]
+        for arg, each, wait in zip(node.args, owned, late, strict=True):
+            if wait or isinstance(arg, Const):
+                values.append(py.const(None, p) if wait else self.expression(arg))
+                continue
+            held.append(self.temporary())
+            self.emit(arg, Goal(held[-1], owned=each))
+            values.append(py.name(held[-1], p))
+        for index, (arg, wait) in enumerate(zip(node.args, late, strict=True)):
+            if wait:
+                assert isinstance(arg, Invoke)
+                assert isinstance(arg.args[0], Local)
+                values[index] = self.changed(arg, arg.args[0].var, p)
+        self.block.append(py.assign_all(names, values, p))
+        # One variable has each value, not two.
+        self.block.extend(py.assign(name, py.const(None, p), p) for name in held)
+
+    def _owned_by_each(self, node: Recur, owned: Owned) -> list[Owned]:
+        """Return for each value of the next turn the variables that it may change.
+
+        No other value may read them, unless it is computed before.
+        """
+        found: list[Owned] = []
+        read = [variables(arg) for arg in node.args]
+        one_waits = sum(waits(arg, owned) for arg in node.args) == 1
+        for index, arg in enumerate(node.args):
+            elsewhere = set().union(*read[:index], *read[index + 1 :])
+            free = owned - elsewhere
+            if not ends_in_change(arg, free):
+                free = owned if one_waits and waits(arg, owned) else NOTHING
+            found.append(free)
+        return found
 
     def _try(self, node: Try, goal: Goal) -> None:
         p = self.place(node)

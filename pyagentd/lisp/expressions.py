@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from pyagentd.lisp import python as py
 from pyagentd.lisp.builtins import BUILTINS
+from pyagentd.lisp.builtins.inplace import IN_PLACE
 from pyagentd.lisp.core import (
     Apply,
     Builtin,
@@ -22,10 +25,13 @@ from pyagentd.lisp.core import (
     Node,
     Space,
     Support,
+    Var,
     WhereTest,
     is_number,
 )
 from pyagentd.lisp.operations import ARITHMETIC, ORDER, Operations
+from pyagentd.lisp.ownership import Owned, changes, ends_in_change
+from pyagentd.lisp.python import Place
 from pyagentd.lisp.values import Keyword, as_key
 from pyagentd.lisp.writing import PLAIN
 
@@ -56,7 +62,9 @@ _BOOLEAN: Final = frozenset(
 
 
 class Expressions(Operations, ABC):
-    """Emits expressions."""
+    """Emits expressions; ``captured`` are the variables that functions inside their scope read."""
+
+    captured: AbstractSet[Var] = frozenset()
 
     @abstractmethod
     def statements(self, node: Node) -> ast.expr:
@@ -69,6 +77,29 @@ class Expressions(Operations, ABC):
             return self.statements(node)
         found: ast.expr = method(self, node)
         return found
+
+    def ending(self, node: Node, owned: Owned) -> ast.expr:
+        """Return a simple node as an expression that may change the values of variables nothing reads after it."""
+        if owned and isinstance(node, If) and ends_in_change(node, owned):
+            then, otherwise = self.ending(node.then, owned), self.ending(node.otherwise, owned)
+            return py.choose(self.test(node.test), then, otherwise, self.place(node))
+        var = changes(node, owned) if owned else None
+        if var is not None:
+            assert isinstance(node, Invoke)
+            return self.changed(node, var, self.place(node))
+        return self.expression(node)
+
+    def changed(self, node: Invoke, var: Var, p: Place) -> ast.expr:
+        """Return a call that may change the value of a variable, which is its first argument."""
+        args = self.expressions(node.args[1:])
+        function = BUILTINS[node.name].function
+        known = f"o·{node.name}"
+        self.globals[known] = IN_PLACE[function]
+        return py.call(py.name(known, p), [py.name("budget", p), py.name(var.python, p), *args], p)
+
+    def owned(self, vars: Iterable[Var]) -> Owned:
+        """Return the variables that no function inside their scope reads."""
+        return frozenset(vars) - self.captured
 
     def expressions(self, nodes: list[Node]) -> list[ast.expr]:
         """Return nodes as expressions that may stand side by side and are evaluated in their order."""
@@ -110,6 +141,8 @@ class Expressions(Operations, ABC):
             return py.const(node.value is not None and node.value is not False, p)
         if isinstance(node, Invoke) and node.name in _BOOLEAN:
             return self.expression(node)
+        if isinstance(node, Invoke) and node.name == "seq":
+            return py.is_not(self.expression(node), None, p)  # nil or a collection; no variable keeps it
         if isinstance(node, WhereTest) or (isinstance(node, Support) and node.name in {"is_something", "is_missing"}):
             return self.expression(node)
         if isinstance(node, Logic) and node.simple:
@@ -182,7 +215,8 @@ class Expressions(Operations, ABC):
         p = self.place(node)
         arity = node.arities[0]
         params = [var.python for var in arity.params]
-        return ast.Lambda(py.arguments(params, None, p), self.expression(arity.body), **p)
+        body = self.ending(arity.body, self.owned(arity.params))
+        return ast.Lambda(py.arguments(params, None, p), body, **p)
 
     def _apply(self, node: Apply) -> ast.expr:
         p = self.place(node)

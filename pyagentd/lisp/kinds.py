@@ -132,12 +132,12 @@ PLAIN: frozenset[type] = frozenset({str, Keyword, type(None)})
 
 @final
 class LispSet:
-    """A set of values; immutable. ``keys`` are its members as keys."""
+    """A set of values; immutable once a program has seen it. ``keys`` are its members as keys."""
 
     __slots__ = ("_hash", "keys", "weight")
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
-        self.keys = frozenset(keys)
+        self.keys: frozenset[Key] | set[Key] = frozenset(keys)
         self.weight = 1 + sum(map(_weight, self.keys))
         self._hash: int | None = None
 
@@ -145,6 +145,16 @@ class LispSet:
     def of(cls, members: Iterable[Value], budget: Budget | None = None) -> LispSet:
         """Return the set of ``members``."""
         return cls(as_key(member, budget) for member in members)
+
+    def add_all(self, keys: Iterable[Key]) -> None:
+        """Add keys to a set that nobody else has."""
+        if type(self.keys) is not set:
+            self.keys = set(self.keys)
+        for key in keys:
+            if key not in self.keys:
+                self.keys.add(key)
+                self.weight += _weight(key)
+        self._hash = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -160,7 +170,7 @@ class LispSet:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(self.keys)
+            self._hash = hash(frozenset(self.keys))
         return self._hash
 
     def __repr__(self) -> str:

@@ -194,7 +194,8 @@ def item(run: Run, vector: list[Value], index: int) -> Value:
 
 def rest_of(run: Run, vector: list[Value], count: int) -> Value:
     """Return the items from ``count`` on; nil when there are none."""
-    run.budget.cells(max(0, len(vector) - count))
+    run.budget.cells(max(0, len(vector) - count) >> 3)
+    run.budget.steps(len(vector) >> 4)
     return vector[count:] or None
 
 

@@ -40,19 +40,23 @@ def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> An
         return total("reduce", found, initial)
     if found and function_named(f) in _AT_ONCE:
         return function_named(f)(budget, initial, *found)
-    return _fold(as_function(f, 2, "reduce"), initial, found, budget)
+    held = [initial]
+    del init_or_coll, initial
+    return _fold(as_function(f, 2, "reduce"), held, found, budget)
 
 
 _AT_ONCE: Final = (building.conj, maps.merge, transforming.concat)
 """What gives the same when it is called with all items at once, without a copy for each."""
 
 
-def _fold(function: Callable[[Any, Any], Any], value: Any, found: list[Any], budget: Budget) -> Any:
+def _fold(function: Callable[[Any, Any], Any], held: list[Any], found: list[Any], budget: Budget) -> Any:
+    """Return what is left of the value that is held when all items have been handed to a function with it."""
     for item in budget.each(found):
-        value = function(value, item)
-        if type(value) is Reduced:
-            return value.value
-    return value
+        # Handed over: a function that adds to what it is given is the only one that has it.
+        held.append(function(held.pop(), item))
+        if type(held[0]) is Reduced:
+            return held[0].value
+    return held[0]
 
 
 class Reduced:
@@ -83,7 +87,13 @@ def reduce_kv(budget: Budget, f: Any, init: Any, m: Any) -> Any:
     if type(m) is not list and type(m) is not dict and m is not None:
         raise wrong("reduce-kv", "a map or vector", m)
     entries = list(enumerate(m)) if type(m) is list else items("reduce-kv", m, budget)
-    return _fold(lambda value, entry: function(value, entry[0], entry[1]), init, entries, budget)
+    held = [init]
+    del init
+    for key, value in budget.each(entries):
+        held.append(function(held.pop(), key, value))
+        if type(held[0]) is Reduced:
+            return held[0].value
+    return held[0]
 
 
 @define("reductions", charges=True, shown="f init? coll")

@@ -179,12 +179,17 @@ def fnil(budget: Budget, f: Any, default: Any, second: Any = MISSING, third: Any
     defaults = [each for each in (default, second, third) if each is not MISSING]
     function = _callee("fnil", f)
     if second is MISSING:
-        return lambda first, *args: function(1 + len(args))(default if first is None else first, *args)
+
+        def filled(first: Any, *args: Any) -> Any:
+            return function(1 + len(args))(default if first is None else first, *args)
+
+        filled.fills = f, default  # type: ignore[attr-defined]  # seen by what changes values in place
+        return filled
 
     def called(*args: Any) -> Any:
         budget.tick()
-        filled = [instead if arg is None else arg for arg, instead in zip(args, defaults, strict=False)]
-        return function(len(args))(*filled, *args[len(filled) :])
+        given = [instead if arg is None else arg for arg, instead in zip(args, defaults, strict=False)]
+        return function(len(args))(*given, *args[len(given) :])
 
     return called
 

@@ -71,7 +71,7 @@ def _changed(op: str, coll: Any, path: list[Any], change: Callable[[Any], Any], 
         name = present_key(copied, key, budget)
         copies.append(copied)
         names.append(name)
-        coll = _at(op, copied, name, budget)
+        coll = at(op, copied, name, budget)
     value = change(coll)
     for copied, name in zip(reversed(copies), reversed(names), strict=True):
         put(op, copied, name, value, budget)
@@ -79,7 +79,8 @@ def _changed(op: str, coll: Any, path: list[Any], change: Callable[[Any], Any], 
     return value
 
 
-def _at(op: str, coll: Any, key: Any, budget: Budget) -> Any:
+def at(op: str, coll: Any, key: Any, budget: Budget) -> Any:
+    """Return what is in a map or vector on the way along a path; nil when there is nothing."""
     if type(coll) is dict:
         return coll.get(as_key(key, budget))
     if type(key) is not int:

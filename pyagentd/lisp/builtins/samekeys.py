@@ -46,3 +46,22 @@ def joined(
             there = _other(result, key) if mixed and key not in result else key
             result[there] = combine(result[there], entries[key]) if combine and there in result else entries[key]
     return result
+
+
+def joined_into(
+    m: dict[Any, Any],
+    entries: dict[Any, Any],
+    budget: Budget,
+    combine: Callable[[Any, Any], Any] | None = None,
+) -> bool:
+    """Add entries to a map that nobody else has, as `joined` does; whether it was done.
+
+    It is not when the entries have keywords and strings alike, where it matters what there is already.
+    """
+    kinds = set(map(type, entries))
+    if Keyword in kinds and str in kinds:
+        return False
+    for key in budget.each(list(entries)):
+        there = key if key in m else _other(m, key)
+        m[there] = combine(m[there], entries[key]) if combine and there in m else entries[key]
+    return True

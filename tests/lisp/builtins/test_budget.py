@@ -24,7 +24,7 @@ TOO_MUCH = [
     "(concat ctx/xs ctx/xs)",
     "(apply concat (repeat 5000 ctx/xs))",
     "(into ctx/xs ctx/xs)",
-    "(reduce (fn [v x] (conj v x)) [] ctx/xs)",
+    "(reduce (fn [v x] (conj v v)) [] ctx/xs)",
     "(mapcat (fn [x] ctx/xs) ctx/xs)",
     "(flatten (repeat 4000 ctx/xs))",
     "(interleave ctx/xs ctx/xs)",

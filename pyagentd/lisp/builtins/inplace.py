@@ -1,0 +1,246 @@
+"""Builtins that change their first argument where nobody can see it, instead of a copy.
+
+A program that accumulates (``(reduce (fn [acc x] (conj acc x)) [] xs)``) would copy what it has so far for every
+item. Generated code calls the functions here where a variable is not read any more after the call; what is left to
+know is whether anything else has the value: a closure, another collection, the context, the memory. CPython counts
+that. Where the count says so, or cannot be relied on, the builtin itself is called; the results are the same.
+
+What is added is charged as ever; what is already there is not charged again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from sys import getrefcount
+from typing import Any, Final
+
+from pyagentd.lisp.access import as_function
+from pyagentd.lisp.builtins import building, maps, nesting, picking, texts
+from pyagentd.lisp.builtins.arguments import items, mapping
+from pyagentd.lisp.builtins.samekeys import joined_into, present_key
+from pyagentd.lisp.builtins.stages import staged
+from pyagentd.lisp.builtins.table import MISSING
+from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.values import LispSet, as_key
+
+_COUNTED: Final = (
+    sys.implementation.name == "cpython"
+    and sys.version_info < (3, 14)  # later ones lend references without counting them
+    and getattr(sys, "_is_gil_enabled", lambda: True)()
+)
+SOLE: Final = 3 if _COUNTED else 0
+"""References to a value that one variable has: it, the parameter here and the argument of ``getrefcount``."""
+
+
+def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
+    """Add items, as ``conj`` does."""
+    if getrefcount(coll) > SOLE or not _grown(coll, list(xs), budget):
+        return building.conj(budget, coll, *xs)
+    return coll
+
+
+def into(budget: Budget, to: Any, stage_or_from: Any, from_: Any = MISSING) -> Any:
+    """Add the items of a collection, as ``into`` does."""
+    if getrefcount(to) > SOLE or type(to) not in _GROWING:
+        return building.into(budget, to, stage_or_from, from_)
+    new = items("into", stage_or_from, budget) if from_ is MISSING else staged("into", stage_or_from, from_, budget)
+    return to if _grown(to, new, budget) else building.into(budget, to, new)
+
+
+_GROWING: Final = frozenset({list, dict, LispSet})
+
+
+def _grown(coll: Any, new: list[Any], budget: Budget) -> bool:
+    """Add items to a collection; whether that could be done in place."""
+    kind = type(coll)
+    if kind not in _GROWING:
+        return False
+    if kind is dict:
+        entries = _entries(new, budget)
+        return entries is not None and _joined(coll, entries, budget)
+    budget.cells(len(new))
+    budget.steps(len(new))
+    if kind is list:
+        coll.extend(new)
+    else:
+        coll.add_all([as_key(each, budget) for each in new])
+    return True
+
+
+def _entries(new: list[Any], budget: Budget) -> dict[Any, Any] | None:
+    """Return the entries that are added to a map; None for what is left to the builtin."""
+    if len(new) == 1 and type(new[0]) is dict:
+        return new[0]
+    if not all(type(each) is list and len(each) == 2 for each in new):
+        return None
+    return {as_key(key, budget): value for key, value in new}
+
+
+def _joined(
+    coll: dict[Any, Any], entries: dict[Any, Any], budget: Budget, combine: Callable[[Any, Any], Any] | None = None
+) -> bool:
+    before = len(coll)
+    budget.steps(len(entries))
+    if not joined_into(coll, entries, budget, combine):
+        return False
+    budget.cells(2 * (len(coll) - before))
+    return True
+
+
+def assoc(budget: Budget, coll: Any, key: Any, value: Any, *more: Any) -> Any:
+    """Put values under keys, as ``assoc`` does."""
+    kind = type(coll)
+    if getrefcount(coll) > SOLE or (kind is not dict and kind is not list) or len(more) % 2:
+        return maps.assoc(budget, coll, key, value, *more)
+    before = len(coll)
+    maps.put("assoc", coll, present_key(coll, key, budget), value, budget)
+    for name, new in zip(more[::2], more[1::2], strict=True):
+        maps.put("assoc", coll, present_key(coll, name, budget), new, budget)
+    budget.cells(2 * (len(coll) - before))
+    return coll
+
+
+def dissoc(budget: Budget, m: Any, *keys: Any) -> Any:
+    """Take keys away, as ``dissoc`` does."""
+    if getrefcount(m) > SOLE or type(m) is not dict:
+        return maps.dissoc(budget, m, *keys)
+    for key in keys:
+        m.pop(as_key(present_key(m, key, budget), budget), None)
+    return m
+
+
+def merge(budget: Budget, coll: Any, *others: Any) -> Any:
+    """Add the entries of maps, as ``merge`` does."""
+    if getrefcount(coll) > SOLE or type(coll) is not dict or len(others) != 1:
+        return maps.merge(budget, coll, *others)
+    return coll if _joined(coll, mapping("merge", others[0]), budget) else maps.merge(budget, coll, *others)
+
+
+def update(budget: Budget, coll: Any, key: Any, f: Any, *args: Any) -> Any:
+    """Put what f makes of the value under a key there, as ``update`` does."""
+    if getrefcount(coll) > SOLE or type(coll) is not dict:
+        return maps.update(budget, coll, key, f, *args)
+    function = as_function(f, 1 + len(args), "update")
+    name = as_key(key, budget)
+    if name not in coll:
+        name = as_key(present_key(coll, key, budget), budget)
+        budget.cells(2 * (name not in coll))
+    _change(coll, name, f, function, args, budget)
+    return coll
+
+
+def _change(
+    coll: Any, name: Any, f: Any, function: Callable[..., Any], args: tuple[Any, ...], budget: Budget
+) -> None:
+    """Replace the value under a key, or at an index, by what a function makes of it."""
+    old = coll.get(name) if type(coll) is dict else coll[name]
+    filled = getattr(f, "fills", None)
+    if filled is not None and old is None:
+        f, old = filled
+    elif filled is not None:
+        f = filled[0]
+    grow = IN_PLACE.get(f.func) if type(f) is partial and f.args == (budget,) else None
+    if grow is None:
+        old = coll.get(name) if type(coll) is dict else coll[name]
+        coll[name] = function(old, *args)
+        return
+    coll[name] = None  # so that the variable here is the only one that has the value
+    # Not (budget, old, *args) for one argument: Python would keep these in a tuple.
+    coll[name] = grow(budget, old, args[0]) if len(args) == 1 else grow(budget, old, *args)
+
+
+def rest(budget: Budget, coll: Any) -> Any:
+    """Take the first item away, as ``rest`` does."""
+    if getrefcount(coll) > SOLE or type(coll) is not list:
+        return picking.rest(budget, coll)
+    budget.steps(len(coll) >> 8)
+    del coll[:1]
+    return coll
+
+
+def next_(budget: Budget, coll: Any) -> Any:
+    """Take the first item away, as ``next`` does."""
+    if getrefcount(coll) > SOLE or type(coll) is not list:
+        return picking.next_(budget, coll)
+    budget.steps(len(coll) >> 8)
+    del coll[:1]
+    return coll or None
+
+
+def pop(budget: Budget, v: Any) -> Any:
+    """Take the last item away, as ``pop`` does."""
+    if getrefcount(v) > SOLE or type(v) is not list:
+        return picking.pop(budget, v)
+    del v[-1:]
+    return v
+
+
+def str_(budget: Budget, text: Any, *more: Any) -> Any:
+    """Add text to text, as ``str`` does: what there was is garbage at once."""
+    if getrefcount(text) > SOLE or type(text) is not str or not more:
+        return texts.str_(budget, text, *more)
+    budget.steps(len(text) >> 12)
+    added = texts.str_(budget, *more)
+    if len(more) == 1 and type(more[0]) is str:
+        budget.bytes(len(added))
+    return text + added
+
+
+def update_in(budget: Budget, coll: Any, path: Any, f: Any, *args: Any) -> Any:
+    """Put what f makes of the value at a path there, as ``update-in`` does."""
+    if getrefcount(coll) > SOLE or type(coll) is not dict or type(path) is not list:
+        return nesting.update_in(budget, coll, path, f, *args)
+    if not 1 <= len(path) <= budget.limits.depth:
+        return nesting.update_in(budget, coll, path, f, *args)
+    function = as_function(f, 1 + len(args), "update-in")
+    inner, name = _reached("update-in", coll, path, budget)
+    if type(inner) is list:
+        maps.put("update-in", inner, name, function(nesting.at("update-in", inner, name, budget), *args), budget)
+    else:
+        _change(inner, as_key(name, budget), f, function, args, budget)
+    return coll
+
+
+def assoc_in(budget: Budget, coll: Any, path: Any, value: Any) -> Any:
+    """Put a value at a path, as ``assoc-in`` does."""
+    if getrefcount(coll) > SOLE or type(coll) is not dict or type(path) is not list:
+        return nesting.assoc_in(budget, coll, path, value)
+    if not 1 <= len(path) <= budget.limits.depth:
+        return nesting.assoc_in(budget, coll, path, value)
+    inner, name = _reached("assoc-in", coll, path, budget)
+    nesting.at("assoc-in", inner, name, budget)
+    maps.put("assoc-in", inner, name, value, budget)
+    return coll
+
+
+def _reached(op: str, coll: Any, path: list[Any], budget: Budget) -> tuple[Any, Any]:
+    """Return the collection at the end of a path, which may be changed, and the key in it."""
+    budget.steps(len(path))
+    for key in path[:-1]:
+        name = present_key(coll, key, budget)
+        inner = nesting.at(op, coll, name, budget)
+        if (type(inner) is not dict and type(inner) is not list) or getrefcount(inner) > SOLE:
+            inner = maps.copy(op, inner, 1, budget)
+            maps.put(op, coll, name, inner, budget)
+        coll = inner
+    budget.cells(2)
+    return coll, present_key(coll, path[-1], budget)
+
+
+IN_PLACE: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
+    building.conj: conj,
+    building.into: into,
+    maps.assoc: assoc,
+    maps.dissoc: dissoc,
+    maps.merge: merge,
+    maps.update: update,
+    nesting.update_in: update_in,
+    nesting.assoc_in: assoc_in,
+    picking.rest: rest,
+    picking.next_: next_,
+    picking.pop: pop,
+    texts.str_: str_,
+}
+"""What does in place what a builtin does, by the builtin's function."""
