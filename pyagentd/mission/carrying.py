@@ -7,6 +7,7 @@ that was running when the process ended is done again: tools of plans should sta
 from __future__ import annotations
 
 import difflib
+import inspect
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -17,10 +18,13 @@ from typing import Any
 from pyagentd import lisp
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
+from pyagentd.mission.bridge import run_here
+from pyagentd.mission.callbacks import called as calling
 from pyagentd.mission.callbacks import words_of
 from pyagentd.mission.delegation import delegate
+from pyagentd.mission.outcome import fail_of
 from pyagentd.mission.plan import REFERENCE, Plan, PlanError, PlanStep
-from pyagentd.mission.step import Fail, MissionFailed
+from pyagentd.mission.step import Fail, MissionFailed, Step
 from pyagentd.mission.tools import Tool, normalize
 
 
@@ -84,14 +88,14 @@ def missing_tools(plan: Plan, known: Mapping[str, Any]) -> list[str]:
 def _ended(step: PlanStep, plan: Plan, tools: Mapping[str, Tool], options: Mapping[str, Any]) -> PlanStep:
     results = {name: plan.results[name] for name in step.before}
     try:
-        result = _result(step, results, tools, options)
+        result = values.to_python(values.from_python(_result(step, results, tools, options)))
     except MissionFailed as error:
         return _failed(step, error.fail)
     except LispError as error:
         return _failed(step, Fail(reason=error.reason, message=str(error), op=step.tool))
     except Exception as error:  # a tool is anybody's code
         return _failed(step, Fail(reason="tool_error", message=words_of(error) or type(error).__name__, op=step.tool))
-    return replace(step, status="done", result=values.to_python(values.from_python(result)))
+    return replace(step, status="done", result=result)
 
 
 def _failed(step: PlanStep, fail: Fail) -> PlanStep:
@@ -108,7 +112,10 @@ def _result(step: PlanStep, results: Mapping[str, Any], tools: Mapping[str, Tool
         more = {**options, **own}
         context = {**(more.pop("context", None) or {}), **results}
         return delegate(step.prompt, tools=offered, context=context, **more).unwrap()
-    return values.to_python(lisp.run(step.program or "", context=results, tools=_caller(offered)).value)
+    ended = lisp.run(step.program or "", context=results, tools=_caller(offered))
+    if ended.signal == "fail":
+        raise MissionFailed(Step(ok=False, fail=fail_of(ended.value)))
+    return values.to_python(ended.value)
 
 
 def called(tool: Tool, args: Any) -> Any:
@@ -121,7 +128,14 @@ def called(tool: Tool, args: Any) -> Any:
     if prepared.problems:
         listed = "; ".join(map(str, prepared.problems))
         raise LispError("validation_error", f'The arguments of "{tool.name}" do not fit {tool.schema()}: {listed}')
-    return tool.call(prepared.args)
+    result = calling(tool.call, prepared.args)
+    if inspect.isawaitable(result):
+        result = calling(run_here, result, float("inf"))
+    result = values.from_python(result)
+    if problems := tool.check(result, "enabled"):
+        listed = "; ".join(map(str, problems))
+        raise LispError("validation_error", f'What "{tool.name}" gave does not fit {tool.schema()}: {listed}')
+    return result
 
 
 def _caller(tools: Mapping[str, Tool]) -> Callable[[str, dict[Any, Any]], Any]:

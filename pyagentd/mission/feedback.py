@@ -122,7 +122,7 @@ def _kept(names: Sequence[str], firewall: Firewall) -> str:
 
 def _warned(warnings: Iterable[str], firewall: Firewall) -> list[str]:
     told = list(dict.fromkeys(warnings))
-    lines = [f"Note: {firewall.words(_sentence(warning))}" for warning in told[:_WARNINGS]]
+    lines = [f"Note: {firewall.words(_sentence(one_line(warning)))}" for warning in told[:_WARNINGS]]
     return [*lines, f"Note: {len(told) - _WARNINGS} more of that kind."] if len(told) > _WARNINGS else lines
 
 

@@ -25,7 +25,9 @@ _ENTRIES = 30
 _DEPTH = 12
 _NOTES = 4
 _MARGIN = 2_000  # characters beyond what is shown of a string in which a secret at its end is looked for
-_PLAIN = re.compile(r"""[^\s()\[\]{}"`;,\\]{1,200}""")
+_PLAIN = re.compile(r"""[^\s()\[\]{}"`;,\\]{1,201}""")
+_NAME = 200  # characters of a keyword or key in running text
+_TYPE = 2_000  # characters of an inferred type
 _TOTAL = 12  # times the limit of one string: the most one value takes in all
 
 
@@ -109,7 +111,9 @@ class Firewall:
 
     def type_words(self, text: str) -> str:
         """Return the text of a type that was inferred from data, whose keys are names in it."""
-        return self._secrets.without_names(self.words(text)).translate(LINE_ENDS)
+        return self._secrets.without_names(self.words(text if len(text) <= _TYPE else f"{text[:_TYPE]}…")).translate(
+            LINE_ENDS
+        )
 
 
 def well_formed(text: str) -> str:
@@ -119,7 +123,7 @@ def well_formed(text: str) -> str:
 
 def name_text(name: str) -> str:
     """Return a name as it stands in running text: an odd one, which may be anybody's words, quoted, on one line."""
-    name = well_formed(name)
+    name = well_formed(name if len(name) <= _NAME else f"{name[:_NAME]}…")
     if _PLAIN.fullmatch(name):
         return name
     quoted = escaped(name).replace("`", "'")
@@ -222,7 +226,8 @@ def _atom(value: Any) -> str:
         case float():
             return _float(value)
         case Keyword():
-            return f":{value.name}" if _PLAIN.fullmatch(value.name) else f'(keyword "{escaped(value.name)}")'
+            quoted = name_text(value.name)
+            return f"(keyword {quoted})" if quoted.startswith('"') else f":{quoted}"
     return _other(value)
 
 

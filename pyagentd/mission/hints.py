@@ -41,8 +41,8 @@ def _instead(name: str, tools: Mapping[str, Tool], before: Iterable[str | None])
             return f'Call a tool as (call "{spelled}" {{{args}}}).'
     if any(name in _DEFINES.findall(program) for program in before if program):
         return (
-            f"What def names lasts for one program. Define it again, or keep data with (memory/put :{name} …) and read "
-            f"memory/{name} in later programs."
+            f"What def names lasts for one program. Define it again, or keep data with (memory/put :{name} …) "
+            f"and read memory/{name} in later programs."
         )
     return ""
 

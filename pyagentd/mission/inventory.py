@@ -19,6 +19,7 @@ from pyagentd.mission.signature.types import ANY, NIL, choice, maybe
 _LOOKED_AT = 50
 _FIELDS = 30
 _DEPTH = 5
+_LONGEST = 60_000  # characters of all entries, about
 _NO_FIELDS = Map(())  # an empty map among others
 
 
@@ -37,9 +38,18 @@ def inventory(
         memory: What is in the memory at the start.
     """
     types = declared_types(declared)
-    data = [_entry("ctx", _name(key), value, types, firewall) for key, value in context.items()]
-    kept = [_entry("memory", _name(key), value, {}, firewall) for key, value in (memory or {}).items()]
-    return "\n".join([*(data or ["There is no data in `ctx/`."]), *kept])
+    data = [("ctx", key, value, types) for key, value in context.items()]
+    none: dict[str, Type] = {}
+    kept = [("memory", key, value, none) for key, value in (memory or {}).items()]
+    lines = [] if data else ["There is no data in `ctx/`."]
+    room = _LONGEST
+    for index, (place, key, value, known) in enumerate([*data, *kept]):
+        if room <= 0:
+            lines.append(f"- and {len(data) + len(kept) - index} more values that there is no room to show.")
+            break
+        lines.append(_entry(place, _name(key), value, known, firewall))
+        room -= len(lines[-1])
+    return "\n".join(lines)
 
 
 def declared_types(signature: Signature | None) -> dict[str, Type]:

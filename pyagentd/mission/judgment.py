@@ -63,11 +63,15 @@ def _read(message: Message, said: Mapping[str, str], *, first: bool) -> Message:
         return {"role": "assistant", "content": said.get(message["content"], message["content"])}
     if first:
         return message
-    lines = [line for line in message["content"].splitlines() if not _ABOUT_PROGRAMS.search(line)]
+    lines = [line for line in message["content"].splitlines() if not _ABOUT_PROGRAMS.fullmatch(line)]
     return {"role": "user", "content": "\n".join(lines).strip() + _AGAIN}
 
 
-_ABOUT_PROGRAMS = re.compile(r'\(call "|\bprograms?\b|\bTurn \d')
+# Whole lines as feedback has them: words in an answer, or in a message about it, are the model's to read.
+_ABOUT_PROGRAMS = re.compile(
+    r'Call \(call "return" …\) again with a value that fits\.|'
+    r"Turn \d+ of \d+ is done, \d+ turns are left\.|⚠️ FINAL TURN: .*"
+)
 _AGAIN = "\n\nReply with the whole corrected JSON value and nothing else."
 
 

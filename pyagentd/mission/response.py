@@ -45,7 +45,7 @@ def parse(text: str) -> Response:
         program = programs[0] if len(programs) == 1 else "(do\n{}\n)".format("\n".join(programs))
         return Response(program=program, reasoning=(before + around).strip(), blocks=len(blocks))
     bare = plain(said)
-    if bare.startswith("("):
+    if _without_comments(bare).startswith("(") and bare.startswith(("(", ";")):
         end = _end_of_forms(bare)
         return Response(program=bare[:end].strip(), reasoning=(before + bare[end:]).strip())
     return Response(program=None, reasoning=text.strip())
@@ -104,11 +104,12 @@ def _end_of_forms(text: str) -> int:
             depth -= 1
             if depth == 0:
                 end = stop
-                if not text[end:].lstrip(" \t\n,").startswith("("):
+                if not _FOLLOWS.match(text, end):
                     return end
     return len(text)
 
 
+_FOLLOWS = re.compile(r"(?:[ \t\n,]|;[^\n]*\n)*+\(")
 _TOKEN = re.compile(
     r'(?P<string>"(?:[^"\\]|\\.)*(?:"|\Z))|(?P<comment>;[^\n]*)|(?P<open>[(\[{])|(?P<close>[)\]}])', re.DOTALL
 )

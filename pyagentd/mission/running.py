@@ -165,6 +165,9 @@ class _Running:
             return Progress(
                 context=mission.context, memory=mission.memory, messages=(first,), warnings=mission.warnings
             )
+        done = tuple(trace.turn_from_json(each) for each in resumed.trace)
+        for call in (call for turn in done for call in turn.tool_calls):
+            mission.firewall.learn(call.lisp_result)
         mission.firewall.guard(dict(resumed.context))
         mission.firewall.guard(dict(resumed.memory))
         return Progress(
@@ -172,7 +175,7 @@ class _Running:
             context=resumed.context,
             memory=resumed.memory,
             messages=tuple(Message(role=each["role"], content=each["content"]) for each in resumed.messages),
-            trace=tuple(trace.turn_from_json(each) for each in resumed.trace),
+            trace=done,
             failures=resumed.consecutive_failures,
             warnings=mission.warnings,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyagentd.lisp.values import Keyword as K
+from pyagentd.mission.agenttool import as_tool
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import HIDDEN, Firewall
 from pyagentd.mission.scripted import Scripted
@@ -137,3 +138,50 @@ def test_nothing_of_a_map_is_lost(program, kept, next_program, value):
     step = delegate("Go.", llm=llm, context={"orders": [1, 2]})
     assert kept in told(llm)
     assert step.value == value
+
+
+BIG = 'BIG (join (repeat 300000 "abcd "))'
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "(throw BIG)",
+        "(keyword BIG)",
+        "{(keyword BIG) 1}",
+        "{BIG 1}",
+        "(call BIG {})",
+        '(call "mail" {(keyword BIG) 1})',
+        '(call "return" {(keyword BIG) 1})',
+        '(map (fn [i] (into {} (map (fn [j] [(keyword (str "key" i "x" j)) i]) (range 29)))) (range 50))',
+    ],
+)
+def test_what_the_model_reads_is_bounded(program):
+    llm = Scripted([code(f"(let [{BIG}] {program})"), code('(call "return" {:n 1})')])
+    delegate("Go.", llm=llm, tools=TOOLS, signature="{n :int}")
+    assert len(told(llm)) < 20_000
+
+
+def test_so_is_what_it_reads_of_the_data():
+    llm = Scripted([code(RETURN_1)])
+    context = {f"k{index}": [["x" * 900] * 5] * 5 for index in range(200)}
+    delegate("Go.", llm=llm, context=context)
+    assert len(llm.requests[0]["system"]) < 90_000
+    assert "more values that there is no room to show." in llm.requests[0]["system"]
+
+
+def test_what_tools_gave_before_a_checkpoint_stays_secret(tmp_path):
+    first = Scripted([code('(do (memory/put :x (:_v (call "hide"))) 1)')])
+    tools = {"hide": lambda: {"_v": "sk-abcdef0123456789xyz"}}
+    delegate("Go.", llm=first, tools=tools, checkpoint_dir=tmp_path, max_turns=1)
+    llm = Scripted([code("(do memory/x)"), code(RETURN_1)])
+    delegate("Go.", llm=llm, tools=tools, checkpoint_dir=tmp_path, resume_from="latest")
+    assert HIDDEN in told(llm) and "sk-abc" not in told(llm)
+
+
+def test_a_judgment_reads_all_of_what_is_wrong():
+    llm = Scripted(['{"x": 1}', '{"program": "vi"}'])
+    tool = as_tool(prompt="Name the program of {{q}}", signature="(q :string) -> {program :string}", llm=llm)
+    assert tool(q="Ada") == {"program": "vi"}
+    assert "Expected: {program :string}" in told(llm) and "- program: " in told(llm)
+    assert '(call "return"' not in told(llm) and "Turn 1" not in told(llm)

@@ -100,3 +100,8 @@ def test_a_model_that_repeats_itself_is_read_in_linear_time():
     assert blocks.blocks == 5_000
     fences = parse('```clojure\n(f "' + "\n```\n" * 5_000 + '" "x")\n```')
     assert fences.blocks == 1 and fences.program.endswith('"x")')
+
+
+@pytest.mark.parametrize("text", [";; Step 1\n(def x 1)\n\n;; Step 2\n(+ x 1)", "; look\n(+ 1 2)"])
+def test_a_bare_answer_may_begin_with_a_comment(text):
+    assert parse(text).program == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,27 @@ def test_the_tool_gives_the_plan_back_as_it_was_stated() -> None:
     tool = create_plan(TOOLS)
     stated = {"steps": [FETCH, SUM]}
     assert json.loads(json.dumps(tool.call(tool.prepare(stated).args))) == stated
+
+
+async def later() -> str:
+    return "late"
+
+
+@pytest.mark.parametrize(
+    ("step", "status", "said"),
+    [
+        ({"program": '(fail {:reason :x :message "no"})'}, "failed", "no"),
+        ({"program": '(call "return" 5)'}, "done", 5),
+        ({"tool": "object"}, "failed", "has no value in the language"),
+        ({"tool": "later"}, "done", "late"),
+        ({"tool": "typed"}, "failed", "does not fit"),
+        ({"tool": "leave"}, "failed", "end the process"),
+    ],
+)
+def test_a_step_ends_as_it_would_in_a_mission(step, status, said):
+    tools = {"object": lambda: object(), "later": later, "typed": (lambda: "x", "() -> :int"), "leave": sys.exit}
+    tools["leave"] = (lambda: sys.exit(3), "() -> :any")
+    plan = run_plan(Plan.of([{"id": "a", **step}]), tools=tools)
+    ended = plan.steps[0]
+    assert ended.status == status
+    assert ended.result == said if status == "done" else said in ended.failure["message"]
