@@ -109,7 +109,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Tools captured from agent buffer context",
         _EQUIPPING,
-        "permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)",
+        "permitted = permitted_tools(self._presets, ref, ancestors, wanted)",
         "permitted = permitted_tools(self._presets, ref, ancestors, known)",
     ),
     _of(
@@ -410,7 +410,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Tools captured in agent buffer context",
         _EQUIPPING,
-        "permitted = permitted_tools(self._presets, ref, ancestors, preset.tools)",
+        "permitted = permitted_tools(self._presets, ref, ancestors, wanted)",
         "permitted = host.presets.of_branch(self._top).tools",
     ),
     _of(
