@@ -13,6 +13,7 @@ from pyagentd.agent.branches.override import overridden, settings_of
 from pyagentd.agent.branches.persist import Version
 from pyagentd.agent.context.metering import tell_below
 from pyagentd.agent.dialogue import chips, todo
+from pyagentd.agent.lifecycle import creating
 from pyagentd.agent.turns import turnagent
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound
@@ -52,7 +53,7 @@ class Conversations(Group):
                 live.note_said()
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
                 self._host.own(tell_below(self._host, live))
-            notes = [*answer["notes"], *self._host.origins.notes(live.ref)]
+            notes = [*answer["notes"], *self._host.origins.notes(live.ref), *creating.welcomes(self._host, live)]
             return {**answer, "notes": notes, **self._described_live(live, preset)}
 
     async def detach(self, client: Client, *, branch: str) -> None:

@@ -16,6 +16,7 @@ from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, Pyagent
 from pyagentd.policy.patterns import first_match
 from pyagentd.service import Service
 from pyagentd.store import metadata, paths, presetfile
+from pyagentd.store.document import body_sha256
 from pyagentd.store.index import agents, audit
 from pyagentd.store.namedagents import agentfile, making
 from tests.agent.world import Watcher, World, attached, body
@@ -182,6 +183,10 @@ async def test_its_directory_is_a_session_that_answers(world: World, service: Se
 async def test_the_welcome_has_prompt_and_permissions(service: Service) -> None:
     told = await made(service, system_prompt="You count sheep.", permissions="locked")
     assert "You count sheep." in told["welcome"] and "locked" in told["welcome"]
+    watcher = Watcher()
+    opened = await service.attach(watcher, branch=told["branch"], sha256=body_sha256(""), mode="view")
+    assert told["welcome"] in opened["notes"]
+    await service.detach(watcher, branch=told["branch"])
 
 
 # -- taken up again -----------------------------------------------------------------------------------------------

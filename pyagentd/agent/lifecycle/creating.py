@@ -28,6 +28,7 @@ from pyagentd.store.namedagents.making import Material
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host is given by who asks
+    from pyagentd.agent.branches.branch import LiveBranch
     from pyagentd.agent.host import Host
 
 DEFAULT_PERMISSIONS = "standard"
@@ -163,6 +164,11 @@ def welcome(host: Host, ref: BranchRef) -> str:
     shown = profile if isinstance(profile, str) else "custom"
     said = f"Its system prompt: {prompt}" if prompt else "It has the system prompt of its preset."
     return f"This is the agent {file.name}, permissions: {shown}. {said}"
+
+
+def welcomes(host: Host, branch: LiveBranch) -> list[str]:
+    """Return what whoever opens a branch is told: of a named agent with whom nobody has talked yet, the welcome."""
+    return [welcome(host, branch.ref)] if host.named.is_named(branch.ref) and not branch.conversation.messages else []
 
 
 async def _free(host: Host, name: str) -> bool:
