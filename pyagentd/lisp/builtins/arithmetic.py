@@ -83,7 +83,7 @@ def divide(first: Any, *numbers: Any) -> Any:
         first, numbers = 1, (first,)
     for each in numbers:
         if each == 0:
-            raise refuse("/", "division by zero", "check the divisor first: (if (zero? d) nil (/ n d))")
+            raise refuse("/", "division by zero", "Check the divisor first: (if (zero? d) nil (/ n d)).")
         first /= each
     return first
 
@@ -123,7 +123,7 @@ def _divided(op: str, compute: Callable[[Any, Any], Any], dividend: Any, divisor
     if type(dividend) is float and not math.isfinite(dividend):
         raise refuse(op, "the dividend is not finite")
     if divisor == 0:
-        raise refuse(op, "division by zero", "check the divisor first")
+        raise refuse(op, "division by zero", "Check the divisor first.")
     return _within_range(op, compute, dividend, divisor)
 
 

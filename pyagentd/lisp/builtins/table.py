@@ -84,6 +84,7 @@ class Family:
 
         def declare(function: Function) -> Function:
             own = _builtin(name, function, charges, shown)
+            function.lisp_name = name  # type: ignore[attr-defined]  # by which errors speak of it
             self.builtins[name] = own
             self.builtins.update({each: replace(own, name=each, alias_of=name) for each in aliases})
             return function
