@@ -8,12 +8,14 @@ goes on behind the last program that came to its end.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pyagentd.agent.missions.contract import Contract, Mission, Task, task_of
 from pyagentd.agent.missions.kindred import Kindred, Place
+from pyagentd.agent.missions.privatevalues import private_value
 from pyagentd.agent.missions.programs import PROGRAM
 from pyagentd.agent.missions.programtools import program_tools
 from pyagentd.agent.missions.records import Record
@@ -131,7 +133,7 @@ class MissionRun(Run):
             task.prompt,
             llm=self._asked,
             signature=contract.signature,
-            tools=program_tools(self._offer.tools, self._called),
+            tools=program_tools(self._offer.tools, self._called, self._whole),
             context=task.context,
             max_turns=contract.max_turns,
             mission_timeout_ms=None,  # the run has a stopwatch, which stands still while a human is asked
@@ -240,6 +242,10 @@ class MissionRun(Run):
         stand_ins = {call.id: known.stand_in} if known is not None and known.stand_in is not None else {}
         (result,) = await self._calling.complete((call,), {}, stand_ins)
         return result
+
+    async def _whole(self, result: ToolResult) -> Any:
+        """Return the value that a mission below gave this one's program, if its result hides some of it."""
+        return await asyncio.to_thread(private_value, self._ref, result.id, result.text)
 
     def _conclude(self, text: str) -> None:
         """Say the answer."""

@@ -2,7 +2,8 @@
 
 A call of a program is a call of the run: it has an id, is recorded, decided, asked about, audited and kept in
 snapshots like one that the model makes in a chat (``running.calling``). What the program gets is the tool's text, or
-data where the tool answers in JSON; a call that fails ends the program with the tool's words.
+data where the tool answers in JSON, with the firewalled fields that a mission below gave; a call that fails ends the
+program with the tool's words.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pyagentd.agent.missions.missiontool import NAME as MISSION
 from pyagentd.agent.missions.tooltypes import signature_of
 from pyagentd.errors import ToolError
 from pyagentd.messages import ToolResult
@@ -23,18 +25,23 @@ _AS_DATA = {"mission": ":any", "task": ":map"}
 Made = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Makes one call of the run, given name and arguments."""
 
+Whole = Callable[[ToolResult], Awaitable[Any]]
+"""Returns the value that a result of the tool ``mission`` does not say all of; None where it does."""
 
-def program_tools(tools: Mapping[str, ToolSpec], make: Made) -> dict[str, Tool]:
+
+def program_tools(tools: Mapping[str, ToolSpec], make: Made, whole: Whole) -> dict[str, Tool]:
     """Return the tools of a run for its programs, by name."""
-    return {name: _tool(name, spec, make) for name, spec in tools.items()}
+    return {name: _tool(name, spec, make, whole) for name, spec in tools.items()}
 
 
-def _tool(name: str, spec: ToolSpec, make: Made) -> Tool:
+def _tool(name: str, spec: ToolSpec, make: Made, whole: Whole) -> Tool:
     async def call(args: dict[str, Any]) -> Any:
         given = {key: value for key, value in args.items() if value is not None}
         result = await make(name, given)
         if result.is_error:
             raise ToolError(result.text)
+        if name == MISSION and (value := await whole(result)) is not None:
+            return value
         return _data(result.text) if name in _AS_DATA else result.text
 
     signature = signature_of(spec.input_schema, _AS_DATA.get(name, ":string"))

@@ -11,7 +11,7 @@ from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from tests.agent.delegation import agent_of, agents_of, converse, ends, results, system_of
 from tests.agent.missions.contracted import RETURN, contract, contracted, phases, said
-from tests.agent.world import World, assert_closed
+from tests.agent.world import World, assert_closed, body
 from tests.server import answer, tool_use
 
 GRANTS = ("tool:mission:.*", "tool:PersistentAgent:.*")
@@ -154,3 +154,20 @@ async def test_a_program_gets_the_value_of_a_mission_as_data(world: World) -> No
     await converse(world, ref, grants=GRANTS)
     assert phases(ref)["end"]["value"] == 3
     assert "mission(prompt :string" in system_of(world.server.requests[0])
+
+
+@pytest.mark.spec("004", "Execution Behavior")
+async def test_firewalled_fields_of_a_mission_reach_the_program_that_asked_and_nobody_else(world: World) -> None:
+    contract(world, "mission", ":any", tools="Read")
+    ref = contracted(world, ":int", tools="mission, Read")
+    inner = '(call "mission" {:prompt "Ids." :signature "{count :int, _ids [:int]}"})'
+    world.server.say(
+        said(inner),
+        said('(call "return" {:count 2 :_ids [4711 4712]})'),
+        said('(call "return" (reduce + ctx/_ids))'),
+    )
+    await converse(world, ref, grants=GRANTS)
+    assert phases(ref)["end"]["value"] == 9423
+    for request in (world.server.requests[0], world.server.requests[2]):
+        assert "4711" not in json.dumps(request.body)
+    assert "4711" not in body(ref)
