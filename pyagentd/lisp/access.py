@@ -44,6 +44,8 @@ def lookup(value: Value, key: Value, default: Value = None, budget: Budget | Non
     if value is None:
         return default
     if kind is list or kind is str:
+        if type(key) is float and key.is_integer():
+            key = int(key)  # what / gives is meant as an index
         if type(key) is int:
             return value[key] if 0 <= key < len(value) else default
         if type(key) is Keyword:

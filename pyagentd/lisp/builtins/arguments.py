@@ -70,7 +70,12 @@ def integer(op: str, value: Any) -> int:
     """Return the value, which must be an integer."""
     if type(value) is int:
         return value
-    raise wrong(op, "an integer", value)
+    raise wrong(op, "an integer", value, hint="Write (quot a b) or (int x)." if type(value) is float else "")
+
+
+def whole(op: str, value: Any) -> int:
+    """Return the value, a whole number, as an integer: what ``/`` gives is a float and meant as an index too."""
+    return int(value) if type(value) is float and value.is_integer() else integer(op, value)
 
 
 def size(op: str, value: Any) -> int:

@@ -97,7 +97,7 @@ def along(path: Sequence[Any], value: Any, default: Any = None) -> Any:
     for key in path:
         if type(value) is not dict and type(value) is not list:
             return default
-        value = lookup(value, key, MISSING) if type(value) is dict or type(key) is int else MISSING
+        value = lookup(value, key, MISSING) if type(value) is dict or type(key) in (int, float) else MISSING
         if value is MISSING:
             return default
     return value

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.arguments import check_numbers
+from pyagentd.lisp.builtins.arguments import check_numbers, wrong
 from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.order import compare, equal
@@ -39,7 +39,12 @@ def differs(budget: Budget, first: Any, *others: Any) -> bool:
     return not equals(budget, first, *others)
 
 
+_TEXTS: Final = "Order text, dates too, with compare: (neg? (compare a b)); the last one is (last (sort xs))."
+
+
 def _chain(op: str, holds: Callable[[Any, Any], bool], numbers: tuple[Any, ...]) -> bool:
+    if set(map(type, numbers)) == {str}:
+        raise wrong(op, "numbers", numbers[0], hint=_TEXTS)
     check_numbers(op, numbers)
     return all(map(holds, numbers, numbers[1:]))
 

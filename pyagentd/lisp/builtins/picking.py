@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyagentd.lisp import access
 from pyagentd.lisp.access import as_function
-from pyagentd.lisp.builtins.arguments import integer, items, refuse, size, vector, wrong
+from pyagentd.lisp.builtins.arguments import items, refuse, size, vector, whole, wrong
 from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.graphemes import length
 from pyagentd.lisp.builtins.stages import Stage
@@ -255,8 +255,8 @@ def subvec(budget: Budget, v: Any, start: Any, end: Any = MISSING) -> list[Any]:
     (subvec [1 2 3 4] 1 3) => [2 3]
     """
     found = vector("subvec", v)
-    first_at = integer("subvec", start)
-    before = len(found) if end is MISSING else integer("subvec", end)
+    first_at = whole("subvec", start)
+    before = len(found) if end is MISSING else whole("subvec", end)
     if not 0 <= first_at <= before <= len(found):
         raise refuse("subvec", f"the part is not within a vector of {len(found)} items", "Use take and drop.")
     return _part("subvec", found, budget, first_at, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.arguments import integer, items, vector
+from pyagentd.lisp.builtins.arguments import items, vector, whole
 from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
@@ -68,7 +68,7 @@ def nth(budget: Budget, coll: Any, index: Any, default: Any = None) -> Any:
     (nth [10] 5) => nil
     (nth [10] 5 :none) => :none
     """
-    at = integer("nth", index)
+    at = whole("nth", index)
     found = _beginning("nth", coll, at + 1, budget)
     return found[at] if 0 <= at < len(found) else default
 

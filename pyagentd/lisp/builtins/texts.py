@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.arguments import integer, items, refuse, string, wrong
+from pyagentd.lisp.builtins.arguments import items, refuse, string, whole, wrong
 from pyagentd.lisp.builtins.graphemes import backwards, cut, graphemes
 from pyagentd.lisp.builtins.regex import replaced, split_by
 from pyagentd.lisp.builtins.table import MISSING, Family
@@ -89,8 +89,8 @@ def subs(budget: Budget, s: Any, start: Any, end: Any = MISSING) -> str:
     (subs "hello" 10) => ""
     """
     found = string("subs", s)
-    first = max(0, integer("subs", start))
-    before = len(found) if end is MISSING else max(0, integer("subs", end))
+    first = max(0, whole("subs", start))
+    before = len(found) if end is MISSING else max(0, whole("subs", end))
     budget.bytes(min(len(found), max(0, before - first)))
     budget.steps(len(found) >> 6)
     return cut(found, first, before)
@@ -105,7 +105,7 @@ def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[
     (split "a1b22c" #"[0-9]+") => ["a" "b" "c"]
     """
     found = string("split", s)
-    most = 0 if limit is MISSING else max(0, integer("split", limit))
+    most = 0 if limit is MISSING else max(0, whole("split", limit))
     if type(separator) is Pattern:
         return split_by(separator, found, most, budget)
     between = string("split", separator)

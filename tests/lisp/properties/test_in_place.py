@@ -72,7 +72,7 @@ def programs(draw: st.DrawFn) -> str:
         head += draw(_INITS if begins else _VALUES) + other
     bound = "(let [i [1 2] n 3 b [] acc [0] x 1]"
     # Functions that were kept are called at the end: they must see what they saw when they were made.
-    return f"{bound} (let [r {head.replace('(atom-like)', '[x]')}] [i r (postwalk (fn [e] (if (fn? e) (e) e)) r)]))"
+    return f"{bound} (let [r {head.replace('(atom-like)', '[x]')}] [i (postwalk (fn [e] (if (fn? e) (e) e)) r)]))"
 
 
 def outcome(program: lisp.Program) -> str:
@@ -101,6 +101,8 @@ def test_nobody_sees_whether_a_value_was_changed_or_copied(text):
     except LispError:
         return
     in_place = outcome(program)
+    if "#function" in in_place:
+        return  # functions as keys stand in no order
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inplace, "SOLE", 0)
         assert in_place == outcome(program)

@@ -104,3 +104,5 @@
 (update-keys {} name) => {}
 (update-keys {1 :a} inc) => {2 :a}
 (update-keys [1] inc) !! update-keys: expects a map
+(get [10 20] (/ 2 2)) => 20
+(get [10 20] 0.5) => nil

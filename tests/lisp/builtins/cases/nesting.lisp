@@ -40,3 +40,4 @@
 (stringify-keys {:a [{:b 1}]}) => {"a" [{"b" 1}]}
 (stringify-keys 5) => 5
 (stringify-keys {1 2}) => {1 2}
+(get-in {:a [1 2]} [:a 1.0]) => 2

@@ -117,3 +117,5 @@
 (find {:a 1} :b) => nil
 (find 1 [1]) !! not callable
 (find even? 1) !! find: expects a collection
+(subvec [1 2 3] (/ 2 2)) => [2 3]
+(nth [1 2 3] (/ 4 2)) => 3

@@ -120,3 +120,4 @@
 (keyword 1) !! keyword: expects a string
 (upper-case "") => ""
 (lower-case "") => ""
+(subs "hello" (/ 4 2)) => "llo"
