@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from click import ClickException
@@ -47,6 +47,7 @@ class Follower:
         view: Where its events go.
         human: Put asks to the user at this terminal.
         queued: The message whose run is followed, while it waits and there is none.
+        asks: Those that wait for the user already.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Follower:
         *,
         human: bool,
         queued: str | None = None,
+        asks: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         self._link = link
         self._branch = branch
@@ -68,6 +70,8 @@ class Follower:
         self._asks: deque[Mapping[str, Any]] = deque()  # the first one is on the screen
         self._prompt = AskPrompt()
         self._seq = 0
+        for ask in asks if human else ():
+            self._put(ask)
 
     def follow(self, timeout_s: float | None = None) -> Ending:
         """Show the run until it ends, the user leaves it, or ``timeout_s`` have passed."""

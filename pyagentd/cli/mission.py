@@ -71,13 +71,17 @@ def mission(
     """
     if (prompt is None) == (resume is None):
         raise click.UsageError("Give a PROMPT, or --resume SESSION")
+    if prompt == context == "-":
+        raise click.UsageError("PROMPT and --context cannot both be read from stdin")
+    if signature is not None and not signature.strip():
+        raise click.UsageError("--signature is empty; leave it out for any value")
     human = sys.stdin.isatty() and sys.stdout.isatty() and not headless and not as_json
     wishes: dict[str, Any] = {
         "prompt": sys.stdin.read() if prompt == "-" else prompt,
         "signature": signature,
         "context": _context(context),
-        "tools": [name for name in (tools or "").split(",") if name],
-        "no_tools": tools is not None and not tools.strip(","),
+        "tools": [name.strip() for name in (tools or "").split(",") if name.strip()],
+        "no_tools": tools is not None and not tools.strip(", "),
         "preset": preset,
         "max_turns": max_turns,
         "root": str(root.resolve()),
@@ -193,8 +197,10 @@ def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trac
     if state["status"]["state"] in ("idle", "error"):  # it was faster than we
         if tracing is not None:
             tracing.catch_up(True)
-        return Ending("done" if state["status"]["state"] == "idle" else "error")
-    return Follower(link, state["branch"], begun["run"], tracing or _Quiet(), human=human).follow(None)
+        failed = state["status"]["state"] == "error"
+        return Ending("error", str(state["status"].get("message") or "")) if failed else Ending("done")
+    view, asks = tracing or _Quiet(), state.get("asks") or ()
+    return Follower(link, state["branch"], begun["run"], view, human=human, asks=asks).follow(None)
 
 
 def _told(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,6 +215,8 @@ def _print_json(told: Mapping[str, Any], begun: Mapping[str, Any], ending: Endin
     names = ("ok", "value", "fail", "signature", "usage", "can_resume")
     said = {"ok": False, **{name: told.get(name) for name in names}}
     said |= {"ok": bool(told.get("ok")), "state": told.get("state") or ending.reason}
+    if not said["ok"] and said["fail"] is None and ending.message:
+        said["fail"] = {"reason": None, "message": ending.message}
     said |= {"session": begun["session_id"], "run": begun["run"]}
     if trace:
         said["turns"] = told.get("turns")

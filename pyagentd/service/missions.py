@@ -78,9 +78,15 @@ class Missions(Group):
         key: str | None = None,
         allow: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Go on with the last mission of a session, behind the last program that came to its end."""
+        """Go on with the last mission of a session, behind the last program that came to its end.
+
+        One that goes on already is left to do so: what comes back names its run.
+        """
         options = send_options(client, env, key, allow)
         async with self._host.using(self._ref(branch)) as live:
+            last = live.conversation.last_run
+            if last is not None and not last.is_finished and last.data["id"] in live.conversation.missions:
+                return {**described(live.ref), "run": last.data["id"], "queued": None, "running": True}
             run_id = unfinished(live.conversation)
             if not run_id:
                 raise BadRequest(

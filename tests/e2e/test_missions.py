@@ -13,6 +13,7 @@ from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
 from tests.e2e.test_terminal import shows, type_text
 from tests.server import ModelServer
+from tests.test_cli_run import Terminal
 
 FILES = "{files [{path :string, lines :int}], total :int}"
 
@@ -51,6 +52,24 @@ def test_a_mission_goes_on_after_its_daemon_was_killed(system: System, model_ser
     assert told["ok"] and told["value"] == 3
     assert "aborted by host restart" in system.ok("show", session)
     assert system.run("mission", "--resume", session).returncode == 1, "it is over"
+
+
+def test_a_question_that_was_there_before_the_terminal_is_put_to_it(
+    system: System, model_server: ModelServer
+) -> None:
+    """Also by ``--resume``, which follows a mission that goes on."""
+    system.use_server(model_server.url)
+    model_server.say(program('(call "return" (count (call "Bash" {:command "echo hi"})))'))
+    starts = Terminal(system.command("mission", "Count.", "--tools", "Bash", "--no-wait"), system)
+    starts.expect(r"count-\d{14}")
+    assert starts.exit_code() == 0
+    wait_for(lambda: "Bash" in system.ok("asks"), "the question")
+    session = next(iter(system.sessions.glob("count-*"))).name
+    screen = Terminal(system.command("mission", "--resume", session), system)
+    screen.expect(r"wants to use Bash")
+    screen.expect(r"\[a\]llow once")
+    screen.type("a")
+    assert screen.exit_code() == 0
 
 
 def test_emacs_checks_the_signature_and_shows_the_trace_as_an_outline(system: System) -> None:
