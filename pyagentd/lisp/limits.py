@@ -41,7 +41,7 @@ class Limits:
     bytes: int = 50_000_000
     bits: int = 13_000
     depth: int = 200
-    tool_calls: int | None = None
+    tool_calls: int | None = 1000
     memory_bytes: int = 1_048_576
     tool_time_counts: bool = True
 
