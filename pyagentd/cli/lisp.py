@@ -108,7 +108,8 @@ def _run_rows(lines: Iterable[str]) -> None:
             if not isinstance(row, dict) or not isinstance(row.get("program"), str):
                 raise ValueError('a row needs "program"')
         except (ValueError, RecursionError) as error:
-            raise click.UsageError(f"line {number}: {error}") from error
+            print_json({"id": None, "error": "bad_row", "message": f"line {number}: {error}"})
+            continue
         print_json({"id": row.get("id"), **_run_row(row)})
 
 
@@ -122,8 +123,8 @@ def _run_row(row: Mapping[str, Any]) -> dict[str, Any]:
         return {"value": encode(result.value)}
     except language.LispError as error:
         return {"error": error.reason, "message": error.message}
-    except ValueError as error:
-        raise click.UsageError(f"row {row.get('id')}: {error}") from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        return {"error": "bad_row", "message": str(error) or "the row cannot be read"}
 
 
 def _tools(rows: Mapping[str, Any]) -> Tools:

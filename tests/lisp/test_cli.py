@@ -86,14 +86,13 @@ def test_rows_are_answered_one_by_one(stdin, capsys) -> None:
     assert [(each["id"], each["error"]) for each in told[3:]] == [(4, "tool_not_found"), (5, "parse_error")]
 
 
-@pytest.mark.parametrize(
-    ("args", "given"),
-    [(["--jsonl"], "{"), (["--jsonl"], '{"id": 1}'), (["--jsonl"], '{"program": "1", "ctx": "~x"}')],
-)
-def test_rows_that_are_none_are_wrong_usage(args: list[str], given: str, stdin, capsys) -> None:
-    stdin(given)
-    assert main(["lisp", *args]) == 2
-    assert "pyagentd: " in capsys.readouterr().err
+@pytest.mark.parametrize("bad", ["{", "[1]", '{"id": 7}', '{"program": "1", "ctx": "~x"}', '{"program": 1}'])
+def test_a_row_that_is_none_is_an_error_of_its_own(bad: str, stdin, capsys) -> None:
+    stdin(f'{bad}\n{{"id": 2, "program": "1"}}\n')
+    assert main(["lisp", "--jsonl"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert told[0]["error"] == "bad_row" and told[0]["message"]
+    assert told[1:] == [{"id": 2, "value": 1}]
 
 
 @pytest.mark.parametrize("context", ["{", "[1]"])
