@@ -31,6 +31,11 @@ class Kindred:
     def __init__(self) -> None:
         self._running: dict[str, Place] = {}  # by branch key
 
+    def above(self, ref: BranchRef) -> int:
+        """Return how many missions a mission that is started from ``ref`` would have above it."""
+        around = (ref, *paths.ancestors_of(ref))
+        return next((place.depth + 1 for each in around if (place := self._running.get(each.key))), 0)
+
     @contextmanager
     def running(self, ref: BranchRef, max_turns: int) -> Iterator[Place]:
         """Have missions below ``ref`` know, as long as the block lasts, that one runs there; say where that is."""

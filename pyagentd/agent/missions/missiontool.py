@@ -6,7 +6,7 @@ that promises a signature), with the caller's own model and at most the caller's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ _NEVER = frozenset({"question", "TodoWrite", "skill", "tool_search", "request_sc
 """Tools that are about a conversation, which a mission is none."""
 
 _CHANGING = frozenset({"Write", "Edit"})
+_MISSIONS_DEEP = 3  # as ``mission.options.MAX_DEPTH``, whose room is not loaded here
 _DAY_S = 24 * 60 * 60.0
 
 DESCRIPTION = """\
@@ -46,10 +47,12 @@ class Lending:
     Attributes:
         preset: The caller's, as it holds now.
         tools: Names of the caller's tools, in their order.
+        above: Returns how many missions a mission of the caller would have above it.
     """
 
     preset: Preset
     tools: tuple[str, ...]
+    above: Callable[[], int] = lambda: 0
 
     def lendable(self) -> tuple[str, ...]:
         """Return those tools that make sense in a program."""
@@ -101,6 +104,8 @@ def mission_tool(spawner: Spawner, *, depth: int, lending: Lending) -> ToolSpec:
     def describe(args: Args, ctx: ToolContext) -> Target:
         if depth >= MAX_DEPTH:
             raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
+        if lending.above() > _MISSIONS_DEEP:
+            raise ToolError(f"Missions may be nested {_MISSIONS_DEEP} deep; do this task yourself")
         try:
             readable(args["signature"], "`signature`")
         except PyagentdError as error:

@@ -17,10 +17,14 @@ from pyagentd.agent.missions.tooltypes import signature_of
 from pyagentd.errors import ToolError
 from pyagentd.messages import ToolResult
 from pyagentd.mission.tools import Tool
+from pyagentd.policy.scope import EXPAND
 from pyagentd.tools.spec import ToolSpec
 
 _AS_DATA = {"mission": ":any", "task": ":map"}
 """Tools whose text is JSON, and the type of it."""
+
+EXPANSION = "request_scope_expansion"
+_WITHIN = "Work within what you may reach, or end with `fail` and say what is missing."
 
 Made = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 """Makes one call of the run, given name and arguments."""
@@ -31,15 +35,16 @@ Whole = Callable[[ToolResult], Awaitable[Any]]
 
 def program_tools(tools: Mapping[str, ToolSpec], make: Made, whole: Whole) -> dict[str, Tool]:
     """Return the tools of a run for its programs, by name."""
-    return {name: _tool(name, spec, make, whole) for name, spec in tools.items()}
+    advice = "" if EXPANSION in tools else _WITHIN
+    return {name: _tool(name, spec, make, whole, advice) for name, spec in tools.items()}
 
 
-def _tool(name: str, spec: ToolSpec, make: Made, whole: Whole) -> Tool:
+def _tool(name: str, spec: ToolSpec, make: Made, whole: Whole, advice: str) -> Tool:
     async def call(args: dict[str, Any]) -> Any:
         given = {key: value for key, value in args.items() if value is not None}
         result = await make(name, given)
         if result.is_error:
-            raise ToolError(result.text)
+            raise ToolError(result.text.replace(EXPAND, advice) if advice else result.text)
         if name == MISSION and (value := await whole(result)) is not None:
             return value
         return _data(result.text) if name in _AS_DATA else result.text

@@ -308,7 +308,11 @@ class Equipping:
             web=host.config.web,
             variable=lambda name: variable_of(name, self._options),
             conversation=self._branch.conversation,
-            lending=Lending(preset=preset, tools=tuple(permitted_tools(self._presets, ref, ancestors, preset.tools))),
+            lending=Lending(
+                preset=preset,
+                tools=tuple(permitted_tools(self._presets, ref, ancestors, preset.tools)),
+                above=lambda: host.kindred.above(ref),
+            ),
         )
         known: dict[str, ToolSpec] = builtin_tools() | tools_around(preset.tools, around)
         place = Place(

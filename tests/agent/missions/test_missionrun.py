@@ -72,6 +72,7 @@ async def test_what_a_program_may_not_do_is_an_error_that_the_model_reads(world:
     await converse(world, ref)
     read = world.server.last.messages[-1]["content"][-1]["text"]
     assert "tool_error" in read and "Read" in read and "outside" in read
+    assert "request_scope_expansion" not in read and "`fail`" in read, "advice that it can follow"
     assert '"x"' not in body(ref)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pyagentd.agent.missions import missiontool
+from pyagentd.mission import options
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from tests.agent.delegation import agent_of, agents_of, converse, ends, results, system_of
@@ -141,9 +143,13 @@ async def test_missions_nest_three_deep_below_the_first(world: World) -> None:
     depth, here = 0, ref
     while below := agents_of(here):
         depth, here = depth + 1, below[0]
-    assert depth == 4
-    assert "max_depth_exceeded" in json.dumps(phases(here).get("end")), phases(here)
+    assert depth == 3, "the one that would be too deep is not made"
+    assert any("nested 3 deep" in json.dumps(request.messages) for request in world.server.requests)
     assert paths.ancestors_of(here)
+
+
+def test_how_deep_missions_nest_is_said_alike_where_the_language_is_not_loaded() -> None:
+    assert missiontool._MISSIONS_DEEP == options.MAX_DEPTH
 
 
 async def test_a_program_gets_the_value_of_a_mission_as_data(world: World) -> None:
