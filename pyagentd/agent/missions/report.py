@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pyagentd.agent.delegating.kin import children, session_row
-from pyagentd.agent.missions.cutoff import unfinished
+from pyagentd.agent.missions.cutoff import standing, unfinished
 from pyagentd.agent.missions.programs import PROGRAM
 from pyagentd.agent.missions.valuetext import dumped
 from pyagentd.messages import Usage
@@ -63,7 +63,7 @@ def _mission(
         "text": dumped(end["value"], indent=2) if end.get("ok") else None,
         "fail": end.get("fail") or run.data.get("error"),
         "usage": end.get("usage"),
-        "turns": list(_turns(parts, below)),
+        "turns": list(_turns(parts, below, _before(conversation, start))),
     }
 
 
@@ -78,10 +78,18 @@ def _parts(conversation: Conversation, run_id: str) -> Iterator[Part]:
             yield from message.parts
 
 
-def _turns(parts: Sequence[Part], below: Mapping[str, str]) -> Iterator[Report]:
-    """Yield the turns: each begins where a request to the model did, and has a program or words that ask for one."""
+def _before(conversation: Conversation, start: Mapping[str, Any]) -> int:
+    """Return how many turns a mission had before the run that goes on with it."""
+    stood = standing(conversation, str(start.get("resumed") or ""))
+    return int(stood["turn"]) if stood else 0
+
+
+def _turns(parts: Sequence[Part], below: Mapping[str, str], number: int) -> Iterator[Report]:
+    """Yield the turns behind turn ``number``.
+
+    Each begins where a request to the model did, and has a program or words that ask for one.
+    """
     step: list[Part] = []
-    number = 0
     for part in [*parts, None]:
         if part is not None and part.type != "step-start":
             step.append(part)

@@ -10,6 +10,7 @@ import pytest
 
 from pyagentd.agent.branches.opening import RESTARTED
 from pyagentd.agent.missions.cutoff import unfinished
+from pyagentd.agent.missions.report import missions
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.store.paths import BranchRef
 from tests.agent.delegation import converse, ends
@@ -177,6 +178,9 @@ async def test_a_mission_that_is_stopped_again_before_a_turn_stands_where_it_sto
     world.server.say(said('(call "return" {:count memory/seen :names []})'))
     await goes_on(world, ref)
     assert phases(ref)["end"]["value"]["count"] == 41
+    async with world.host.using(ref) as branch:
+        numbers = [[turn["number"] for turn in each["turns"]] for each in missions(branch.conversation, ref)]
+    assert numbers == [[1, 2], [2], [2], [2]], "the turn that was cut off is made again"
 
 
 async def test_a_mission_whose_first_request_failed_begins_anew_with_its_data(world: World) -> None:
