@@ -55,7 +55,9 @@ def _python_claims(file: Path) -> Iterator[Claim]:
             match named.get(decorator.id) if isinstance(decorator, ast.Name) else decorator:
                 case ast.Call(func=ast.Attribute(attr="spec"), args=[ast.Constant(value=spec), title]):
                     said = title if isinstance(title, ast.Constant) else named[ast.unparse(title)]
-                    yield Claim(str(spec), str(ast.literal_eval(said)), f"{file.relative_to(TESTS.parent)}::{name}", file)
+                    yield Claim(
+                        str(spec), str(ast.literal_eval(said)), f"{file.relative_to(TESTS.parent)}::{name}", file
+                    )
 
 
 def _tests(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, _Function]]:
