@@ -81,7 +81,7 @@ def _blocks(text: str) -> tuple[list[str], str]:
 def _body(text: str, opening: re.Match[str]) -> tuple[str, int]:
     """Return what a fence holds, and where its closing fence ends."""
     fence = opening["fence"]
-    start = opening.start("rest")
+    start, _ = opening.span("rest")
     closing = re.compile(re.escape(fence) + rf"{re.escape(fence[0])}*[ \t]*(?=\n|\Z)|(?<=[)\]}}]){re.escape(fence)}")
     first = end = closing.search(text, start)
     for kind, at, stop in _tokens(text, start) if end else ():
