@@ -21,14 +21,17 @@ _SHORT = 64
 """Characters that the key of a map may have without being counted."""
 
 
-def check_extent(value: Value, limits: Limits) -> None:
+def check_extent(value: Value, limits: Limits) -> tuple[int, int]:
     """See that a value, written out, has no more items, text and levels than a run may make.
+
+    Returns:
+        Its items, and the characters of its text.
 
     Raises:
         LispError: ``memory_exceeded``.
     """
     if type(value) not in _COLLECTIONS:
-        return
+        return 0, len(value) if type(value) is str else 0
     level: list[Any] = [value]
     times: dict[int, int] | None = None  # how often each of the level occurs, by id; None when each does once
     items = characters = 0
@@ -57,7 +60,7 @@ def check_extent(value: Value, limits: Limits) -> None:
         if characters > limits.bytes:
             raise _too_large(f"{limits.bytes} characters")
         if not level:
-            return
+            return items, characters
     raise LispError(
         "memory_exceeded",
         f"a value is nested deeper than {limits.depth} levels",

@@ -138,6 +138,9 @@ def call_tool(run: Run, name: Value, args: Value) -> Value:
         record(None, message)
         raise LispError("tool_error", f"the tool {name} failed: {message}") from error
     record(result, None)
+    items, characters = check_extent(result, budget.limits)
+    budget.cells(items)  # what tools give is in memory like what the program makes
+    budget.bytes(characters)
     budget.look()
     return result
 

@@ -83,3 +83,15 @@ def test_a_tool_never_gets_a_tower():
         lisp.run('(call "t" {:x (reduce (fn [x _] [x x]) [1] (range 60))})', tools=tool)
     assert caught.value.reason == "memory_exceeded"
     assert caught.value.line == 1
+
+
+@pytest.mark.parametrize(
+    "given", ["x" * 400, ["x" * 300, "y" * 100], list(range(400))], ids=["text", "texts", "items"]
+)
+def test_what_tools_give_is_charged_like_what_the_program_makes(given):
+    program = lisp.compile('(count (mapv (fn [_] (call "t" {})) (range 3)))')
+    with pytest.raises(LispError) as raised:
+        program.run(tools=lambda name, args: given, limits=LIMITS)
+    assert raised.value.reason == "memory_exceeded"
+    few = lisp.compile('(count (mapv (fn [_] (call "t" {})) (range 2)))')
+    assert few.run(tools=lambda name, args: given, limits=LIMITS).value == 2
