@@ -10,9 +10,10 @@ undoes it. ``1`` and ``1.0`` are one key, as ``(= 1 1.0)`` is true (DD-25).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
-from typing import Any, final
+from typing import Any, Final, final
 from weakref import WeakValueDictionary
 
 from pyagentd.lisp.errors import LispError
@@ -66,14 +67,20 @@ class Keyword:
         return self
 
 
+_QUOTE_OR_ESCAPE: Final = re.compile(r'\\.|"', re.DOTALL)
+
+
 @final
 class Pattern:
-    """A regular expression as written, ``#"[0-9]+"``; two with the same text are equal."""
+    """A regular expression as written, ``#"[0-9]+"``; two with the same text are equal.
+
+    A quote in the text has a backslash, which the engine takes for the quote: so it reads as it prints.
+    """
 
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = _QUOTE_OR_ESCAPE.sub(_escaped, text) if '"' in text else text
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pattern) and self.text == other.text
@@ -83,6 +90,10 @@ class Pattern:
 
     def __repr__(self) -> str:
         return f"Pattern({self.text!r})"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return '\\"' if found[0] == '"' else found[0]
 
 
 class _Mark:

@@ -20,5 +20,8 @@
 (re-seq #"x" [1]) !! re-seq: expects a string
 (re-find (re-pattern "a+") "baa") => "aa"
 (= (re-pattern "a") (re-pattern "a")) => true
+(= (re-pattern "a\"\"b") #"a\"\"b") => true
+(re-find (re-pattern "a\"+\\\"") "xa\"\"") => "a\"\""
+(str (re-pattern "a\"b")) => "#\"a\\\"b\""
 (re-find (re-pattern (re-pattern "a")) "a") => "a"
 (re-pattern 5) !! re-pattern: expects a regular expression
