@@ -163,13 +163,13 @@ The symbol `none' when hello was answered.")
                                               "~/.local/state"))))))
 
 (defun pyagentd-rpc--runtime ()
-  "Return the plist in the daemon's runtime file, or nil."
-  (let ((file (pyagentd-rpc--runtime-file)))
-    (when (file-readable-p file)
-      (with-temp-buffer
-        (insert-file-contents file)
-        (let ((runtime (ignore-errors (read (current-buffer)))))
-          (and (listp runtime) runtime))))))
+  "Return the plist in the daemon's runtime file, or nil.
+Another daemon may remove it at any time."
+  (with-temp-buffer
+    (let ((runtime (ignore-errors
+                     (insert-file-contents (pyagentd-rpc--runtime-file))
+                     (read (current-buffer)))))
+      (and (listp runtime) runtime))))
 
 (defun pyagentd-rpc--check-protocol (proto)
   "Signal an error unless PROTO is the protocol we speak."

@@ -194,4 +194,18 @@
       (pyagentd-test-await (= seen count))
       (pyagentd-test-report "%d events/s" (/ count (- (float-time) start))))))
 
+(ert-deftest pyagentd-rpc-an-address-that-cannot-be-read-is-none ()
+  "A runtime file that vanishes or is none tells no address."
+  (let* ((pyagentd-runtime-directory (make-temp-file "pyagentd" t))
+         (file (pyagentd-rpc--runtime-file)))
+    (unwind-protect
+        (progn
+          (should-not (pyagentd-rpc--runtime))
+          (make-directory file)
+          (should-not (pyagentd-rpc--runtime))
+          (delete-directory file)
+          (write-region "" nil file nil 'quiet)
+          (should-not (pyagentd-rpc--runtime)))
+      (delete-directory pyagentd-runtime-directory t))))
+
 ;;; rpc-test.el ends here
