@@ -89,8 +89,8 @@ def test_cask_can_be_read_and_names_the_main_file(tmp_path: Path) -> None:
     assert re.search(r'^;; Package-Requires: .*\(epc "', headers, re.MULTILINE)
 
 
-def test_set_up_with_everything_in_place_is_quick_and_silent() -> None:
-    run = subprocess.run([ROOT / "scripts" / "setup.sh"], capture_output=True, text=True, timeout=10)
+def test_set_up_with_everything_in_place_does_nothing_and_is_silent() -> None:
+    run = subprocess.run([ROOT / "scripts" / "setup.sh"], capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
