@@ -19,8 +19,6 @@
 
 ;;; Commentary:
 
-;;; Commentary:
-
 ;; The trace of a session as an outline: its runs, every request to the
 ;; model with its tokens, cost and time, the tools it used, who allowed
 ;; them, the system prompt and the tools it was told of.  RET on a request
@@ -34,29 +32,12 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
+(require 'pyagentd-json)
 
 (defvar-local pyagentd-inspect--branch nil
   "The branch that is inspected, as on the wire.")
 (defvar-local pyagentd-inspect--latest 0
   "How many times the daemon was asked; only the latest answer counts.")
-
-;;;; JSON
-
-(defun pyagentd-inspect--text (answer)
-  "Return the JSON in ANSWER, or in the file that it names."
-  (if-let ((path (plist-get answer :path)))
-      (with-temp-buffer
-        (insert-file-contents path)
-        (buffer-string))
-    (plist-get answer :json)))
-
-(defun pyagentd-inspect--parse (text)
-  "Return what the JSON in TEXT says, as alists and lists."
-  (if (fboundp 'json-parse-string)
-      (json-parse-string text :object-type 'alist :array-type 'list
-                         :null-object nil :false-object nil)
-    (let ((json-array-type 'list) (json-false nil))
-      (json-read-from-string text))))
 
 (defun pyagentd-inspect--get (alist &rest keys)
   "Return what ALIST has at the path KEYS."
@@ -211,7 +192,7 @@
 (defun pyagentd-inspect--print (text)
   "Show the report in TEXT, JSON, in this buffer; point stays on its line."
   (let ((inhibit-read-only t)
-        (report (pyagentd-inspect--parse text))
+        (report (pyagentd-json-parse text))
         (line (line-number-at-pos)))
     (erase-buffer)
     (pyagentd-inspect--session report)
@@ -243,7 +224,7 @@
                 (when (buffer-live-p buffer)
                   (with-current-buffer buffer
                     (when (= number pyagentd-inspect--latest)
-                      (funcall show (pyagentd-inspect--text answer))))))
+                      (funcall show (pyagentd-json-text answer))))))
      :error (lambda (err) (message "%s" (pyagentd-error-text err))))))
 
 (defun pyagentd-inspect--revert (&rest _)

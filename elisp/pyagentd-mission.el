@@ -27,7 +27,6 @@
 
 ;;; Code:
 
-(require 'json)
 (require 'outline)
 (require 'seq)
 (require 'subr-x)
@@ -35,6 +34,7 @@
 (require 'pyagentd-env)
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
+(require 'pyagentd-json)
 (require 'pyagentd-mission-text)
 
 (declare-function pyagentd--project-root "pyagentd")
@@ -67,23 +67,6 @@
   `(when (buffer-live-p ,buffer)
      (with-current-buffer ,buffer ,@body)))
 
-(defun pyagentd-mission--text (answer)
-  "Return the JSON in ANSWER, or in the file that it names."
-  (if-let ((path (plist-get answer :path)))
-      (with-temp-buffer
-        (let ((coding-system-for-read 'utf-8-unix))
-          (insert-file-contents path))
-        (buffer-string))
-    (plist-get answer :json)))
-
-(defun pyagentd-mission--parse (text)
-  "Return what the JSON in TEXT says, as alists and lists."
-  (if (fboundp 'json-parse-string)
-      (json-parse-string text :object-type 'alist :array-type 'list
-                         :null-object nil :false-object nil)
-    (let ((json-array-type 'list) (json-false nil))
-      (json-read-from-string text))))
-
 (defun pyagentd-mission--look ()
   "Ask the daemon what there is to show in this buffer."
   (unless pyagentd-mission--asking
@@ -95,7 +78,7 @@
        :success (lambda (answer)
                   (pyagentd-mission--in buffer
                     (setq pyagentd-mission--asking nil)
-                    (pyagentd-mission--show (pyagentd-mission--text answer))))
+                    (pyagentd-mission--show (pyagentd-json-text answer))))
        :error (lambda (err)
                 (pyagentd-mission--in buffer
                   (setq pyagentd-mission--asking nil))
@@ -136,7 +119,7 @@
           (place (pyagentd-mission--place))
           (inhibit-read-only t))
       (setq pyagentd-mission--shown text
-            pyagentd-mission--report (pyagentd-mission--parse text))
+            pyagentd-mission--report (pyagentd-json-parse text))
       (erase-buffer)
       (pyagentd-mission-text-insert pyagentd-mission--report)
       (pyagentd-mission--fold folded)
