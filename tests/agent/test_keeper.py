@@ -316,6 +316,52 @@ async def test_recovered_roles_are_written_while_the_file_holds_their_text(desk:
     assert desk.file.read_text() == "Other text"
 
 
+GREETED = "Hello\n\n### "
+ROLES = (document.Span(0, 3, "response"), document.Span(3, 5, "response"))
+
+
+def _greeted(spans: tuple[document.Span, ...]) -> str:
+    return document.format_file(document.Document(body=GREETED, spans=spans))
+
+
+async def test_a_run_waits_until_the_editor_has_saved_the_roles_it_was_told(desk: Desk) -> None:
+    desk.file.write_text(GREETED)
+    desk.keeper.lease(Watcher(), None)
+    desk.keeper.heal(document.body_sha256(GREETED), ROLES)
+    version = Version(sha256=document.body_sha256(GREETED), seq=0, marker=None)
+    settling = asyncio.create_task(desk.keeper.settle())
+    desk.keeper.saved(version)  # what it wrote before it was told
+    done, _ = await asyncio.wait([settling], timeout=0.05)
+    assert not done
+    desk.file.write_text(_greeted((document.Span(0, 5, "response"),)))
+    desk.keeper.saved(version)
+    async with asyncio.timeout(5):
+        await settling
+
+
+async def test_an_editor_that_does_not_know_roles_is_waited_for_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 0.05)
+    desk.file.write_text(GREETED)
+    desk.keeper.lease(Watcher(), None)
+    desk.keeper.heal(document.body_sha256(GREETED), ROLES)
+    await desk.keeper.settle()
+    monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 3600)
+    async with asyncio.timeout(5):
+        await desk.keeper.settle()
+
+
+async def test_roles_are_written_when_the_editor_that_was_told_them_is_gone(desk: Desk) -> None:
+    desk.file.write_text(GREETED)
+    editor = Watcher()
+    desk.keeper.lease(editor, None)
+    desk.keeper.heal(document.body_sha256(GREETED), ROLES)
+    desk.keeper.release(editor)
+    await desk.keeper.flush()
+    assert document.read(desk.file).spans == (document.Span(0, 5, "response"),)
+
+
 async def test_what_the_file_lacks_can_be_told_where_it_cannot_be_written(desk: Desk) -> None:
     desk.begin()
     await desk.keeper.flush()

@@ -20,8 +20,9 @@ from weakref import WeakSet
 from pyagentd.agent.branches.persist import Lacking, Roles, Version, Writing, Written
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Sink
-from pyagentd.store.document import Span
+from pyagentd.store.document import Span, merged
 from pyagentd.store.local_variables import Settings
+from pyagentd.store.remembered import memory
 from pyagentd.store.render import Insert
 from pyagentd.store.writer import DocumentWriter
 
@@ -57,7 +58,8 @@ class Keeper:
         self.settings: Settings | None = None
         self.seen: Settings | None = None
         self.refusal = ""
-        self._roles: Roles | None = None
+        self._roles: Roles | None = None  # to be written
+        self._told: Roles | None = None  # to be written by the editor
         self._renew = False
         self._edition = 0
         self._known_since = 0  # the last row of the run before; of earlier inserts nothing is kept
@@ -100,7 +102,7 @@ class Keeper:
         return not self.inserts or any(v.seq >= self.inserts[-1].seq for v in self._versions)
 
     async def settle(self) -> None:
-        """Return when the file holds the whole last run, so that the next one can begin.
+        """Return when the file holds the whole last run and its roles, so that the next one can begin.
 
         Raises:
             Busy: Its editor does not save.
@@ -108,12 +110,27 @@ class Keeper:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SAVED_WITHIN_S):
-                while self.editor is not None and not self.complete:
-                    self._saved.clear()
+                while self.editor is not None and not (await self._has_told_roles() and self.complete):
                     await self._saved.wait()
+        self._told = None  # who does not save them in that time does not know them
         await self.flush()
         if not self.complete:
             raise Busy(f"The editor of {self._path} has not saved the last answer", mend="Save it there, then go on")
+
+    async def _has_told_roles(self) -> bool:
+        """Return whether the file has the roles that its editor was told, or another text, saved since.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+        self._saved.clear()  # what is saved while it is read is looked at again
+        if (told := self._told) is None:
+            return True
+        read = await asyncio.to_thread(memory.read, self._path)
+        has = read.sha256 != told.sha256 or [*merged(read.document.spans)] == [*merged(told.spans)]
+        if self._told is told and has:
+            self._told = None
+        return self._told is None
 
     # -- clients -----------------------------------------------------------------------------------------------
 
@@ -143,7 +160,7 @@ class Keeper:
         if self.editor is None:
             self.editor = sink
             self._forget_writer()
-            self._roles = None  # the editor has them
+            self._told, self._roles = self._roles, None
             if version is not None and version.marker is not None and self.version(version.sha256) is None:
                 self._versions.append(version)
         return self.editor is sink
@@ -160,16 +177,20 @@ class Keeper:
         if self.editor is not sink:
             return
         self.editor = None
+        self._roles, self._told = self._told, None
         self._saved.set()
         self._forget_writer()
         self._schedule()
 
     def heal(self, sha256: str, spans: tuple[Span, ...]) -> None:
-        """Have recovered roles written into the file while it holds the text with this hash."""
-        if self.editor is None:
-            self._roles = Roles(sha256=sha256, spans=spans)
-            self._forget_writer()
-            self._schedule()
+        """Have roles written into the file while it holds the text with this hash, by its editor if there is one."""
+        roles = Roles(sha256=sha256, spans=spans)
+        if self.editor is not None:
+            self._told = roles
+            return
+        self._roles = roles
+        self._forget_writer()
+        self._schedule()
 
     def renew(self) -> None:
         """Have the file written even if it lacks nothing, so that whoever read it finds that it changed."""
