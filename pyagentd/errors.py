@@ -34,6 +34,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+_ENDS = (".", "?", "!", "…")  # of a sentence
+
 
 class PyagentdError(Exception):
     """Base of every error this package raises on purpose.
@@ -51,7 +53,9 @@ class PyagentdError(Exception):
         self.mend = mend
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.mend}" if self.mend else self.message
+        if not self.mend:
+            return self.message
+        return f"{self.message}{'' if self.message.endswith(_ENDS) else '.'} {self.mend}"
 
 
 class UserError(PyagentdError):

@@ -23,6 +23,7 @@ BASE_FILES = {
     "messages",
     "pulse",
     "sexp",
+    "spelling",
 }
 
 MAY_IMPORT: dict[str, Set[str]] = {

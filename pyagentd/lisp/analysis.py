@@ -8,7 +8,6 @@ them and is never changed once it was handed on, ``tail`` is the loop that ``rec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 from pyagentd.lisp.access import wrong_arity
@@ -33,6 +32,7 @@ from pyagentd.lisp.core import (
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.syntax import Form, Lambda, List, Literal, Map, Places, Quote, Set, Symbol, Vector
 from pyagentd.lisp.values import Keyword
+from pyagentd.spelling import did_you_mean
 
 Scope = Mapping[str, Var]
 
@@ -202,8 +202,8 @@ class Analysis:
             hint = f"Did you mean ctx/{name[5:]}?"
         if not hint:
             known = [*scope, *self.defined, *BUILTINS, *FORMS]
-            if close := get_close_matches(name, known, n=1, cutoff=0.7):
-                hint = f"Did you mean {close[0]}?"
+            if meant := did_you_mean(name, known, shown="{}", cutoff=0.7):
+                hint = meant
             elif "/" in name and (plain := name.rpartition("/")[2]) in BUILTINS:
                 hint = f"Did you mean {plain}?"
             else:

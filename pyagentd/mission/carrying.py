@@ -6,7 +6,6 @@ that was running when the process ended is done again: tools of plans should sta
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import time
@@ -26,6 +25,7 @@ from pyagentd.mission.outcome import fail_of
 from pyagentd.mission.plan import REFERENCE, Plan, PlanError, PlanStep
 from pyagentd.mission.step import Fail, MissionFailed, Step
 from pyagentd.mission.tools import Tool, normalize
+from pyagentd.spelling import did_you_mean
 
 
 def run_plan(
@@ -79,8 +79,7 @@ def missing_tools(plan: Plan, known: Mapping[str, Any]) -> list[str]:
     for step in plan.steps:
         for name in (*((step.tool,) if step.tool else ()), *step.tools):
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f'did you mean "{near[0]}"?' if near else f"there are {', '.join(sorted(known)) or 'none'}"
+                hint = did_you_mean(name, known, inside=True) or f"there are {', '.join(sorted(known)) or 'none'}"
                 found.append(f'Step "{step.id}": there is no tool "{name}"; {hint}')
     return found
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from pyagentd.lisp.errors import LispError
 from pyagentd.mission.tools import Tool
+from pyagentd.spelling import did_you_mean
 
 _UNDEFINED: Final = re.compile(r"undefined variable: (\S+)")
 _DEFINES: Final = re.compile(r"\(def(?:n-?|once)?\s+([^\s()\[\]{}\"]+)")
@@ -51,8 +51,10 @@ def missing(program: str, context: Mapping[str, Any]) -> list[str]:
     """Return a sentence for every name of the context that a program reads, is not there, and looks mistyped."""
     found = []
     for name in dict.fromkeys(_READS.findall(program)):
-        if name not in context and (near := get_close_matches(name, context, 1, _NEAR)):
-            found.append(f"There is no ctx/{name}, it is nil; did you mean ctx/{near[0]}?")
+        if name in context:
+            continue
+        if meant := did_you_mean(name, context, shown="ctx/{}", inside=True, cutoff=_NEAR):
+            found.append(f"There is no ctx/{name}, it is nil; {meant}")
     return found
 
 

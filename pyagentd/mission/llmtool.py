@@ -7,7 +7,6 @@ of turns, money, time and depth, and with the caller's model unless it names ano
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from pyagentd.mission import signature as signatures
 from pyagentd.mission import template
 from pyagentd.mission.signature import Signature, SignatureError
 from pyagentd.mission.step import Step
+from pyagentd.spelling import did_you_mean
 
 CALLER = "caller"
 OPTIONS = frozenset(
@@ -149,5 +149,4 @@ def _braced(names: Iterable[str]) -> str:
 
 
 def _near(name: str, known: frozenset[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(sorted(known))}"
+    return did_you_mean(name, known) or f"Known: {', '.join(sorted(known))}"

@@ -7,7 +7,6 @@ see ``models`` for what talks to providers.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.errors import NotFound, UserError
 from pyagentd.mission.llmtool import CALLER
 from pyagentd.mission.options import LLM
+from pyagentd.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from pyagentd.config import Config
@@ -108,6 +108,5 @@ def _model(settings: Mapping[str, Any]) -> Callable[..., Any]:
 def _unknown(name: str, known: Mapping[str, Any], seen: tuple[str, ...]) -> str:
     if name in seen:
         return f'"{name}" in the registry of models stands for itself ({" → ".join((*seen, name))})'
-    near = difflib.get_close_matches(name, known, 1)
-    names = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(sorted(known)) or 'none'}"
+    names = did_you_mean(name, known, inside=True) or f"known: {', '.join(sorted(known)) or 'none'}"
     return f'No model is registered as "{name}"; {names}'

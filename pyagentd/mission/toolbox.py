@@ -6,7 +6,6 @@ kept with what it got and gave, and told to the listener when it starts and when
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from pyagentd.mission.runtime import Runtime
 from pyagentd.mission.step import MissionFailed, ToolCall
 from pyagentd.mission.telemetry import new_span
 from pyagentd.mission.tools import Tool
+from pyagentd.spelling import did_you_mean
 
 _LONGEST = 1000
 
@@ -134,9 +134,8 @@ class Toolbox:
                 f'The tool "{name}" is there for planning only and cannot be called',
                 hint=self._available(),
             )
-        near = difflib.get_close_matches(name, self.tools, 1)
-        meant = f'Did you mean "{near[0]}"? ' if near else ""
-        return LispError("tool_not_found", f'There is no tool "{name}"', hint=f"{meant}{self._available()}")
+        meant = did_you_mean(name, self.tools)
+        return LispError("tool_not_found", f'There is no tool "{name}"', hint=f"{meant} {self._available()}".lstrip())
 
     def _available(self) -> str:
         names = ", ".join(sorted(self.tools))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from pyagentd.config import Config
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import Client, Group, expanded
+from pyagentd.spelling import nearest
 from pyagentd.store import presetfile
 from pyagentd.tools.builtin import builtin_tools
 
@@ -99,8 +99,8 @@ def _told(found: ProjectPresets, template: Template, config: Config) -> dict[str
 def _misspelt(front: Mapping[str, Any]) -> Iterator[str]:
     """Yield the keys that mean nothing and look much like one that does."""
     for key in map(str, front):
-        if (dashed := key.replace("_", "-")) not in _KEYS and (meant := get_close_matches(dashed, _KEYS, 1, 0.8)):
-            yield f"`{key}` is no key; is `{meant[0]}` meant?"
+        if (dashed := key.replace("_", "-")) not in _KEYS and (meant := nearest(dashed, _KEYS, cutoff=0.8)):
+            yield f"`{key}` is no key; is `{meant}` meant?"
 
 
 def _doubts(preset: Preset, config: Config) -> Iterator[str]:

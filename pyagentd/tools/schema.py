@@ -7,12 +7,12 @@ All problems are reported at once, in words a model can act on.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyagentd.errors import ToolError
+from pyagentd.spelling import did_you_mean
 
 Schema = Mapping[str, Any]
 
@@ -77,8 +77,8 @@ def _object_problems(where: str, schema: Schema, value: Mapping[str, Any]) -> It
         if name in properties:
             yield from _problems(_join(where, name), properties[name], item)
         elif closed:
-            near = difflib.get_close_matches(str(name), properties, 1)
-            yield f'"{_join(where, name)}" is not known' + (f', did you mean "{near[0]}"?' if near else "")
+            meant = did_you_mean(str(name), properties, inside=True)
+            yield f'"{_join(where, name)}" is not known' + (f", {meant}" if meant else "")
 
 
 def _bounds(where: str, size: float, low: float | None, high: float | None, unit: str) -> Iterator[str]:

@@ -221,8 +221,8 @@ BREAKS_OF_MISSIONS = [
     _of(
         "Error reason tool_not_found",
         f"{_MISSION}/toolbox.py",
-        "        near = difflib.get_close_matches(name, self.tools, 1)\n",
-        "        near: list[str] = []\n",
+        "        meant = did_you_mean(name, self.tools)\n",
+        '        meant = ""\n',
     ),
     _of(
         "Error reason reserved_tool_name",

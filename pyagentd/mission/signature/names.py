@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import cast
 
 from pyagentd.mission.signature.types import NAMES, Name
+from pyagentd.spelling import did_you_mean
 
 # Malli's own names for types of ours.
 _SAME: dict[str, Name] = {"boolean": "bool", "double": "float"}
@@ -45,13 +45,13 @@ def meant(name: str) -> str:
     if instead := _MEANT.get(plain):
         code, comma, why = instead.partition(", ")
         return f"Did you mean `{code}`{comma}{why}?"
-    if close := difflib.get_close_matches(plain, sorted(NAMES), n=1):
-        return f"Did you mean `:{close[0]}{mark}`?"
+    if question := did_you_mean(plain, sorted(NAMES), shown=f"`:{{}}{mark}`"):
+        return question
     return "Types are " + " ".join(f":{one}" for one in sorted(NAMES))
 
 
 def closest(name: str, possible: list[str]) -> str:
     """Return the sentence that names the one of ``possible`` that looks like ``name``, or all of them."""
-    if close := difflib.get_close_matches(name, possible, n=1):
-        return f"Did you mean `:{close[0]}`?"
+    if question := did_you_mean(name, possible, shown="`:{}`"):
+        return question
     return "There are " + " ".join(f":{one}" for one in possible) if possible else "There are none here"
