@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 
 from pyagentd.llm.backend import ModelRequest
-from pyagentd.messages import Message, Text
+from pyagentd.llm.summary import quoting_request
 
 SYSTEM = (
     "A conversation between a user and an assistant that uses tools is put away, and you say what it was, so that "
@@ -27,14 +27,8 @@ def description_request(
     model: str, transcript: str, *, previous: str = "", instructions: str = "", max_tokens: int
 ) -> ModelRequest:
     """Return the request for a description; the arguments are those of ``llm.summary.summary_request``."""
-    parts = [f"<notes>\n{previous}\n</notes>"] if previous else []
-    parts.append(f"<conversation>\n{transcript}\n</conversation>")
-    if instructions:
-        parts.append(f"<focus>\n{instructions}\n</focus>")
-    message = Message(role="user", parts=(Text(text="\n\n".join(parts)),))
-    return ModelRequest(
-        model=model, messages=(message,), system=SYSTEM, max_tokens=min(max_tokens, _MAX_TOKENS), temperature=0.2
-    )
+    quoted = {"notes": previous or None, "conversation": transcript, "focus": instructions or None}
+    return quoting_request(model, SYSTEM, quoted, max_tokens=min(max_tokens, _MAX_TOKENS))
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:

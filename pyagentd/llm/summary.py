@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pyagentd.llm.backend import ModelRequest
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
@@ -41,13 +41,23 @@ def summary_request(
         instructions: What the user wants kept in mind, or "".
         max_tokens: The longest summary.
     """
-    parts = [f"<earlier_summary>\n{previous}\n</earlier_summary>"] if previous else []
-    parts.append(f"<conversation>\n{transcript}\n</conversation>")
-    if instructions:
-        parts.append(f"<focus>\n{instructions}\n</focus>")
+    quoted = {"earlier_summary": previous or None, "conversation": transcript, "focus": instructions or None}
+    return quoting_request(model, SYSTEM, quoted, max_tokens=max_tokens)
+
+
+def quoting_request(model: str, system: str, quoted: Mapping[str, str | None], *, max_tokens: int) -> ModelRequest:
+    """Return a request that quotes texts in one message.
+
+    Args:
+        model: Who is asked.
+        system: What to do with them.
+        quoted: The texts by the names of their tags, in order; None is left out.
+        max_tokens: The longest answer.
+    """
+    parts = [f"<{tag}>\n{text}\n</{tag}>" for tag, text in quoted.items() if text is not None]
     message = Message(role="user", parts=(Text(text="\n\n".join(parts)),))
     return ModelRequest(
-        model=model, messages=(message,), system=SYSTEM, max_tokens=max_tokens, temperature=TEMPERATURE
+        model=model, messages=(message,), system=system, max_tokens=max_tokens, temperature=TEMPERATURE
     )
 
 
