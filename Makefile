@@ -45,7 +45,7 @@ lint-py: setup
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
-lint-el: setup ## Byte-compile with warnings as errors, checkdoc, check-declare, package-lint where installed
+lint-el: setup ## Byte-compile with warnings as errors, checkdoc, check-declare, package-lint; another Emacs: EMACS=…
 	$(EMACS) --batch -l scripts/lint.el $(ELISP)
 
 check: lint test ## Lint, then all tests

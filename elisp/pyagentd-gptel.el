@@ -1,4 +1,4 @@
-;;; pyagentd-gptel.el --- PersistentAgent as a tool of gptel -*-
+;;; pyagentd-gptel.el --- PersistentAgent as a tool of gptel -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 

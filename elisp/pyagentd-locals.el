@@ -1,4 +1,4 @@
-;;; pyagentd-locals.el --- Where Local Variables stand, and what they say -*-
+;;; pyagentd-locals.el --- Where Local Variables stand, and what they say -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 

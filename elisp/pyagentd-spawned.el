@@ -1,4 +1,4 @@
-;;; pyagentd-spawned.el --- Buffers of agents that were spawned -*-
+;;; pyagentd-spawned.el --- Buffers of agents that were spawned -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 

@@ -1,4 +1,4 @@
-;;; pyagentd.el --- Agents that outlive Emacs -*- lexical-binding: t; -*-
+;;; pyagentd.el --- Agents that outlive the editor -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -53,6 +53,8 @@
 (require 'pyagentd-plan)
 (require 'pyagentd-hidden)
 (require 'pyagentd-compact)
+(require 'pyagentd-turns)
+(require 'pyagentd-fold)
 (require 'pyagentd-spawned)
 (require 'pyagentd-visited)
 (require 'pyagentd-manage)
@@ -65,6 +67,8 @@
 (autoload 'pyagentd-next-variant "pyagentd-history" nil t)
 (autoload 'pyagentd-previous-variant "pyagentd-history" nil t)
 (autoload 'pyagentd-fork "pyagentd-history" nil t)
+(autoload 'pyagentd-copy-code "pyagentd-code" nil t)
+(autoload 'pyagentd-copy-answer "pyagentd-code" nil t)
 (autoload 'pyagentd-branch "pyagentd-branch" nil t)
 (autoload 'pyagentd-switch-branch "pyagentd-branch" nil t)
 (autoload 'pyagentd-branches "pyagentd-branches" nil t)
@@ -95,6 +99,7 @@
 (define-key pyagentd-mode-map (kbd "C-c M-n") #'pyagentd-next-variant)
 (define-key pyagentd-mode-map (kbd "C-c M-p") #'pyagentd-previous-variant)
 (define-key pyagentd-mode-map (kbd "C-c M-i") #'pyagentd-inspect)
+(define-key pyagentd-mode-map (kbd "C-c M-w") #'pyagentd-copy-code)
 (define-key pyagentd-mode-map (kbd "C-c C-b") #'pyagentd-branch)
 (define-key pyagentd-mode-map (kbd "C-c C-v") #'pyagentd-branches)
 (define-key pyagentd-mode-map (kbd "C-c C-f") #'pyagentd-search)

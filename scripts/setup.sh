@@ -46,6 +46,8 @@ needed_packages() {
 }
 wanted_packages() {
     have emacs && emacs_has markdown-mode || echo elpa-markdown-mode
+    have emacs && emacs_has package-lint || echo elpa-package-lint  # make lint-el
+    have makeinfo || echo texinfo  # make doc
     have tmux || echo tmux
     have bwrap || [ "$(uname)" != Linux ] || echo bubblewrap  # confines the commands of agents
 }
