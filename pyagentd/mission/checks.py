@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mission:
+class ReadyMission:
     """A mission that can run.
 
     Attributes:
@@ -117,7 +117,7 @@ def prepare(
     models: Mapping[str, Any] | None = None,
     caller: LLM | None = None,
     options: Options,
-) -> Mission:
+) -> ReadyMission:
     """Return the mission.
 
     Raises:
@@ -140,7 +140,7 @@ def prepare(
     found.strictly(own, data, contract, declared)
     if found.fails:
         raise Refused(tuple(found.fails))
-    return Mission(
+    return ReadyMission(
         prompt=prompt,
         text=text,
         llm=callback,

@@ -13,7 +13,7 @@ from pyagentd.lisp import encoding, values
 from pyagentd.mission import checkpoint, loop, trace
 from pyagentd.mission.budget import Budget, Scope, current, entered
 from pyagentd.mission.checkpoint import CheckpointError, State
-from pyagentd.mission.checks import Mission, Refused, prepare
+from pyagentd.mission.checks import ReadyMission, Refused, prepare
 from pyagentd.mission.options import Message, Options
 from pyagentd.mission.progress import End, Progress
 from pyagentd.mission.prompt import Brief, system_prompt
@@ -78,7 +78,7 @@ def _step(order: Order, runtime: Runtime, around: Scope | None, span: str) -> St
     return _Running(order, mission, scope, span, runtime, signature).run(resumed)
 
 
-def _mission(order: Order, around: Scope | None) -> Mission:
+def _mission(order: Order, around: Scope | None) -> ReadyMission:
     return prepare(
         order.prompt,
         llm=order.llm,
@@ -94,7 +94,9 @@ def _mission(order: Order, around: Scope | None) -> Mission:
     )
 
 
-def _scope(order: Order, mission: Mission, runtime: Runtime, around: Scope | None, resumed: State | None) -> Scope:
+def _scope(
+    order: Order, mission: ReadyMission, runtime: Runtime, around: Scope | None, resumed: State | None
+) -> Scope:
     options = mission.options
     before = resumed.budget if resumed else {}
     own = float("inf")
@@ -125,7 +127,7 @@ class _Running:
     """A mission that has its place in the tree."""
 
     order: Order
-    mission: Mission
+    mission: ReadyMission
     scope: Scope
     span: str
     runtime: Runtime

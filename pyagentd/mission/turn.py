@@ -13,7 +13,7 @@ from pyagentd.lisp.extent import check_extent
 from pyagentd.mission import feedback, hints, response, stopping
 from pyagentd.mission.asking import Answered, ask
 from pyagentd.mission.budget import Scope
-from pyagentd.mission.checks import Mission
+from pyagentd.mission.checks import ReadyMission
 from pyagentd.mission.options import Message, Request
 from pyagentd.mission.outcome import Outcome, fail_of, is_function, merged, replaced
 from pyagentd.mission.progress import End, Progress
@@ -36,7 +36,7 @@ class Room:
         runtime: The world.
     """
 
-    mission: Mission
+    mission: ReadyMission
     system: str
     scope: Scope
     span: str

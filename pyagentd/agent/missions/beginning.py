@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyagentd.agent.missions.contract import Mission, contract_of
+from pyagentd.agent.missions.contract import Assignment, contract_of
 from pyagentd.agent.missions.cutoff import begun, unfinished
 from pyagentd.agent.missions.records import state_of
 from pyagentd.policy.presets import Preset
 from pyagentd.store.conversation import Conversation
 
 
-def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: Mapping[str, Any]) -> Mission:
+def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: Mapping[str, Any]) -> Assignment:
     """Return what a run is to fulfil whose preset promises a signature.
 
     Args:
@@ -32,7 +32,7 @@ def mission_of(run_id: str, preset: Preset, conversation: Conversation, given: M
     else:
         cut_off = run_id if "turn" in own else str(own["start"].get("resumed") or "")
         resumes = bool(cut_off)
-    return Mission(
+    return Assignment(
         contract=contract_of(preset),
         given=given,
         cut_off=cut_off,

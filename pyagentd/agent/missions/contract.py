@@ -59,8 +59,8 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mission:
-    """What a run needs to know to be a mission.
+class Assignment:
+    """What a run is to fulfil that is a mission.
 
     Attributes:
         contract: What it is to fulfil.
@@ -138,7 +138,7 @@ def contract_of(preset: Preset) -> Contract:
     )
 
 
-def task_of(mission: Mission, view: Sequence[Message], said: str | None = None) -> Task:
+def task_of(mission: Assignment, view: Sequence[Message], said: str | None = None) -> Task:
     """Return what the message that ends ``view`` asks of a mission.
 
     Args:
@@ -187,7 +187,7 @@ def _glimpse(path: Sequence[str], value: Any) -> str:
     return text if len(text) <= _GLIMPSE else f"{text[:_GLIMPSE]}…"
 
 
-def _again(mission: Mission) -> Task:
+def _again(mission: Assignment) -> Task:
     """Return the task of a mission that was cut off: from where it stands, or from its beginning."""
     if mission.state is not None:
         message = str((mission.first or {}).get("message") or "")

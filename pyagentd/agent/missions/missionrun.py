@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyagentd.agent.missions.contract import Contract, Mission, Task, task_of
+from pyagentd.agent.missions.contract import Assignment, Contract, Task, task_of
 from pyagentd.agent.missions.kindred import Kindred, Place
 from pyagentd.agent.missions.privatevalues import private_value
 from pyagentd.agent.missions.programs import PROGRAM
@@ -73,7 +73,7 @@ class MissionRun(Run):
         run: What every run needs.
     """
 
-    def __init__(self, *, mission: Mission, ref: BranchRef, kindred: Kindred, **run: Any) -> None:
+    def __init__(self, *, mission: Assignment, ref: BranchRef, kindred: Kindred, **run: Any) -> None:
         super().__init__(**run)
         self._mission = mission
         self._ref = ref

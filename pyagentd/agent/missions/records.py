@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pyagentd.agent.branches.recorder import Recorder
-from pyagentd.agent.missions.contract import Mission, Task
+from pyagentd.agent.missions.contract import Assignment, Task
 from pyagentd.agent.missions.cutoff import begun, standing
 from pyagentd.agent.missions.valuetext import plain
 from pyagentd.errors import BadRequest
@@ -31,7 +31,7 @@ class Record:
         self._recorder = recorder
         self._run_id = run_id
 
-    def started(self, mission: Mission, task: Task, tools: list[str]) -> None:
+    def started(self, mission: Assignment, task: Task, tools: list[str]) -> None:
         """Record what is asked."""
         contract = mission.contract
         self._put(

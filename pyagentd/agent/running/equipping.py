@@ -61,7 +61,7 @@ from pyagentd.tools.spec import ToolContext, ToolSpec
 
 if TYPE_CHECKING:  # the host equips the runs it starts
     from pyagentd.agent.host import Host
-    from pyagentd.agent.missions.contract import Mission
+    from pyagentd.agent.missions.contract import Assignment
 
 
 class Renewal:
@@ -208,7 +208,7 @@ class Equipping:
         self._override = override
         return overridden(self._presets.of_branch(self._branch.ref), override)
 
-    def _mission(self, preset: Preset) -> Mission | None:
+    def _mission(self, preset: Preset) -> Assignment | None:
         """Return what the run is to fulfil, if it is a mission."""
         if not preset.signature:
             return None

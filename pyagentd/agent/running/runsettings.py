@@ -14,7 +14,7 @@ from pyagentd.llm.backend import Backend
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 if TYPE_CHECKING:
-    from pyagentd.agent.missions.contract import Mission
+    from pyagentd.agent.missions.contract import Assignment
 
 
 Fresh = Callable[["RunSettings"], Awaitable["RunSettings"]]
@@ -40,6 +40,6 @@ class RunSettings:
     tool_results: bool = True  # whether the document shows calls and their results
     result: Literal["all", "last"] = "all"  # what of a finished run is its text, see ``Answer``
     fit: Fit | None = None  # called at every step boundary
-    mission: Mission | None = None  # what it is to fulfil; None: it chats
+    mission: Assignment | None = None  # what it is to fulfil; None: it chats
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end
