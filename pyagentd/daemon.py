@@ -132,7 +132,7 @@ class _Daemon:
             profiles=configured_profiles(self._config),
         )
         host = Host(config=self._config, presets=presets, clock=SystemClock(), pulse=pulse, state=state)
-        registry = Registry(self._config.sessions_dir, agents=self._config.agents_dir)
+        registry = Registry(self._config.sessions_dir, agents=self._config.agents_dir, departed=host.departed)
         indexer = Indexer(state, registry)
         host.listeners.append(indexer)
         service = Service(

@@ -16,6 +16,7 @@
     │   ├── Busy                 the branch has a run in flight
     │   ├── Blocked              a hook of the user's says no
     │   ├── Conflict             an id is taken by something else
+    │   ├── Unconfirmed          something would be lost, and nobody has confirmed it
     │   ├── RateLimited          a trigger delivers more often than it may
     │   └── BadRequest           arguments of an operation do not fit
     ├── ProviderError            the model's server refused for good
@@ -164,6 +165,12 @@ class Conflict(UserError):
     """A client made an id that something else has already."""
 
     code = "conflict"
+
+
+class Unconfirmed(UserError):
+    """Something would be lost, which the message names, and nobody has confirmed that."""
+
+    code = "unconfirmed"
 
 
 class RateLimited(UserError):

@@ -19,6 +19,7 @@ from pyagentd.agent.approving.ledger import Ledger
 from pyagentd.agent.approving.trust import Origins
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.openbranches import OpenBranches
+from pyagentd.agent.commands.command import Commands
 from pyagentd.agent.context.metering import meter_of
 from pyagentd.agent.delegating.agents import AgentSpawner
 from pyagentd.agent.dialogue.suggesting import Suggesting
@@ -77,6 +78,7 @@ class Host(OpenBranches):
         contexts: Conversations that are saved, cleared and restored.
         idling: Puts those behind with which nobody goes on.
         tasks: Commands in the background.
+        commands: What is typed behind a slash, and answered by the daemon.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Host(OpenBranches):
         self.hooks = Hooks(self)
         self.queue = Queueing(self)
         self.tasks = Tasks(self)
+        self.commands = Commands()
         self._submitting = Submitting(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
         self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
@@ -198,6 +201,8 @@ class Host(OpenBranches):
         """
         if self._closing:
             raise Busy("The daemon is stopping", mend="Send it again in a moment")
+        if self.is_going(branch.ref):
+            raise Busy(f"{branch.ref.name} is being deleted")
         run = self._run(branch, run_id, prompt.view, settings)
         seq = branch.start_run(
             prompt,

@@ -271,7 +271,7 @@ class Indexer:
 
     def _update(self, ref: BranchRef) -> None:
         stamps = stamps_of(ref.key)
-        if not stamps.document:  # deleted since it was marked
+        if not stamps.document or self._registry.has_departed(ref):  # deleted since it was marked
             self.projection.drop([self.projection.key(ref.branch_dir)])
             return
         try:

@@ -10,14 +10,14 @@ import click
 
 from pyagentd.cli.branches import LONG_S
 from pyagentd.cli.link import daemon
-from pyagentd.cli.output import json_option, print_json
+from pyagentd.cli.output import json_option, print_json, printable
 
 _KEYS = ("system_prompt", "model", "permissions", "name")
 
 
 @click.group()
 def agent() -> None:
-    """Named agents: make, list, configure them; each is a session, under its name.
+    """Named agents: make, list, configure and destroy them; each is a session, under its name.
 
     What ran below a session are its sub-agents: see `pyagentd agents`.
     """
@@ -103,6 +103,32 @@ def rename_agent(name: str, new_name: str, as_json: bool) -> None:
         print_json({key: told[key] for key in ("name", "dir", "session_id")})
     else:
         click.echo(f"{told['name']}\t{told['dir']}")
+
+
+@agent.command("destroy")
+@click.argument("name")
+@click.option("--keep-files", is_flag=True, help="Leave its directory, to be taken up by another `agent init`.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
+    """End the agent NAME and move its directory to the trash; what would be lost is told first.
+
+    Its conversation is saved before. Records of it are kept: its saved conversations' index and the audit.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("Destroying asks first, and there is no terminal to ask on. Use --yes")
+    with daemon() as link:
+        if not yes:
+            lost = link.call("agent-losses", timeout=LONG_S, name=name, keep_files=keep_files or None)["lines"] or []
+            click.echo(f"With the agent {name} this is lost:" if lost else "Nothing is lost.", err=True)
+            for line in lost:
+                click.echo(f"  {printable(line)}", err=True)
+            click.confirm(f"Destroy the agent {name}?", abort=True, err=True)
+        done = link.call("agent-destroy", timeout=LONG_S, name=name, keep_files=keep_files or None, confirmed=True)
+    if as_json:
+        print_json({**{key: done[key] for key in ("name", "dir", "files")}, "saved": list(done["saved"] or [])})
+    else:
+        click.echo(done["text"])
 
 
 def _line(value: Any) -> str:

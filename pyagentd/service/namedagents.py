@@ -1,4 +1,4 @@
-"""Operations on named agents: making, listing, configuring and renaming them (SPEC 003)."""
+"""Operations on named agents: making, listing, configuring, renaming and destroying them (SPEC 003)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.lifecycle import configuring, creating, renaming
+from pyagentd.agent.lifecycle import configuring, creating, destroying, losses, renaming
 from pyagentd.agent.lifecycle.creating import Wanted
 from pyagentd.agent.triggering.triggers import local_user
-from pyagentd.errors import BadRequest, NotFound, PyagentdError
+from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unconfirmed
 from pyagentd.events import Event
 from pyagentd.service.group import Client, Group, described
 from pyagentd.sexp import SexpError, plist_to_dict
@@ -86,6 +86,35 @@ class NamedAgents(Group):
         self._tell_written(old, ref)
         config = await configuring.shown(self._host, new_name)
         return {"name": new_name, "dir": str(ref.session_dir), "config": config, **described(ref)}
+
+    async def agent_losses(self, client: Client, *, name: str, keep_files: bool = False) -> dict[str, Any]:
+        """Return what would be lost with an agent, to be told before it is destroyed; ``lines`` says all of it.
+
+        The others are ``name``, ``dir``, counts of ``files`` (``size`` in bytes, ``more`` than were counted),
+        ``uncommitted`` files and ``unpushed`` commits of its workspace (nil: not known), ``contexts``, ``messages``,
+        ``asks``, ``runs``, ``schedules``; ``tasks`` that run; ``trash``: whether files would go there; ``branch``: of
+        its workspace.
+        """
+        found = await losses.of(self._host, name)
+        return {**found.told(), "lines": found.lines(keep_files=keep_files)}
+
+    async def agent_destroy(
+        self, client: Client, *, name: str, keep_files: bool = False, confirmed: bool = False
+    ) -> dict[str, Any]:
+        """End an agent; the answer is ``{name, dir, files, saved, text}``.
+
+        ``files`` is what became of its directory: kept, trashed or deleted; ``saved`` has the ids of conversations
+        that were saved. Without ``confirmed`` nothing is done: the error, ``unconfirmed``, says what would be lost.
+        """
+        if not confirmed:
+            lines = (await losses.of(self._host, name)).lines(keep_files=keep_files)
+            lost = "; ".join(lines) or "nothing"
+            raise Unconfirmed(f"The agent {name} is not destroyed: lost would be {lost}", mend="Confirm it first")
+        done = await destroying.destroy(self._host, name, keep_files=keep_files, user=local_user())
+        self._registry.forget(done.directory)
+        self._tell_written(*done.gone)
+        told = {"name": name, "dir": str(done.directory), "files": done.files}
+        return {**told, "saved": [row.id for row in done.saved], "text": done.text}
 
     def _publish(self, name: str) -> None:
         """Tell who watches an agent that another configuration holds."""

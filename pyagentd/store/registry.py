@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyagentd.errors import Ambiguous, NotASession, NotFound
@@ -46,10 +47,20 @@ class Registry:
         root: The sessions root; need not exist.
         elsewhere: Directories of sessions outside the root (DD-41).
         agents: The agents root, whose sessions are named agents (DD-32); need not exist.
+        departed: Directories of agents that were destroyed, resolved; their owner may add to them and remove. What is
+            in them is no session.
     """
 
-    def __init__(self, root: Path, elsewhere: Iterable[Path] = (), *, agents: Path | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        elsewhere: Iterable[Path] = (),
+        *,
+        agents: Path | None = None,
+        departed: Collection[Path] = frozenset(),
+    ) -> None:
         self._root = root
+        self._departed = departed
         self._homes = (root,) if agents is None else (root, agents)
         self._elsewhere: frozenset[Path] = frozenset(directory.resolve() for directory in elsewhere)
         self._entries: tuple[Entry, ...] = ()
@@ -90,9 +101,15 @@ class Registry:
 
     def add(self, ref: BranchRef) -> None:
         """Know a branch that was just made or opened; its session is scanned from now on, wherever it is."""
+        if self.has_departed(ref):
+            return
         if not ref.is_agent:
             self.add_elsewhere([ref.session_dir])
         self._by_name.setdefault(ref.name, {})[ref.key] = ref
+
+    def has_departed(self, ref: BranchRef) -> bool:
+        """Return whether a branch is of an agent that was destroyed and whose files were kept."""
+        return bool(self._departed) and any(ref.branch_dir.is_relative_to(place) for place in (*self._departed,))
 
     def forget(self, directory: Path) -> None:
         """Know nothing any more of what was in ``directory``, which is gone."""
@@ -157,13 +174,16 @@ class Registry:
         """
         if not _NAME.fullmatch(session_id):
             return None
-        places = (home.resolve() / session_id for home in self._homes)
+        places = (home.resolve() / session_id for home in self._homes if self._is_here(home, session_id))
         return next((place for place in places if paths.is_session_dir(place) and not place.is_symlink()), None)
+
+    def _is_here(self, home: Path, name: str) -> bool:
+        return not self._departed or home.resolve() / name not in self._departed
 
     def _scan(self) -> Iterator[Entry]:
         for home in self._homes:
             root = home.resolve()
-            for name in _subdirectories(str(root)):
+            for name in filter(partial(self._is_here, root), _subdirectories(str(root))):
                 # Opens no file unless somebody renamed the directory.
                 session_id = name if paths.is_dated(name) else _written_id(root / name)
                 yield from _session_entries(root / name, session_id or name)

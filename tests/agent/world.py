@@ -135,7 +135,8 @@ class World:
         return self.host
 
     def service(self) -> Service:
-        registry = Registry(self.host.config.sessions_dir, agents=self.host.config.agents_dir)
+        config = self.host.config
+        registry = Registry(config.sessions_dir, agents=config.agents_dir, departed=self.host.departed)
         return Service(self.host, registry, stop=lambda: None, clients=lambda: 1)
 
     def preset(self, name: str, **fields: str) -> None:

@@ -163,6 +163,10 @@ class AskBoard:
         """Return the rows of the asks shown on ``branch``, oldest first."""
         return [ask.row for ask in self._open.values() if branch in ask.branches]
 
+    def within(self, directory: str) -> list[Mapping[str, Any]]:
+        """Return the rows of the asks of branches in ``directory``, oldest first."""
+        return [ask.row for ask in self._open.values() if ask.branches[0].startswith(f"{directory}/")]
+
     def all(self) -> list[Mapping[str, Any]]:
         """Return the rows of all open asks, oldest first."""
         return [ask.row for ask in self._open.values()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -51,6 +51,7 @@ class OpenBranches:
         listeners: Told of what happened.
         asks: Questions to humans that are open.
         trees: What earlier daemons left waiting.
+        departed: Directories of agents that were destroyed; nobody opens what is in them.
     """
 
     def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
@@ -59,6 +60,7 @@ class OpenBranches:
         self.asks = AskBoard(self.publish)
         self.trees = Trees(self, self.asks.has)
         self.listeners: list[Listener] = []
+        self.departed: set[Path] = set()
         self._branches: dict[str, LiveBranch] = {}
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._errands: set[asyncio.Task[Any]] = set()
@@ -88,8 +90,11 @@ class OpenBranches:
 
     async def _open(self, ref: BranchRef) -> LiveBranch:
         """Return the branch with one user more; opened if it is not, or if what is on disk is another by now."""
-        if any(ref.branch_dir.is_relative_to(directory) for directory in self._removing):
+        if self.is_going(ref):
             raise NotFound(f"{ref.name} is being deleted")
+        if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
+            name = ref.session_dir.name
+            raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` takes its files up")
         if ref.key not in self._branches:
             await self.trees.wake(ref)
         lock = self._opening.setdefault(ref.key, asyncio.Lock())
@@ -152,8 +157,14 @@ class OpenBranches:
         return fresh
 
     @contextlib.asynccontextmanager
-    async def removing(self, directory: Path) -> AsyncIterator[None]:
+    async def removing(
+        self, directory: Path, *, stop: Callable[[LiveBranch], Awaitable[object]] | None = None
+    ) -> AsyncIterator[None]:
         """Let nobody open what is in ``directory`` while the block removes it; then tell who watched any of it.
+
+        Args:
+            directory: Where no run begins from now on.
+            stop: Ends the run of a branch that has one.
 
         Raises:
             Busy: A run is in flight there, or it is being removed already.
@@ -162,6 +173,9 @@ class OpenBranches:
             raise Busy(f"{directory} is being deleted")
         self._removing.add(directory)
         try:
+            if stop is not None:
+                for branch in self.inside(directory):
+                    await stop(branch)
             for branch in self.inside(directory):
                 if branch.run is not None or branch.starting.locked():
                     raise Busy(f"{branch.ref.name} is answering", mend="Wait for the answer, or abort it first")
@@ -175,6 +189,10 @@ class OpenBranches:
                     branch.close_now()
         finally:
             self._removing.discard(directory)
+
+    def is_going(self, ref: BranchRef) -> bool:
+        """Return whether the directory of a branch is being removed."""
+        return any(ref.branch_dir.is_relative_to(directory) for directory in self._removing)
 
     def inside(self, directory: Path) -> list[LiveBranch]:
         """Return the branches and agents in ``directory`` that are open."""

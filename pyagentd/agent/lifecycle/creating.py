@@ -97,6 +97,7 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
                 await asyncio.to_thread(atomic.discard, place)
             await asyncio.to_thread(agents.forget, host.state, name)
             raise
+        host.departed.discard(place)
         host.origins.made(ref)
         async with host.using(ref) as branch:
             branch.record_session(workspace_root=layout.workspace_dir(place), agent=DEFAULT_PRESET)

@@ -1,7 +1,8 @@
 """The named agents in ``state.db``, destroyed ones too (SPEC 003 Session Persistence Summary).
 
 What an agent is stands in its ``agent.json``; a row says where it lives and in which state it is, and remembers what
-the file last said. A name that was destroyed keeps its row until it is used again (DD-17).
+the file last said. A name that was destroyed keeps its row until it is used again (DD-17). What takes several steps
+writes first what it is about to do, its ``intent``: a daemon that finds one completes it, or takes it back.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class AgentRow:
     created_at: str  # ISO 8601
     status: Status
     changed_at: int  # epoch ms, of the status
+    intent: str | None = None  # create, adopt, remove, or rename and a name; None: nothing is under way
 
 
 _NAMES = tuple(field.name for field in dataclasses.fields(AgentRow))
@@ -61,10 +63,22 @@ def put(state: State, row: AgentRow) -> None:
         db.execute(f"INSERT OR REPLACE INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
 
 
-def set_status(state: State, name: str, status: Status, *, now_ms: int) -> None:
-    """Note the state of an agent; one that has no row has none afterwards. Raises as ``State.writing``."""
+def set_status(state: State, name: str, status: Status, *, now_ms: int, intent: str | None = None) -> None:
+    """Note the state of an agent, and what is to follow; one that is gone, or has no row, stays so.
+
+    Raises as ``State.writing``.
+    """
     with state.writing() as db:
-        db.execute("UPDATE agents SET status = ?, changed_at = ? WHERE name = ?", (status, now_ms, name))
+        db.execute(
+            "UPDATE agents SET status = ?, changed_at = ?, intent = ? WHERE name = ? AND status != 'destroyed'",
+            (status, now_ms, intent, name),
+        )
+
+
+def intend(state: State, name: str, intent: str | None) -> None:
+    """Note what is about to happen to an agent; None: it has happened. Raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute("UPDATE agents SET intent = ? WHERE name = ?", (intent, name))
 
 
 def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:

@@ -212,4 +212,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE audit ADD COLUMN detail TEXT;  -- JSON: what was changed, old and new
     ALTER TABLE audit ADD COLUMN user TEXT;    -- who triggered or approved it, where that is known
     """,
+    """
+    ALTER TABLE agents ADD COLUMN intent TEXT; -- what was begun and has not ended: create, adopt, remove, rename NAME
+    """,
 )
