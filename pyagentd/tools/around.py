@@ -50,28 +50,32 @@ class Hooking(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundCommand:
+    """A command that outlives its call.
+
+    Attributes:
+        command: As the model gave it.
+        enclosure: How it is confined; what it has belongs to the task once that begins.
+        cwd: Where it runs.
+        call_id: The model's id of the call.
+        wake: Whether its end begins a turn.
+        timeout_s: How long it may run; None is as long as any task.
+    """
+
+    command: str
+    enclosure: Enclosure
+    cwd: Path
+    call_id: str
+    wake: bool
+    timeout_s: float | None
+
+
 class Tasking(Protocol):
     """Who runs commands that outlive their call."""
 
-    async def begin(
-        self,
-        command: str,
-        enclosure: Enclosure,
-        *,
-        cwd: Path,
-        call_id: str,
-        wake: bool,
-        timeout_s: float | None,
-    ) -> tuple[str, Path]:
+    async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
         """Run a command in the background, and return its task's id and the file with what it prints.
-
-        Args:
-            command: As the model gave it.
-            enclosure: How it is confined; what it has belongs to the task from now on.
-            cwd: Where it runs.
-            call_id: The model's id of the call.
-            wake: Whether its end begins a turn.
-            timeout_s: How long it may run; None is as long as any task.
 
         Raises:
             PyagentdError: As many run as may, or the disk refused; nothing was run.

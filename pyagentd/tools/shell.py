@@ -14,6 +14,7 @@ from typing import Any
 from pyagentd.errors import NotASession, PyagentdError, ToolError
 from pyagentd.policy import shell
 from pyagentd.store import paths
+from pyagentd.tools.around import BackgroundCommand
 from pyagentd.tools.confine import caution, enclosure
 from pyagentd.tools.confine.scope import ShellScope
 from pyagentd.tools.confine.watch import Watch, separate
@@ -89,12 +90,14 @@ async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
     started = await _prepared(args["command"], ctx.scope(), ctx)
     try:
         id, path = await ctx.tasks.begin(
-            args["command"],
-            started,
-            cwd=ctx.root,
-            call_id=ctx.call_id,
-            wake=wake,
-            timeout_s=None if limit_ms is None else limit_ms / 1000,
+            BackgroundCommand(
+                command=args["command"],
+                enclosure=started,
+                cwd=ctx.root,
+                call_id=ctx.call_id,
+                wake=wake,
+                timeout_s=None if limit_ms is None else limit_ms / 1000,
+            )
         )
     except PyagentdError as error:
         raise ToolError(f"The command was not run: {error}") from error

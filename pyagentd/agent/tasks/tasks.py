@@ -31,7 +31,7 @@ from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.tasks import Task
 from pyagentd.store.namedagents import agentfile, layout
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.confine.enclosure import Enclosure
+from pyagentd.tools.around import BackgroundCommand
 
 if TYPE_CHECKING:  # the host has them
     from pyagentd.agent.host import Host
@@ -79,27 +79,14 @@ class Tasks:
 
     # -- what clients and tools do -----------------------------------------------------------------------------
 
-    async def begin(
-        self,
-        ref: BranchRef,
-        command: str,
-        enclosure: Enclosure,
-        *,
-        cwd: Path,
-        call_id: str,
-        wake: bool,
-        timeout_s: float | None,
-        options: SendOptions,
-    ) -> Task:
-        """Run a command behind a conversation; what ``enclosure`` has belongs to it from now on.
+    async def begin(self, ref: BranchRef, command: BackgroundCommand, options: SendOptions) -> Task:
+        """Run a command behind a conversation.
 
         Raises:
             StoreError: As many run as may, or the disk refused; nothing was run.
             OSError: It cannot be started.
         """
-        beginning = asyncio.ensure_future(
-            self._begin(ref, command, enclosure, cwd, call_id, wake, timeout_s, options)
-        )
+        beginning = asyncio.ensure_future(self._begin(ref, command, options))
         try:
             return await asyncio.shield(beginning)
         except asyncio.CancelledError:
@@ -189,38 +176,32 @@ class Tasks:
         with contextlib.suppress(PyagentdError, OSError):
             await self.kill(await beginning)
 
-    async def _begin(
-        self,
-        ref: BranchRef,
-        command: str,
-        enclosure: Enclosure,
-        cwd: Path,
-        call_id: str,
-        wake: bool,
-        timeout_s: float | None,
-        options: SendOptions,
-    ) -> Task:
+    async def _begin(self, ref: BranchRef, command: BackgroundCommand, options: SendOptions) -> Task:
         try:
             if self._host.closing:
                 raise Busy("The daemon is stopping", mend="Try again in a moment")
             directory = paths.files_dir(ref.branch_dir)
             started = await asyncio.to_thread(
-                starting.start, enclosure, cwd=cwd, directory=directory, timeout_s=timeout_s
+                starting.start,
+                command.enclosure,
+                cwd=command.cwd,
+                directory=directory,
+                timeout_s=command.timeout_s,
             )
         finally:
-            enclosure.close()
+            command.enclosure.close()
         task = Task(
             branch_dir=self._names.key(ref.branch_dir),
             id="",
             agent_name=paths.root_of(ref).session_id,
-            command=command,
-            cwd=str(cwd),
+            command=command.command,
+            cwd=str(command.cwd),
             started_at=iso8601(self._host.clock.now()),
             pid=started.process.pid,
             pid_started=started.pid_started,
             output_path=str(started.output),
-            wake=wake,
-            tool_call_id=call_id or None,
+            wake=command.wake,
+            tool_call_id=command.call_id or None,
         )
         try:
             task = await asyncio.to_thread(table.put, self._host.state, task, most=MOST)
@@ -331,27 +312,9 @@ class RunTasks:
         self._ref = ref
         self._options = options
 
-    async def begin(
-        self,
-        command: str,
-        enclosure: Enclosure,
-        *,
-        cwd: Path,
-        call_id: str,
-        wake: bool,
-        timeout_s: float | None,
-    ) -> tuple[str, Path]:
+    async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
         """Run a command in the background; see ``tools.around.Tasking``."""
-        task = await self._tasks.begin(
-            self._ref,
-            command,
-            enclosure,
-            cwd=cwd,
-            call_id=call_id,
-            wake=wake,
-            timeout_s=timeout_s,
-            options=self._options,
-        )
+        task = await self._tasks.begin(self._ref, command, self._options)
         return task.id, Path(task.output_path)
 
     async def get(self, id: str) -> Task:
