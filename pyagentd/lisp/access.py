@@ -10,14 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from inspect import CO_VARARGS
 from types import FunctionType
-from typing import Any
 
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import PLAIN, Key, Keyword, LispSet, Value, a_type, as_key, type_name
-
-MISSING: Any = object()
-"""What ``find`` returns for a key that is not there."""
 
 
 def find(mapping: dict[Key, Value], key: Value, default: Value = MISSING, budget: Budget | None = None) -> Value:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyagentd.errors import PyagentdError, ToolError
-from pyagentd.lisp.access import MISSING, find
+from pyagentd.lisp.access import find
 from pyagentd.lisp.builtins import BUILTINS
 from pyagentd.lisp.encoding import size
 from pyagentd.lisp.errors import Fail, LispError, Return
 from pyagentd.lisp.extent import check_extent
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.result import ToolCall, Tools
 from pyagentd.lisp.values import Keyword, Value, a_type
 

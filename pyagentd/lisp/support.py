@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from pyagentd.lisp.access import MISSING, as_function, keyword_lookup, lookup, wrong_arity
+from pyagentd.lisp.access import as_function, keyword_lookup, lookup, wrong_arity
 from pyagentd.lisp.builtins import BUILTINS
 from pyagentd.lisp.builtins.arguments import items
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.fields import WHERE, getter, is_true
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.order import equal
 from pyagentd.lisp.run import (
     Run,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pyagentd.errors import TemplateError
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission.mustache import Node, Section, Variable, dotted, parse
 from pyagentd.mission.signature.types import Field, List, Map, Maybe, Primitive, Type
@@ -23,8 +24,6 @@ TextOf: TypeAlias = Callable[[tuple[str, ...], Any], str]
 
 MAX_PARTS = 200_000
 """Pieces of text and values in one expansion; nested lists multiply."""
-
-_MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +124,17 @@ def _find(name: tuple[str, ...], frames: tuple[_Frame, ...]) -> _Frame | None:
         return frames[-1]
     for frame in reversed(frames):
         value = _field(frame.value, name[0])
-        if value is not _MISSING:
+        if value is not MISSING:
             for segment in name[1:]:
                 value = _field(value, segment)
-            return None if value is _MISSING else _Frame(value, (*frame.path, *name))
+            return None if value is MISSING else _Frame(value, (*frame.path, *name))
     return None
 
 
 def _field(value: Any, name: str) -> Any:
     if not isinstance(value, Mapping):
-        return _MISSING
-    return value[name] if name in value else value.get(Keyword(name), _MISSING)
+        return MISSING
+    return value[name] if name in value else value.get(Keyword(name), MISSING)
 
 
 def _unknown(nodes: Sequence[Node], frames: list[Type | None]) -> Iterator[str]:

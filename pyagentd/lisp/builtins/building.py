@@ -14,8 +14,9 @@ from pyagentd.lisp.builtins.columns import as_keys
 from pyagentd.lisp.builtins.endless import Endless, ended
 from pyagentd.lisp.builtins.samekeys import joined
 from pyagentd.lisp.builtins.stages import staged
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import LispSet, as_key
 
 FAMILY: Final = Family("Making collections")

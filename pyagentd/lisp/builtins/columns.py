@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-from pyagentd.lisp.access import MISSING, as_function, find, lookup
+from pyagentd.lisp.access import as_function, find, lookup
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import Keyword, as_key
 
 _SMALL: Final = 1 << 60  # integers below hash to themselves, see `as_keys`

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from pyagentd.lisp.access import find
 from pyagentd.lisp.builtins.arguments import mapping, string
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import Keyword
 
 FAMILY: Final = Family("Errors")

@@ -11,8 +11,9 @@ from pyagentd.lisp.builtins.aggregation import total
 from pyagentd.lisp.builtins.arguments import NUMBERS, function_named, items, wrong
 from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.functions import complement
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 
 FAMILY: Final = Family("Reducing and asking")
 define = FAMILY.define

@@ -12,8 +12,9 @@ from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, refuse, wrong
 from pyagentd.lisp.builtins.predicates import is_callable
 from pyagentd.lisp.builtins.stages import Stage, in_turn
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import as_key
 
 FAMILY: Final = Family("Functions")

@@ -21,8 +21,8 @@ from pyagentd.lisp.builtins import building, maps, nesting, picking, texts
 from pyagentd.lisp.builtins.arguments import items, mapping
 from pyagentd.lisp.builtins.samekeys import joined_into, present_key
 from pyagentd.lisp.builtins.stages import staged
-from pyagentd.lisp.builtins.table import MISSING
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import LispSet, as_key
 
 _COUNTED: Final = (

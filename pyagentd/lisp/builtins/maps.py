@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyagentd.lisp.access import MISSING as ABSENT
 from pyagentd.lisp.access import as_function, find, lookup
 from pyagentd.lisp.builtins.arguments import integer, items, mapping, refuse, wrong
 from pyagentd.lisp.builtins.columns import as_keys, column
@@ -15,6 +14,7 @@ from pyagentd.lisp.builtins.graphemes import graphemes
 from pyagentd.lisp.builtins.samekeys import joined, present_key
 from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.order import equal, in_order, pairs
 from pyagentd.lisp.values import PLAIN, LispSet, as_key, from_key
 
@@ -49,7 +49,7 @@ def contains(budget: Budget, coll: Any, key: Any) -> bool:
     """
     kind = type(coll)
     if kind is dict:
-        return find(coll, key, ABSENT, budget) is not ABSENT
+        return find(coll, key, MISSING, budget) is not MISSING
     if kind is LispSet:
         return as_key(key, budget) in coll.keys
     if kind is list:
@@ -181,8 +181,8 @@ def select_keys(budget: Budget, m: Any, keys: Any) -> dict[Any, Any]:
     selected: dict[Any, Any] = {}
     for key in budget.each(chosen):
         name = key if type(key) in PLAIN else as_key(key, budget)
-        value = entries[name] if name in entries else find(entries, key, ABSENT, budget)
-        if value is not ABSENT:
+        value = entries[name] if name in entries else find(entries, key, MISSING, budget)
+        if value is not MISSING:
             selected[name] = value
     return selected
 

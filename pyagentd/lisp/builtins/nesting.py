@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyagentd.lisp.access import MISSING as ABSENT
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, refuse, wrong
 from pyagentd.lisp.builtins.columns import along
@@ -13,6 +12,7 @@ from pyagentd.lisp.builtins.maps import copy, put
 from pyagentd.lisp.builtins.samekeys import present_key
 from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import Keyword, LispSet, as_key, from_key
 
 FAMILY: Final = Family("Nested data")
@@ -95,7 +95,7 @@ def dissoc_in(budget: Budget, m: Any, path: Any) -> Any:
     (dissoc-in {:a {:b 1 :c 2}} [:a :b]) => {:a {:c 2}}
     """
     found = _path("dissoc-in", path, budget)
-    if not found or along(found, m, ABSENT) is ABSENT:
+    if not found or along(found, m, MISSING) is MISSING:
         return m
     if len(found) == 1:
         return _without("dissoc-in", m, found[0], budget)

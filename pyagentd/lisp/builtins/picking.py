@@ -11,8 +11,9 @@ from pyagentd.lisp.builtins.arguments import items, refuse, size, vector, whole,
 from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.graphemes import length
 from pyagentd.lisp.builtins.stages import Stage
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import LispSet, truthy
 
 FAMILY: Final = Family("Taking items and parts")
@@ -292,4 +293,4 @@ def find(budget: Budget, pred: Any, coll: Any) -> Any:
 
 def _entry(mapping: dict[Any, Any], key: Any, budget: Budget) -> Any:
     value = access.find(mapping, key, budget=budget)
-    return None if value is access.MISSING else [key, value]
+    return None if value is MISSING else [key, value]

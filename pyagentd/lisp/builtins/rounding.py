@@ -8,7 +8,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.arguments import integer, number, wrong
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.missing import MISSING
 
 FAMILY: Final = Family("Rounding")
 define = FAMILY.define

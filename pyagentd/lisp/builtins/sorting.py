@@ -14,8 +14,9 @@ from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins import comparing
 from pyagentd.lisp.builtins.arguments import NUMBERS, function_named, items, wrong
 from pyagentd.lisp.builtins.columns import key_column
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.order import compare
 from pyagentd.lisp.values import Keyword, LispSet
 

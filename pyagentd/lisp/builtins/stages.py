@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, wrong
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 
 FAMILY: Final = Family("Pipelines")
 define = FAMILY.define

@@ -19,19 +19,6 @@ _VARIADIC: Final = 0x04  # a code object's flag: it takes *args
 _EXAMPLE: Final = re.compile(r"^\s*(?P<program>\S.*?) => (?P<value>.+?)\s*$")
 
 
-class _Missing:
-    """The type of `MISSING`."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final[Any] = _Missing()
-"""Default of an optional argument, since nil is a value."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
     """A function every program may call by name.

@@ -8,8 +8,9 @@ from typing import Any, Final
 from pyagentd.lisp.builtins.arguments import items, refuse, string, whole, wrong
 from pyagentd.lisp.builtins.graphemes import backwards, cut, graphemes
 from pyagentd.lisp.builtins.regex import replaced, split_by
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.printing import readable, text
 from pyagentd.lisp.values import Keyword, Pattern
 

@@ -10,8 +10,9 @@ from pyagentd.lisp.builtins.arguments import items, wrong
 from pyagentd.lisp.builtins.columns import as_keys, chosen, column, key_column, left
 from pyagentd.lisp.builtins.endless import ended
 from pyagentd.lisp.builtins.stages import Stage
-from pyagentd.lisp.builtins.table import MISSING, Family
+from pyagentd.lisp.builtins.table import Family
 from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.order import equal
 from pyagentd.lisp.values import LispSet
 
