@@ -8,7 +8,6 @@ the language.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
@@ -59,13 +58,6 @@ class Tool:
     description: str = ""
     validation: Validation | None = None
     specified: bool = True
-
-    @property
-    def is_async(self) -> bool:
-        """Whether a call returns an awaitable."""
-        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
-            getattr(self.function, "__call__", None)  # noqa: B004  (an object whose call is a coroutine)
-        )
 
     def schema(self) -> str:
         """Return the contract as models read it: ``search(query :string, limit :int) -> [{id :int}]``."""

@@ -33,7 +33,6 @@ if TYPE_CHECKING:  # the host has them
 
 Source = Literal["schedule", "webhook", "api", "self-schedule", "mcp-event"]
 OUTSIDE: tuple[Source, ...] = ("api", "webhook", "mcp-event")  # who may call from outside
-SCHEDULED: tuple[Source, ...] = ("schedule", "self-schedule")
 
 LONGEST_ID = 200  # characters
 LONGEST_HEADERS = 4000  # characters

@@ -238,7 +238,6 @@ def test_a_contract_is_stated_or_guessed(given: Any, specified: bool) -> None:
 
 
 async def test_an_async_function_gives_its_awaitable() -> None:
-    assert one(later).is_async and not one(search).is_async
     assert await one(later).call({"x": 3}) == 3
 
 
