@@ -1,0 +1,79 @@
+;;; fold-test.el --- Tests of folding blocks -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'blocks)
+(require 'keys)
+
+(defun fold-test--shown ()
+  "Return what of the buffer is seen."
+  (let ((pos (point-min)) (shown ""))
+    (while (< pos (point-max))
+      (let* ((next (next-char-property-change pos (point-max)))
+             (display (get-char-property pos 'display)))
+        (setq shown (concat shown
+                            (cond ((invisible-p pos) "")
+                                  ((stringp display) display)
+                                  (t (buffer-substring-no-properties pos
+                                                                     next))))
+              pos next)))
+    (substring-no-properties shown)))
+
+(ert-deftest pyagentd-fold-blocks-are-lines ()
+  (blocks-with
+    (pyagentd-fold--find (point-min) (point-max))
+    (should (equal (substring (fold-test--shown) 0 (length (concat "\
+### First thing\n\n▸ thought  3 lines\n\nLooking.\n\n``` python\nprint(1)\n```\
+\n\n▸ Read :file_path \"a.py\"  2 lines\n## Found")))
+                   "\
+### First thing\n\n▸ thought  3 lines\n\nLooking.\n\n``` python\nprint(1)\n```\
+\n\n▸ Read :file_path \"a.py\"  2 lines\n## Found"))
+    (should-not (buffer-modified-p))))
+
+(ert-deftest pyagentd-fold-tab-and-a-key-unfold-and-fold ()
+  (blocks-with
+    (pyagentd-fold--find (point-min) (point-max))
+    (blocks-find "``` tool")
+    (pyagentd-test-type "TAB")
+    (should (string-search "\none\ntwo\n```\n" (fold-test--shown)))
+    (should (string-search "▸ thought" (fold-test--shown)))
+    (blocks-find "two")
+    (pyagentd-test-type "C-c TAB")
+    (should-not (string-search "two" (fold-test--shown)))
+    (should (looking-at-p "``` tool"))
+    (pyagentd-test-type "C-u C-c TAB")
+    (should (equal (fold-test--shown) (buffer-string)))
+    (pyagentd-test-type "C-u C-c TAB")
+    (should-not (string-search "two" (fold-test--shown)))
+    (blocks-find "Looking")
+    (should-error (pyagentd-fold-toggle) :type 'user-error)))
+
+(ert-deftest pyagentd-fold-which-is-an-option ()
+  (let ((pyagentd-fold '(reasoning)))
+    (blocks-with
+      (pyagentd-fold--find (point-min) (point-max))
+      (should (string-search "▸ thought" (fold-test--shown)))
+      (should (string-search "two" (fold-test--shown))))))
+
+(ert-deftest pyagentd-fold-a-block-folds-when-it-is-complete ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach)
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-events
+     '(insert 1 "\n\n" nil)
+     '(insert 1 "``` reasoning\n" ignore) '(insert 1 "Hm.\nSo." ignore))
+    (should (string-search "So." (fold-test--shown)))
+    (pyagentd-test-events '(insert 1 "\n```" ignore))
+    (should (string-suffix-p "▸ thought  2 lines" (fold-test--shown)))
+    (pyagentd-test-events
+     '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Bash :command \"ls\")" ignore)
+     '(insert 1 "\n(:name \"Bash\" :args (:command \"ls\"))\n\na" (tool "id_2"))
+     '(insert 1 "\n```\n" ignore))
+    (should (string-suffix-p "▸ Bash :command \"ls\"  1 line\n"
+                             (fold-test--shown)))))
+
+(provide 'fold-test)
+;;; fold-test.el ends here
