@@ -48,6 +48,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
+(require 'pyagentd-start)
 (require 'pyagentd-session)
 (require 'pyagentd-chat)
 (require 'pyagentd-plan)
@@ -60,6 +61,7 @@
 (require 'pyagentd-manage)
 
 (autoload 'pyagentd-menu "pyagentd-menu" nil t)
+(autoload 'pyagentd-install-server "pyagentd-install" nil t)
 (autoload 'pyagentd-rewind "pyagentd-history" nil t)
 (autoload 'pyagentd-unrewind "pyagentd-history" nil t)
 (autoload 'pyagentd-edit-prompt "pyagentd-history" nil t)
@@ -86,6 +88,15 @@
 (autoload 'pyagentd-mission-trace "pyagentd-mission" nil t)
 (autoload 'pyagentd-schedule "pyagentd-schedules" nil t)
 (autoload 'pyagentd-schedules "pyagentd-schedules" nil t)
+(autoload 'pyagentd-agent-init "pyagentd-named" nil t)
+(autoload 'pyagentd-agent-rename "pyagentd-named" nil t)
+(autoload 'pyagentd-agent-list "pyagentd-named-list" nil t)
+(autoload 'pyagentd-agent-config "pyagentd-named-config" nil t)
+(autoload 'pyagentd-context-save "pyagentd-contexts" nil t)
+(autoload 'pyagentd-context-clear "pyagentd-contexts" nil t)
+(autoload 'pyagentd-context-restore "pyagentd-contexts" nil t)
+(autoload 'pyagentd-context-history "pyagentd-contexts" nil t)
+(autoload 'pyagentd-tasks "pyagentd-tasks" nil t)
 (autoload 'pyagentd-trust-presets "pyagentd-trust" nil t)
 (autoload 'pyagentd-trust-session "pyagentd-trust" nil t)
 (autoload 'pyagentd-changes "pyagentd-snapshots" nil t)
@@ -146,21 +157,54 @@
                      nil t nil nil pyagentd-default-preset)))
 
 ;;;###autoload
-(defun pyagentd-session (name &optional preset directory)
+(defun pyagentd-session (name &optional preset directory later)
   "Make a session called NAME and open its conversation.
 Its agent may read and write the project around `default-directory'.
-With a prefix argument ask for the PRESET.  From Lisp, DIRECTORY is the
-session's directory if it shall not be in `pyagentd-sessions-directory'.
-Return the buffer."
+With a prefix argument ask for the PRESET.  The first time this starts
+the daemon and, after asking, installs its server.
+
+From Lisp, DIRECTORY is the session's directory if it shall not be in
+`pyagentd-sessions-directory'.  Return the buffer; if LATER is non-nil,
+as it is interactively, wait for nothing and return nil."
   (interactive (list (read-string "Session name: ")
-                     (and current-prefix-arg (pyagentd--read-preset))))
-  (pyagentd--open-session
-   (pyagentd-rpc-call
-    'create-session
-    (list :name name
-          :preset (or preset pyagentd-default-preset)
-          :root (pyagentd--project-root)
-          :session-dir (and directory (expand-file-name directory))))))
+                     (and current-prefix-arg (pyagentd--read-preset))
+                     nil t))
+  (let ((request (list :name name
+                       :preset (or preset pyagentd-default-preset)
+                       :root (pyagentd--project-root)
+                       :session-dir (and directory
+                                         (expand-file-name directory)))))
+    (if (not later)
+        (pyagentd--open-session (pyagentd-rpc-call 'create-session request))
+      (pyagentd--session-later request)
+      nil)))
+
+(defconst pyagentd--patience 0.1
+  "Seconds a command waits for what may come in the next moment.")
+
+(defun pyagentd--session-later (request)
+  "Have a session made as REQUEST says, and show it when it is there."
+  (let* ((window (selected-window))
+         (deadline (+ (float-time) pyagentd--patience))
+         (opened nil)
+         (open (lambda (session)
+                 (setq opened t)
+                 (pyagentd--show-session session window))))
+    (pyagentd-start
+     (lambda ()
+       (pyagentd-rpc-call-async
+        'create-session request
+        ;; The answer comes in a process filter, which visits no files.
+        :success (lambda (session) (run-at-time 0 nil open session)))))
+    (while (and (not opened) (pyagentd-rpc-connected-p)
+                (< (float-time) deadline))
+      (accept-process-output nil 0.01))))
+
+(defun pyagentd--show-session (session window)
+  "Show the conversation of SESSION, in WINDOW if that still waits for it."
+  (if (and (eq window (selected-window)) (not (active-minibuffer-window)))
+      (pyagentd--open-session session)
+    (display-buffer (find-file-noselect (plist-get session :file)))))
 
 (defun pyagentd-session-create (session-id session-dir
                                 &optional preset projects activity-org-file)

@@ -1,0 +1,217 @@
+;;; pyagentd-named-list.el --- The named agents -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; The named agents: what each does, with which model and permissions.
+;; They can be visited, configured, given another name, talked with anew
+;; and destroyed, one by one or all that are marked.
+
+;;; Code:
+
+(require 'seq)
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-here)
+(require 'pyagentd-table)
+(require 'pyagentd-named)
+
+(autoload 'pyagentd-agent-config "pyagentd-named-config" nil t)
+(autoload 'pyagentd-context-save "pyagentd-contexts" nil t)
+(autoload 'pyagentd-context-clear "pyagentd-contexts" nil t)
+(autoload 'pyagentd-context-history "pyagentd-contexts" nil t)
+(autoload 'pyagentd-tasks "pyagentd-tasks" nil t)
+
+(defvar-local pyagentd-named-list--timer nil
+  "Timer that fetches the agents again, nil if nothing has changed.")
+(defvar-local pyagentd-named-list--destroyed nil
+  "Non-nil if agents that were destroyed are shown too.")
+
+(defconst pyagentd-named-list--pause 0.3
+  "Seconds after a change until the agents are fetched again.")
+
+;;;; Lines
+
+(defun pyagentd-named-list--status (agent)
+  "Return what AGENT does, with its face."
+  (let* ((state (format "%s" (or (plist-get agent :state) "idle")))
+         (text (if (equal state "idle")
+                   (format "%s" (plist-get agent :status))
+                 state)))
+    (propertize text 'face (pcase text
+                             ("busy" 'success)
+                             ((or "waiting" "retrying") 'warning)
+                             ("error" 'error)
+                             ("active" 'default)
+                             (_ 'shadow)))))
+
+(defun pyagentd-named-permissions (permissions)
+  "Return PERMISSIONS, of an agent, in a word."
+  (cond ((null permissions) "")
+        ((or (consp permissions) (string-prefix-p "{" permissions)) "custom")
+        (t permissions)))
+
+(defun pyagentd-named-list--entry (agent)
+  "Return the line of AGENT."
+  (let ((wrong (plist-get agent :error)))
+    (list (plist-get agent :name)
+          (vector (propertize (plist-get agent :name) 'face 'bold)
+                  (pyagentd-named-list--status agent)
+                  (or (plist-get agent :model) "")
+                  (pyagentd-named-permissions (plist-get agent :permissions))
+                  (pyagentd-time (plist-get agent :created-at))
+                  (if wrong (propertize (concat "! " wrong) 'face 'error)
+                    (propertize (abbreviate-file-name (plist-get agent :dir))
+                                'face 'shadow))))))
+
+;;;; Fetching
+
+(defun pyagentd-named-list--show (answer)
+  "List the agents in ANSWER."
+  (setq pyagentd-table-rows (plist-get answer :agents))
+  (setq pyagentd-named-known
+        (seq-remove (lambda (agent)
+                      (equal "destroyed" (plist-get agent :status)))
+                    pyagentd-table-rows))
+  (pyagentd-table-print (mapcar #'pyagentd-named-list--entry
+                                pyagentd-table-rows)))
+
+(defun pyagentd-named-list--fetch ()
+  "Fetch the agents; they are shown when they come."
+  (pyagentd-table-fetch 'agent-list
+                        (list :destroyed pyagentd-named-list--destroyed)
+                        #'pyagentd-named-list--show))
+
+(defun pyagentd-named-list--revert (&rest _)
+  "Fetch the agents again."
+  (pyagentd-rpc-connect t)
+  (pyagentd-named-list--fetch))
+
+(defun pyagentd-named-list--on-change (&rest _)
+  "Fetch the agents again in a moment, if their list is shown."
+  (when-let ((buffer (get-buffer "*pyagentd named agents*")))
+    (with-current-buffer buffer
+      (when (and (derived-mode-p 'pyagentd-named-list-mode)
+                 (null pyagentd-named-list--timer)
+                 (get-buffer-window nil t))
+        (setq pyagentd-named-list--timer
+              (run-at-time pyagentd-named-list--pause nil
+                           #'pyagentd-named-list--on-timer buffer))))))
+
+(defun pyagentd-named-list--on-timer (buffer)
+  "Fetch the agents in BUFFER again."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (setq pyagentd-named-list--timer nil)
+      (pyagentd-named-list--fetch))))
+
+;;;; Point
+
+(defun pyagentd-named-list--here ()
+  "Return the agent at point as `pyagentd-here' documents."
+  (let* ((agent (pyagentd-table-row :name))
+         (branch (or (plist-get agent :branch)
+                     (user-error "%s has no files" (plist-get agent :name)))))
+    (list :branch branch :branch-dir branch
+          :session-id (plist-get agent :session-id)
+          :session-dir (plist-get agent :dir)
+          :branch-name (file-name-nondirectory branch)
+          :file (pyagentd-place-conversation branch)
+          :title (plist-get agent :name))))
+
+(defun pyagentd-named-list-visit ()
+  "Visit the conversation of the agent at point."
+  (interactive nil pyagentd-named-list-mode)
+  (pyagentd-here-visit (pyagentd-here)))
+
+(defun pyagentd-named-list-visit-other-window ()
+  "Visit the conversation of the agent at point in another window."
+  (interactive nil pyagentd-named-list-mode)
+  (pyagentd-here-visit (pyagentd-here) t))
+
+(defun pyagentd-named-list-workspace ()
+  "Visit the workspace of the agent at point."
+  (interactive nil pyagentd-named-list-mode)
+  (dired-other-window
+   (expand-file-name "workspace" (plist-get (pyagentd-here) :session-dir))))
+
+(defun pyagentd-named-list-documents ()
+  "Visit the documents of the agent at point, which are in its prompt."
+  (interactive nil pyagentd-named-list-mode)
+  (dired-other-window
+   (expand-file-name "docs" (plist-get (pyagentd-here) :session-dir))))
+
+(defun pyagentd-named-list-toggle-destroyed ()
+  "Show agents that were destroyed too, or no longer."
+  (interactive nil pyagentd-named-list-mode)
+  (setq pyagentd-named-list--destroyed (not pyagentd-named-list--destroyed))
+  (revert-buffer))
+
+;;;; The mode
+
+(defvar pyagentd-named-list-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "RET") #'pyagentd-named-list-visit)
+    (define-key map "o" #'pyagentd-named-list-visit-other-window)
+    (define-key map "+" #'pyagentd-agent-init)
+    (define-key map "c" #'pyagentd-agent-config)
+    (define-key map "r" #'pyagentd-agent-rename)
+    (define-key map "w" #'pyagentd-named-list-workspace)
+    (define-key map "W" #'pyagentd-named-list-documents)
+    (define-key map "t" #'pyagentd-tasks)
+    (define-key map "s" #'pyagentd-context-save)
+    (define-key map "C" #'pyagentd-context-clear)
+    (define-key map "H" #'pyagentd-context-history)
+    (define-key map "A" #'pyagentd-named-list-toggle-destroyed)
+    map)
+  "Keymap of `pyagentd-named-list-mode'.")
+
+(define-derived-mode pyagentd-named-list-mode tabulated-list-mode "Named agents"
+  "Major mode for the list of agents that have names.
+
+\\{pyagentd-named-list-mode-map}"
+  (setq tabulated-list-padding 2
+        tabulated-list-sort-key '("Name" . nil)
+        tabulated-list-format [("Name" 22 t) ("Status" 10 t) ("Model" 22 t)
+                               ("Permissions" 12 t) ("Made" 17 t)
+                               ("Directory" 0 nil)]
+        pyagentd-table-help '(("RET" "open") ("+" "new") ("c" "configure")
+                              ("r" "rename") ("t" "tasks") ("s" "save")
+                              ("C" "clear") ("H" "history")
+                              ("w" "workspace") ("?" "all keys"))
+        pyagentd-table-empty "There are no named agents; + makes one."
+        pyagentd-here-function #'pyagentd-named-list--here)
+  (setq-local revert-buffer-function #'pyagentd-named-list--revert)
+  (add-hook 'pyagentd-changed-hook #'pyagentd-named-list--on-change)
+  (add-hook 'pyagentd-run-finished-functions #'pyagentd-named-list--on-change)
+  (tabulated-list-init-header))
+
+;;;###autoload
+(defun pyagentd-agent-list ()
+  "List the agents that have names."
+  (interactive)
+  (pop-to-buffer (get-buffer-create "*pyagentd named agents*"))
+  (unless (derived-mode-p 'pyagentd-named-list-mode)
+    (pyagentd-named-list-mode))
+  (revert-buffer))
+
+(provide 'pyagentd-named-list)
+;;; pyagentd-named-list.el ends here

@@ -1,0 +1,188 @@
+;;; pyagentd-named.el --- Agents that have names -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; Named agents are sessions that are known by a name, with a
+;; configuration, documents and a workspace of their own.  This file makes
+;; them, names them, and says which one a command is about.
+
+;;; Code:
+
+(require 'seq)
+(require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-here)
+(require 'pyagentd-later)
+
+(defvar pyagentd-named-known nil
+  "What the daemon said last about the named agents, a list of plists.
+Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
+\"active\"), :state of its run, :model, :permissions, :created-at, :branch
+\(nil if its files are gone) and :error (what is wrong with its file).")
+
+(defvar pyagentd-named-history nil
+  "History of names of agents that were read.")
+
+(defconst pyagentd-named-profiles '("open" "standard" "locked")
+  "Names of the permissions that come with the daemon.")
+
+(defconst pyagentd-named--patience 60
+  "Seconds to wait until an agent is made, renamed or destroyed.")
+
+;;;; Which agent
+
+(defun pyagentd-named-here ()
+  "Return the name of the agent at point, or of this buffer; nil without one."
+  (when-let* ((here (ignore-errors (pyagentd-here)))
+              (directory (plist-get here :session-dir)))
+    (when (file-exists-p (expand-file-name "agent.json" directory))
+      (file-name-nondirectory (directory-file-name directory)))))
+
+(defun pyagentd-named-learn ()
+  "Ask the daemon, if there is one, which named agents there are."
+  (pyagentd-rpc-call-async
+   'agent-list nil
+   :timeout pyagentd-call-timeout
+   :success (lambda (answer)
+              (setq pyagentd-named-known (plist-get answer :agents)))
+   :error #'ignore))
+
+(defun pyagentd-named-row (name)
+  "Return what is known of the agent NAME, see `pyagentd-named-known', or nil."
+  (seq-find (lambda (agent) (equal name (plist-get agent :name)))
+            pyagentd-named-known))
+
+(defun pyagentd-named--annotation (name)
+  "Return what to say beside NAME, that of an agent."
+  (when-let ((agent (pyagentd-named-row name)))
+    (format "  %s  %s" (plist-get agent :status)
+            (or (plist-get agent :model) ""))))
+
+(defun pyagentd-named--complete (string predicate action)
+  "Complete STRING as the name of an agent; PREDICATE, ACTION: as always.
+What the daemon says while a name is read counts at once."
+  (if (eq action 'metadata)
+      '(metadata (category . pyagentd-named-agent)
+                 (annotation-function . pyagentd-named--annotation))
+    (complete-with-action action
+                          (mapcar (lambda (agent) (plist-get agent :name))
+                                  pyagentd-named-known)
+                          string predicate)))
+
+(defun pyagentd-named-read (prompt)
+  "Read the name of an agent with PROMPT; the one here is the default."
+  (pyagentd-rpc-connect t)
+  (pyagentd-named-learn)
+  (let* ((here (pyagentd-named-here))
+         (name (completing-read (format-prompt prompt here)
+                                #'pyagentd-named--complete nil nil nil
+                                'pyagentd-named-history here)))
+    (if (string-empty-p name) (user-error "Name an agent") name)))
+
+;;;; Making
+
+(defun pyagentd-named-visit (told)
+  "Show the conversation of the agent that TOLD, an answer, describes."
+  (let ((buffer (find-file-noselect (plist-get told :file))))
+    (with-current-buffer buffer
+      (goto-char (point-max)))
+    (pop-to-buffer-same-window buffer)))
+
+;;;###autoload
+(defun pyagentd-agent-init (name &optional prompt model permissions)
+  "Make an agent called NAME and open its conversation.
+The name has letters, digits, hyphens and underscores, at most 64.  PROMPT
+is its system prompt, MODEL its model and PERMISSIONS the name of a
+profile; nil or an empty string means the default.  With a prefix argument
+ask for all of them, else for the name and what the agent is to be.  If an
+agent of that name was destroyed and its files were kept, it is taken up
+again."
+  (interactive
+   (list (string-trim (read-string "Name of the agent: "))
+         (read-string "What it is and does (empty: a general agent): ")
+         (and current-prefix-arg
+              (read-string "Model (empty: the default): "))
+         (and current-prefix-arg
+              (completing-read "Permissions (empty: the default): "
+                               pyagentd-named-profiles))))
+  (let ((given (lambda (text) (unless (member text '(nil "")) text))))
+    (message "Making %s..." name)
+    (pyagentd-later
+     'agent-init (list :name name :system-prompt (funcall given prompt)
+                       :model (funcall given model)
+                       :permissions (funcall given permissions))
+     (lambda (made)
+       (run-hooks 'pyagentd-changed-hook)
+       (pyagentd-named-visit made)
+       (message "%s" (plist-get made :welcome)))
+     pyagentd-named--patience)))
+
+;;;; Another name
+
+(defun pyagentd-named--shown (directory)
+  "Return what shows the agent in DIRECTORY, a list (BUFFER FILE POSITION).
+FILE is relative to DIRECTORY."
+  (mapcar (lambda (buffer)
+            (with-current-buffer buffer
+              (list buffer (file-relative-name buffer-file-name directory)
+                    (point))))
+          (pyagentd-here-buffers directory)))
+
+(defun pyagentd-named--show-in (directory shown)
+  "Have the windows of SHOWN show the same files of DIRECTORY.
+The daemon has told their buffers that what they visited is gone."
+  (pcase-dolist (`(,old ,file ,position) shown)
+    (let ((new (find-file-noselect (expand-file-name file directory))))
+      (with-current-buffer new
+        (goto-char (min position (point-max))))
+      (when (buffer-live-p old)
+        (dolist (window (get-buffer-window-list old nil t))
+          (set-window-buffer window new)
+          (set-window-point window (with-current-buffer new (point))))
+        (with-current-buffer old
+          (set-buffer-modified-p nil)
+          (kill-buffer))))))
+
+;;;###autoload
+(defun pyagentd-agent-rename (name new-name)
+  "Call the agent NAME NEW-NAME.
+Its directory, its session's id and its records follow."
+  (interactive
+   (let ((name (pyagentd-named-read "Rename agent")))
+     (list name (string-trim (read-string (format "New name of %s: " name)
+                                          name)))))
+  (when (equal name new-name)
+    (user-error "%s is its name already" name))
+  (let* ((old (plist-get (pyagentd-named-row name) :dir))
+         (shown (and old (pyagentd-named--shown old))))
+    (when old
+      (pyagentd-here-save (list :session-dir old)))
+    (pyagentd-later
+     'agent-rename (list :name name :new-name new-name)
+     (lambda (told)
+       (pyagentd-named--show-in (plist-get told :dir) shown)
+       (run-hooks 'pyagentd-changed-hook)
+       (message "%s is called %s now" name new-name))
+     pyagentd-named--patience)))
+
+(provide 'pyagentd-named)
+;;; pyagentd-named.el ends here

@@ -1,0 +1,302 @@
+;;; named-test.el --- Tests of named agents, contexts and tasks -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'keys)
+(require 'pyagentd-named-list)
+(require 'pyagentd-named-config)
+(require 'pyagentd-contexts)
+(require 'pyagentd-tasks)
+
+(defun named-test--agent (root name &rest more)
+  "Make the files of the agent NAME under ROOT; return its row, MORE keys first."
+  (let* ((dir (expand-file-name (concat "agents/" name) root))
+         (file (pyagentd-test-file
+                root "### Hi\n"
+                (concat "agents/" name "/branches/main/session.md"))))
+    (write-region "{}" nil (expand-file-name "agent.json" dir) nil 'quiet)
+    (append more
+            (list :name name :dir dir :session-id name :status "idle"
+                  :state "idle" :permissions "standard" :file file
+                  :created-at "2026-03-04T10:00:00Z"
+                  :branch (directory-file-name (file-name-directory file))))))
+
+(defmacro named-test--with (bindings method answer &rest body)
+  "Evaluate BODY with a daemon that answers METHOD with ANSWER.
+BINDINGS are those of `let*'; `root' is bound to the place of files."
+  (declare (indent 3) (debug t))
+  `(pyagentd-test-with-daemon
+     (let* (,@bindings (pyagentd-named-known nil))
+       (pyagentd-test-answer ,method ,answer)
+       (pyagentd-test-answer 'attach '(:editor t :seq 0))
+       (unwind-protect (progn ,@body)
+         (dolist (buffer (buffer-list))
+           (when (string-match-p "\\`\\*\\(pyagentd\\|edit:\\)"
+                                 (buffer-name buffer))
+             (kill-buffer buffer)))))))
+
+(defmacro named-test--in (command &rest body)
+  "Evaluate BODY in the list that COMMAND, a form, shows, once it has rows."
+  (declare (indent 1) (debug t))
+  `(save-window-excursion
+     ,command
+     (with-current-buffer (window-buffer)
+       (pyagentd-test-await pyagentd-table-rows)
+       (goto-char (point-min))
+       ,@body)))
+
+(defun named-test--to (text)
+  "Go to the line with TEXT."
+  (goto-char (point-min))
+  (search-forward text)
+  (beginning-of-line))
+
+;;;; Agents
+
+(ert-deftest pyagentd-agent-init-opens-the-conversation ()
+  "SPEC 003 Creation flow 6: its conversation is opened"
+  (named-test--with ((row (named-test--agent root "web")))
+      'agent-init (append row '(:welcome "This is the agent web."))
+    (save-window-excursion
+      (with-temp-buffer
+        (pyagentd-test-type
+         "M-x pyagentd-agent-init RET web RET Look SPC after SPC it. RET"))
+      (pyagentd-test-await (equal (plist-get row :file)
+                                  (buffer-file-name (window-buffer))))
+      (should (equal (pyagentd-test-calls 'agent-init)
+                     '((:name "web" :system-prompt "Look after it." :model nil
+                        :permissions nil)))))))
+
+(ert-deftest pyagentd-agent-list-shows-what-each-does ()
+  (named-test--with ((idle (named-test--agent root "web"))
+                     (busy (named-test--agent
+                            root "api" :state "busy" :model "haiku"
+                            :permissions '(:allow ("tool:.*"))))
+                     (broken (named-test--agent root "bad" :error "no JSON")))
+      'agent-list (list :agents (list idle busy broken))
+    (named-test--in (pyagentd-agent-list)
+      (let ((lines (pyagentd-test-lines)))
+        (should (string-match-p "^  api +busy +haiku +custom" (nth 0 lines)))
+        (should (string-match-p "^  bad +idle .* ! no JSON" (nth 1 lines)))
+        (should (string-match-p "^  web +idle +standard" (nth 2 lines))))
+      (named-test--to "web")
+      (should (equal "web" (pyagentd-named-here)))
+      (call-interactively (key-binding (kbd "RET")))
+      (should (equal (plist-get idle :file)
+                     (buffer-file-name (window-buffer)))))))
+
+(ert-deftest pyagentd-agent-names-complete-when-the-daemon-has-told-them ()
+  (named-test--with ((row (named-test--agent root "web" :model "haiku")))
+      'agent-list (list :agents (list row))
+    (let (seen)
+      (cl-letf (((symbol-function 'completing-read)
+                 (lambda (_prompt table &rest _)
+                   (should-not (all-completions "" table))
+                   (pyagentd-test-await (all-completions "" table))
+                   (setq seen (all-completions "w" table))
+                   (car seen))))
+        (with-temp-buffer
+          (should (equal "web" (pyagentd-named-read "Agent")))))
+      (should (equal seen '("web")))
+      (should (equal "  idle  haiku" (pyagentd-named--annotation "web"))))))
+
+(ert-deftest pyagentd-agent-rename-keeps-its-windows ()
+  (named-test--with ((row (named-test--agent root "web"))
+                     (new (expand-file-name "agents/site" root)))
+      'agent-rename (list :name "site" :dir new)
+    (save-window-excursion
+      (setq pyagentd-named-known (list row))
+      (switch-to-buffer (find-file-noselect (plist-get row :file)))
+      (goto-char 4)
+      (pyagentd-test-tell 'fake-silent "" 'agent-rename)
+      (pyagentd-agent-rename "web" "site")
+      (pyagentd-test-await (pyagentd-test-calls 'agent-rename))
+      (rename-file (plist-get row :dir) new)
+      (pyagentd-test-events '(deleted 0))
+      (pyagentd-named--show-in new (list (list (current-buffer)
+                                               "branches/main/session.md" 4)))
+      (with-current-buffer (window-buffer)
+        (should (equal buffer-file-name
+                       (expand-file-name "branches/main/session.md" new)))
+        (should (= 4 (window-point)))))))
+
+;;;; Configuration
+
+(defun named-test--config (root &rest changed)
+  "Return an answer about the configuration of an agent under ROOT, with CHANGED."
+  (list :name "web" :dir root
+        :config (append changed '(:name "web" :system-prompt "You look\nafter it."
+                                  :permissions "standard"))))
+
+(ert-deftest pyagentd-agent-config-sets-and-resets ()
+  (named-test--with () 'agent-config (named-test--config root)
+    (named-test--in (pyagentd-agent-config "web")
+      (should (string-match-p "^ system_prompt +You look after it\\. "
+                              (buffer-string)))
+      (should (string-match-p "^ model +(default)" (buffer-string)))
+      (named-test--to "model")
+      (pyagentd-test-answer 'agent-config
+                            (named-test--config root :model "haiku"))
+      (switch-to-buffer (current-buffer))
+      (pyagentd-test-type "RET haiku RET")
+      (pyagentd-test-await (string-search "haiku" (buffer-string)))
+      (named-test--to "model")
+      (call-interactively (key-binding "D"))
+      (pyagentd-test-await
+       (equal (cdr (pyagentd-test-calls 'agent-config))
+              '((:name "web" :key "model" :value "haiku")
+                (:name "web" :key "model" :reset t)))))))
+
+(ert-deftest pyagentd-agent-config-edits-the-prompt-in-a-buffer ()
+  (named-test--with () 'agent-config (named-test--config root)
+    (named-test--in (pyagentd-agent-config "web")
+      (named-test--to "system_prompt")
+      (call-interactively (key-binding (kbd "RET")))
+      (with-current-buffer "*edit: system_prompt of web*"
+        (should (equal (buffer-string) "You look\nafter it."))
+        (goto-char (point-max))
+        (insert " Well.")
+        (pyagentd-test-refuse 'agent-config "The system prompt is bad")
+        (call-interactively (key-binding (kbd "C-c C-c")))
+        (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'agent-config))))
+        (should (buffer-live-p (current-buffer)))
+        (pyagentd-test-answer 'agent-config (named-test--config root))
+        (call-interactively (key-binding (kbd "C-c C-c"))))
+      (pyagentd-test-await
+       (not (get-buffer "*edit: system_prompt of web*")))
+      (should (equal (car (last (pyagentd-test-calls 'agent-config)))
+                     '(:name "web" :key "system_prompt"
+                       :value "You look\nafter it. Well."))))))
+
+(ert-deftest pyagentd-agent-config-writes-permissions-of-ones-own-as-json ()
+  (named-test--with () 'agent-config
+      (named-test--config root :permissions '(:allow ("tool:.*") :ask nil))
+    (named-test--in (pyagentd-agent-config "web")
+      (should (string-search "{\"allow\":[\"tool:.*\"],\"ask\":[]}"
+                             (buffer-string)))
+      (named-test--to "permissions")
+      (switch-to-buffer (current-buffer))
+      (pyagentd-test-type "RET RET")
+      (with-current-buffer "*edit: permissions of web*"
+        (should (equal (buffer-string)
+                       "{\"allow\":[\"tool:.*\"],\"ask\":[]}\n"))))))
+
+;;;; Contexts
+
+(defconst named-test--saved
+  '(:id "abc123de-f" :agent-name "web" :description "Made tea"
+    :saved-at "2026-03-04T10:00:00Z" :trigger "idle_timeout"
+    :message-count 42 :file "/nowhere.json")
+  "A conversation that was saved.")
+
+(ert-deftest pyagentd-context-save-and-clear-act-on-the-session-here ()
+  "SPEC 003 Manual Save: with a description"
+  (named-test--with ((row (named-test--agent root "web")))
+      'context-save named-test--saved
+    (pyagentd-test-answer 'context-clear '(:messages 2 :note "Nothing is deleted."))
+    (with-current-buffer (find-file-noselect (plist-get row :file))
+      (pyagentd-attach-now)
+      (goto-char (point-max))
+      (insert "typed")
+      (pyagentd-context-save "Tea")
+      (should (string-suffix-p "typed" (pyagentd-test-content
+                                        (plist-get row :file))))
+      (cl-letf (((symbol-function 'y-or-n-p) #'always))
+        (pyagentd-context-clear))
+      (pyagentd-test-await (pyagentd-test-calls 'context-clear))
+      (let ((call (car (pyagentd-test-calls 'context-save))))
+        (should (equal (plist-get row :branch) (plist-get call :branch)))
+        (should (equal "Tea" (plist-get call :description)))))))
+
+(ert-deftest pyagentd-context-history-restores-what-is-at-point ()
+  "SPEC 003 Context History"
+  (named-test--with ((row (named-test--agent root "web")))
+      'context-history (list :contexts (list named-test--saved))
+    (pyagentd-test-answer 'context-restore named-test--saved)
+    (with-current-buffer (find-file-noselect (plist-get row :file))
+      (named-test--in (pyagentd-context-history)
+        (should (string-match-p "^ abc123de +2026-03-04 .* idle +42 Made tea"
+                                (buffer-string)))
+        (cl-letf (((symbol-function 'y-or-n-p) #'always))
+          (call-interactively (key-binding (kbd "RET"))))
+        (pyagentd-test-await
+         (equal (pyagentd-test-calls 'context-restore)
+                `((:branch ,(plist-get row :branch) :id "abc123de-f"))))))))
+
+(ert-deftest pyagentd-context-history-of-an-agent-that-is-gone ()
+  (named-test--with () 'context-history (list :contexts (list named-test--saved))
+    (with-temp-buffer
+      (named-test--in (pyagentd-context-history "web")
+        (should (equal (pyagentd-test-calls 'context-history)
+                       '((:agent "web"))))
+        (should-error (pyagentd-contexts-restore) :type 'user-error)))))
+
+;;;; Tasks
+
+(defun named-test--task (branch &rest more)
+  "Return a task of BRANCH, with MORE keys."
+  (append more
+          (list :id "task_001" :agent "web" :branch branch :command "npm run\nbuild"
+                :status "running" :pid 4711 :exit-code nil
+                :started-at "2026-03-04T10:00:00Z")))
+
+(ert-deftest pyagentd-tasks-are-listed-and-live ()
+  "SPEC 003 Viewing Tasks: /tasks"
+  (named-test--with ((task (named-test--task "/b")))
+      'tasks (list :tasks (list task))
+    (named-test--in (pyagentd-tasks t)
+      (should (string-match-p
+               "^ task_001 +web +running +[0-9]+. +4711 +npm run build"
+               (buffer-string)))
+      (pyagentd-test-answer
+       'tasks (list :tasks (list (named-test--task "/b" :status "failed"
+                                                   :exit-code 3))))
+      (let ((pyagentd-tasks--pause 0))
+        (pyagentd-test-push '(task "/b" 0 (:id "task_001" :agent "web"
+                                           :status "failed"))))
+      (pyagentd-test-await (string-search "failed (3)" (buffer-string))))))
+
+(ert-deftest pyagentd-task-output-is-followed-at-its-end ()
+  (named-test--with ((task (named-test--task "/b")))
+      'tasks (list :tasks (list task))
+    (pyagentd-test-answer 'task-output (append '(:output "one\ntwo\n") task))
+    (named-test--in (pyagentd-tasks t)
+      (call-interactively (key-binding (kbd "RET")))
+      (let* ((buffer (get-buffer "*pyagentd task_001 of web*"))
+             (window (get-buffer-window buffer))
+             (print (lambda (text)
+                      (pyagentd-test-push
+                       `(task "/b" 0 (:id "task_001" :agent "web"
+                                      :status "running" :output ,text)))))
+             (shows (lambda (text)
+                      (equal text (with-current-buffer buffer (buffer-string))))))
+        (pyagentd-test-await (funcall shows "one\ntwo\n"))
+        (funcall print "two\nthree\n")
+        (pyagentd-test-await (funcall shows "one\ntwo\nthree\n"))
+        (should (= (window-point window)
+                   (with-current-buffer buffer (point-max))))
+        (set-window-point window 2)
+        (funcall print "two\nthree\n\e[31mfour\e[0m\n")
+        (pyagentd-test-await (funcall shows "one\ntwo\nthree\nfour\n"))
+        (should (= 2 (window-point window)))
+        (funcall print "far\n")
+        (pyagentd-test-await (funcall shows "far\n"))))))
+
+(ert-deftest pyagentd-tasks-are-ended-after-a-question ()
+  (named-test--with ((task (named-test--task "/b")))
+      'tasks (list :tasks (list task))
+    (pyagentd-test-answer 'task-kill (named-test--task "/b" :status "killed"))
+    (named-test--in (pyagentd-tasks t)
+      (cl-letf (((symbol-function 'y-or-n-p)
+                 (lambda (prompt)
+                   (should (equal prompt "End task_001 (npm run\nbuild)? ")))))
+        (call-interactively (key-binding "k")))
+      (pyagentd-test-await
+       (equal (pyagentd-test-calls 'task-kill)
+              '((:branch "/b" :id "task_001")))))))
+
+;;; named-test.el ends here
