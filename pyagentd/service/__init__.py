@@ -9,9 +9,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pyagentd.agent.host import Host
+from pyagentd.agent.indexer import Indexer
 from pyagentd.service.agents import Agents
 from pyagentd.service.approvals import Approvals
 from pyagentd.service.branches import Branches
+from pyagentd.service.commands.builtin import Builtin
 from pyagentd.service.compaction import Compaction
 from pyagentd.service.contexts import ContextOperations
 from pyagentd.service.conversations import Conversations
@@ -29,11 +32,13 @@ from pyagentd.service.queue import Queue
 from pyagentd.service.schedules import Scheduling
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
+from pyagentd.service.slash import SlashCommands
 from pyagentd.service.snapshots import SnapshotOperations
 from pyagentd.service.spawning import Spawning
 from pyagentd.service.tasks import TaskOperations
 from pyagentd.service.turnagents import TurnAgents
 from pyagentd.service.usage import Spending
+from pyagentd.store.registry import Registry
 
 
 class Service(
@@ -60,13 +65,29 @@ class Service(
     Search,
     Exchange,
     HookOperations,
+    SlashCommands,
     SnapshotOperations,
     Daemon,
 ):
-    """All operations, on one host."""
+    """All operations, on one host; those that people type behind a slash are its commands."""
+
+    def __init__(
+        self,
+        host: Host,
+        registry: Registry,
+        indexer: Indexer | None = None,
+        *,
+        stop: Callable[[], None],
+        clients: Callable[[], int],
+    ) -> None:
+        super().__init__(host, registry, indexer, stop=stop, clients=clients)
+        commands = host.commands
+        commands.sources.insert(0, Builtin(self.operations(), commands))
 
     def operations(self) -> Mapping[str, Callable[..., Awaitable[Any]]]:
         """Return every operation by its name on the wire."""
-        methods = inspect.getmembers(self, inspect.iscoroutinefunction)
+        names = [name for name, _ in inspect.getmembers(type(self), inspect.iscoroutinefunction)]
         # An operation called like a word of the language, such as `import_`, has its name without the line.
-        return {name.rstrip("_").replace("_", "-"): method for name, method in methods if not name.startswith("_")}
+        return {
+            name.rstrip("_").replace("_", "-"): getattr(self, name) for name in names if not name.startswith("_")
+        }

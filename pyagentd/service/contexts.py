@@ -40,6 +40,10 @@ class ContextOperations(Group):
         async with self._host.using(self._ref(branch)) as live:
             return _told(await self._host.contexts.restore(live, id))
 
+    async def context_get(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
+        """Return the saved conversation of a branch's session or agent whose id is, or begins with, ``id``."""
+        return _told(await self._host.contexts.get(self._ref(branch), id))
+
     async def context_history(
         self, client: Client, *, branch: str | None = None, agent: str | None = None
     ) -> dict[str, Any]:

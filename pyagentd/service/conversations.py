@@ -11,6 +11,7 @@ from pyagentd.agent.branches import attaching
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.override import overridden, settings_of
 from pyagentd.agent.branches.persist import Version
+from pyagentd.agent.commands.answering import answered
 from pyagentd.agent.context.metering import tell_below
 from pyagentd.agent.dialogue import chips, todo
 from pyagentd.agent.lifecycle import creating
@@ -20,6 +21,7 @@ from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
 from pyagentd.service.options import send_options, told_submitted, turn_metadata
+from pyagentd.service.slash import told_answered
 from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.local_variables import Settings
@@ -131,12 +133,15 @@ class Conversations(Group):
         agent: str | None = None,
         model: str | None = None,
     ) -> dict[str, Any]:
-        """Submit the prompt that ends at position ``end`` of the saved document with hash ``sha256``."""
+        """Submit the prompt that ends at position ``end`` of the saved document with hash ``sha256``.
+
+        A slash command is answered at once, see ``told_answered``.
+        """
         options = send_options(client, env, key, allow)
         given = Submission(
             text=None, sha256=sha256, end=end - 1, options=options, id=id, metadata=turn_metadata(agent, model)
         )
-        return await self._submit(branch, given)
+        return await self._submit(client, branch, given)
 
     async def prompt(
         self,
@@ -152,15 +157,19 @@ class Conversations(Group):
         model: str | None = None,
         steer: bool = False,
     ) -> dict[str, Any]:
-        """Submit ``text`` as the next message; it is put into the document when its turn comes."""
+        """Submit ``text`` as the next message; it is put into the document when its turn comes.
+
+        A slash command is answered at once, see ``told_answered``.
+        """
         options = send_options(client, env, key, allow)
         metadata = turn_metadata(agent, model)
-        return await self._submit(
-            branch, Submission(text=text, options=options, id=id, metadata=metadata, steer=bool(steer))
-        )
+        given = Submission(text=text, options=options, id=id, metadata=metadata, steer=bool(steer))
+        return await self._submit(client, branch, given)
 
-    async def _submit(self, branch: str, given: Submission) -> dict[str, Any]:
+    async def _submit(self, client: Client, branch: str, given: Submission) -> dict[str, Any]:
         async with self._host.using(self._ref(branch)) as live:
+            if (done := await answered(self._host, live, given, client)) is not None:
+                return told_answered(done)
             made = await self._host.submit(live, given)
         return told_submitted(made)
 

@@ -15,10 +15,11 @@ from typing import Any, Literal, NamedTuple
 from pyagentd.ids import new_id
 from pyagentd.store.conversation import Conversation, Message
 
-By = Literal["rewind", "edit", "variant", "context"]
+By = Literal["rewind", "edit", "variant", "context", "command"]
 
 _KEYS = ("hidden_at", "hidden_by", "hidden_op", "hidden_after")
 CONTEXT: By = "context"  # all that was visible: a boundary, behind which another conversation begins (DD-43)
+COMMAND: By = "command"  # a slash command with its answer, which no model ever saw: they belong to no turn
 COMPACTION = "compaction"  # as origin of a message: it belongs to the turn around it and is no turn's beginning
 
 
@@ -53,6 +54,16 @@ def is_marker(message: Message) -> bool:
     return message.metadata.get("origin") == COMPACTION
 
 
+def is_command(message: Message) -> bool:
+    """Return whether a message is a slash command, or the answer to one."""
+    return message.metadata.get("hidden_by") == COMMAND
+
+
+def mark(by: By, *, now_ms: int) -> dict[str, Any]:
+    """Return the metadata of messages that are hidden together from the beginning, behind whatever is there."""
+    return {"hidden_at": now_ms, "hidden_by": by, "hidden_op": new_id("hid"), "hidden_after": ""}
+
+
 def prompts(conversation: Conversation) -> list[Message]:
     """Return the user's messages to which one can rewind, compacted ones too."""
     return [message for message in visible(conversation) if message.role == "user"]
@@ -80,7 +91,7 @@ def groups(conversation: Conversation) -> list[Group]:
     """Return what was hidden together and is hidden still, in the order in which that was done."""
     found: dict[str, list[Message]] = {}
     for message in conversation.messages.values():
-        if (op := message.metadata.get("hidden_op")) and message.is_rewound:
+        if (op := message.metadata.get("hidden_op")) and message.is_rewound and not is_command(message):
             found.setdefault(op, []).append(message)
     return [
         Group(op, str(own[0].metadata["hidden_by"]), str(own[0].metadata["hidden_after"]), tuple(own))

@@ -19,6 +19,7 @@ from pyagentd.store.difference import matches
 from pyagentd.store.document import PROMPT_PREFIX, Document, Span, merged
 from pyagentd.store.expected import expected
 from pyagentd.store.heal import unread_errors
+from pyagentd.store.hidden import is_command
 from pyagentd.store.pieces import recorded_pieces
 from pyagentd.store.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN
 
@@ -67,22 +68,31 @@ def answer_place(document: Document, conversation: Conversation, message_id: str
 
 
 def hidden_ranges(document: Document, conversation: Conversation) -> list[tuple[int, int, tuple[str, ...]]]:
-    """Return the regions of the document that show hidden turns, each with the ids of its messages, in order."""
+    """Return the regions of the document that show hidden turns, each with the ids of its messages, in order.
+
+    Commands are no turns: what they say stays readable, and parts the turns around it.
+    """
     texts = [piece for piece in recorded_pieces(conversation) if piece.message.is_rewound]
     found: list[tuple[int, int, tuple[str, ...]]] = []
     number = 0
     for start, end, kind, _ in document.spans:
         ids: dict[str, None] = {}
         low, index, misses = start, number, 0
+        begin, is_turn = start, True
         while kind == "ignore" and index < len(texts) and low < end and misses < _MISSES:
             place = document.body.find(texts[index].key[2], low, end)
             misses = misses + 1 if place < 0 else 0
             if place >= 0:
-                ids[texts[index].message.id] = None
+                message = texts[index].message
+                if is_command(message) is is_turn:
+                    if ids and is_turn:
+                        found.append((begin, low, tuple(ids)))
+                    begin, is_turn, ids = low, not is_turn, {}
+                ids[message.id] = None
                 low, number = place + len(texts[index].key[2]), index + 1
             index += 1
-        if ids:
-            found.append((start, end, tuple(ids)))
+        if ids and is_turn:
+            found.append((begin, end, tuple(ids)))
     return found
 
 

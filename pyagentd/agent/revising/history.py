@@ -189,6 +189,21 @@ class History:
         await self._hide(branch, gone, by=hidden.CONTEXT, after="")
         return Changed(hidden=_ids(gone))
 
+    async def give_roles_held(self, branch: LiveBranch, by: By) -> None:
+        """Give the text of messages that were hidden when they were recorded the roles that follow from it.
+
+        For a caller that holds ``branch.starting``. Raises ``Busy`` if the editor does not save, ``StoreError``.
+        """
+        await branch.keeper.settle()
+        conversation = branch.conversation.snapshot()
+        own = [message for message in conversation.messages.values() if message.metadata.get("hidden_by") == by]
+        before = conversation.changed(hidden.show(own, now_ms=branch.recorder.now_ms()))
+        doc = await asyncio.to_thread(document.read, branch.file)
+        made = await asyncio.to_thread(turned, doc, before, conversation)
+        branch.reader.forget()
+        self._tell_roles(branch, made)
+        await branch.secure()
+
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _require_ready(self, branch: LiveBranch) -> None:

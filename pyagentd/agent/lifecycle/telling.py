@@ -1,0 +1,34 @@
+"""Saved conversations in words, for people (SPEC 003 Context History)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+_ID = 8  # characters of an id that are shown
+
+
+def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the lines that ``/context history`` shows.
+
+    Args:
+        name: The agent's, or the session's.
+        found: The conversations, ``{id, agent_name, description, saved_at, message_count}``, the last one first.
+    """
+    if not found:
+        return f"No saved sessions for {name}"
+    return "\n".join([f"Sessions for {found[0]['agent_name']}:", *map(_line, found)])
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    count = row["message_count"]
+    said = f"{row['description']} ({count} message{'' if count == 1 else 's'})"
+    return f"  [{row['id'][:_ID]}] {_local(row['saved_at'])} - {said}"
+
+
+def _local(saved_at: str) -> str:
+    try:
+        return datetime.fromisoformat(saved_at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return saved_at

@@ -1,0 +1,89 @@
+"""``/agent …``: named agents, from any conversation (SPEC 003, neighbours C.3)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyagentd.agent.commands.command import Answer, Argument, Call, Command
+from pyagentd.service.commands.asking import Asking, columns
+
+KEYS = ("system_prompt", "model", "permissions", "name")
+
+_NAME = Argument(name="name", summary="the name of an agent", required=True, values="agents")
+_MODEL = Argument(name="model", summary="a model, [BACKEND/]NAME", values="models")
+_PERMISSIONS = Argument(
+    name="permissions", summary="a profile: open, standard, locked, or your own", values="permissions"
+)
+
+
+def commands(ask: Asking) -> tuple[Command, ...]:
+    """Return the commands."""
+    return (
+        Command(
+            name="agent init",
+            summary="Make a named agent, with a directory, a workspace and a conversation of its own",
+            arguments=(
+                Argument(name="name", summary="a name: letters, digits, - and _", required=True),
+                Argument(name="system_prompt", summary='what it is told to be, in "quotation marks"'),
+                _MODEL,
+                _PERMISSIONS,
+            ),
+            run=partial(_init, ask),
+        ),
+        Command(name="agent list", summary="List the named agents", run=partial(_list, ask)),
+        Command(
+            name="agent config",
+            summary="Show what an agent is, or set one key of it",
+            arguments=(
+                _NAME,
+                Argument(name="key", choices=KEYS, values="keys"),
+                Argument(name="value", summary="its new value", takes="rest"),
+            ),
+            run=partial(_config, ask),
+        ),
+        Command(
+            name="agent rename",
+            summary="Give an agent another name",
+            arguments=(_NAME, Argument(name="new_name", summary="its new name", required=True)),
+            run=partial(_rename, ask),
+        ),
+    )
+
+
+async def _init(ask: Asking, call: Call) -> Answer:
+    made = await ask(call, "agent-init", **call.arguments)
+    text = f"The agent {made['name']} is in {made['dir']}. {made['welcome']}"
+    return Answer(text=text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")})
+
+
+async def _list(ask: Asking, call: Call) -> Answer:
+    found = (await ask(call, "agent-list"))["agents"]
+    if not found:
+        return Answer(text="There is no named agent yet; /agent init makes one.", data={"agents": []})
+    rows = [
+        (each["name"], each["status"], each["model"] or "-", _profile(each["permissions"]), each["error"] or "")
+        for each in found
+    ]
+    return Answer(text=columns(rows), data={"agents": found})
+
+
+async def _config(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "agent-config", **call.arguments)
+    key = call.arguments.get("key")
+    if key is None:
+        rows = [(name, "-" if value is None else str(value)) for name, value in told["config"].items()]
+        return Answer(text=columns(rows), data=told)
+    value = told["config"][key]
+    said = "has no value of its own" if value is None else f"is {value}"
+    if "value" not in call.arguments:
+        return Answer(text=f"The {key} of {told['name']} {said}", data=told)
+    return Answer(text=f"The {key} of {told['name']} {said} now", data=told)
+
+
+async def _rename(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "agent-rename", **call.arguments)
+    return Answer(text=f"{call.arguments['name']} is called {told['name']} now, in {told['dir']}", data=told)
+
+
+def _profile(permissions: object) -> str:
+    return permissions if isinstance(permissions, str) and not permissions.startswith("{") else "custom"
