@@ -48,10 +48,15 @@
   :type 'directory
   :package-version '(pyagentd . "0.1.0"))
 
-(defcustom pyagentd-command '("pyagentd")
-  "Program and first arguments that start the daemon.
-The words \"serve\" and \"--detach\" are appended."
-  :type '(repeat string)
+(defconst pyagentd-version "0.1.0"
+  "Version of this package; the server of the same version fits it.")
+
+(defcustom pyagentd-command nil
+  "Program and first arguments of the server; nil means look for it.
+It is looked for on the path, then in `pyagentd-server-directory',
+where \\[pyagentd-install-server] installs it.  To start the daemon
+the words \"serve\" and \"--detach\" are appended."
+  :type '(choice (const :tag "Look for it" nil) (repeat string))
   :risky t
   :package-version '(pyagentd . "0.1.0"))
 

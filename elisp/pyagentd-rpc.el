@@ -37,6 +37,7 @@
 (require 'epc)
 (require 'pyagentd-core)
 (require 'pyagentd-events)
+(require 'pyagentd-server)
 
 (defconst pyagentd-rpc-protocol 1
   "Version of the wire protocol this client speaks.")
@@ -175,7 +176,7 @@ Another daemon may remove it at any time."
   "Signal an error unless PROTO is the protocol we speak."
   (unless (eql proto pyagentd-rpc-protocol)
     (signal 'pyagentd-protocol-error
-            (list (format "it speaks %s, this package %d; update the older one, then run `pyagentd stop'"
+            (list (format "it speaks %s, this package %d; update the older one, then run `pyagentd stop' (M-x pyagentd-doctor does)"
                           proto pyagentd-rpc-protocol)))))
 
 (defun pyagentd-rpc--make-process (runtime)
@@ -230,9 +231,15 @@ Another daemon may remove it at any time."
        (condition-case err
            (progn (pyagentd-rpc--check-protocol (plist-get answer :proto))
                   (pyagentd-rpc--release)
+                  (pyagentd-rpc--check-version (plist-get answer :version))
                   (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook))
          (pyagentd-protocol-error (funcall failed err))))
      failed)))
+
+(defun pyagentd-rpc--check-version (version)
+  "Say it once things are quiet if VERSION is not that of this package."
+  (unless (equal version pyagentd-version)
+    (run-at-time 0 nil #'pyagentd-server-check-version version)))
 
 (defun pyagentd-rpc--announce (hook)
   "Run HOOK once the events that arrived before are applied."
@@ -273,23 +280,21 @@ else return nil."
         ((pyagentd-rpc--open (pyagentd-rpc--runtime)))
         (start (pyagentd-rpc--start))))
 
-(defun pyagentd-rpc--launch ()
+(defun pyagentd-rpc-launch ()
   "Start a daemon that survives Emacs; return the process that does so."
   (let ((default-directory (expand-file-name "~/"))
         (process-connection-type nil))
-    (unless (executable-find (car pyagentd-command))
-      (user-error "Cannot find %s; install it or customize `pyagentd-command'"
-                  (car pyagentd-command)))
     (let ((process (apply #'start-process "pyagentd-serve"
                           (generate-new-buffer " *pyagentd-serve*")
-                          (append pyagentd-command '("serve" "--detach")))))
+                          (append (pyagentd-server-command)
+                                  '("serve" "--detach")))))
       (set-process-query-on-exit-flag process nil)
       (set-process-sentinel process #'ignore)
       process)))
 
 (defun pyagentd-rpc--start ()
   "Start a daemon and connect to it."
-  (let* ((process (pyagentd-rpc--launch))
+  (let* ((process (pyagentd-rpc-launch))
          (deadline (+ (float-time) pyagentd-start-timeout)))
     (unwind-protect
         (while (not (pyagentd-rpc--open (pyagentd-rpc--runtime)))
@@ -302,7 +307,8 @@ else return nil."
                 ((> (float-time) deadline)
                  (signal 'pyagentd-timeout
                          (list (format "it was started as `%s serve'"
-                                       (string-join pyagentd-command " "))))))
+                                       (string-join (pyagentd-server-command)
+                                                    " "))))))
           (accept-process-output nil 0.02))
       (kill-buffer (process-buffer process)))
     pyagentd-rpc--manager))

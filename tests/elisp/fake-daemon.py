@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 
 CALL = re.compile(r"\(call (\d+) ([^ )]+) (.*)\)\s*\Z", re.DOTALL)
-HELLO = '(:proto 1 :pid 1 :version "fake" :sessions-dir "/nowhere")'
+HELLO = '(:proto 1 :pid 1 :version "0.1.0" :sessions-dir "/nowhere")'
 
 
 def frame(text: str) -> bytes:

@@ -1,0 +1,295 @@
+;;; pyagentd-install.el --- Installing the server -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+
+;;; Commentary:
+
+;; Makes a virtual environment with the server of this package's version
+;; below `pyagentd-server-directory': with uv where it is installed, else
+;; with Python's own venv and pip.  Each step is a process; Emacs goes on
+;; meanwhile and the echo area says how far it is.  The environment counts
+;; once its program said the right version; what was there before stays
+;; until then, and one that was good stays after that, too.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'seq)
+(require 'pyagentd-core)
+(require 'pyagentd-server)
+
+(defcustom pyagentd-server-requirement nil
+  "What is installed as the server; nil means what came with this package.
+That is the wheel beside its files, or the checkout they are in.  A
+string is a requirement as pip takes it: the name of a file, or of a
+package with its version."
+  :type '(choice (const :tag "What came with the package" nil) string)
+  :risky t
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defconst pyagentd-install--here
+  (file-name-directory (or load-file-name buffer-file-name default-directory))
+  "Directory of the files of this package.")
+
+(defconst pyagentd-install-buffer "*pyagentd-install*"
+  "Name of the buffer with what the installation printed.")
+
+(defconst pyagentd-install--python-minimum "3.11"
+  "Oldest version of Python the server runs on.")
+
+(defvar pyagentd-install--running nil
+  "Plist of the installation that runs, or nil.
+:directory is where to, :steps is what is still to be done, :then are
+functions to call after it, :begun and :timer are about progress.")
+
+(defvar pyagentd-install--declined nil
+  "Non-nil after the user did not want the server to be installed.")
+
+;;;; What and with what
+
+(defun pyagentd-install-requirement ()
+  "Return what to install, a string, or signal an error without any."
+  (let ((checkout (expand-file-name ".." pyagentd-install--here)))
+    (or pyagentd-server-requirement
+        (car (last (file-expand-wildcards
+                    (expand-file-name
+                     (format "pyagentd-%s-*.whl" pyagentd-version)
+                     pyagentd-install--here))))
+        (and (file-exists-p (expand-file-name "pyproject.toml" checkout))
+             (file-exists-p (expand-file-name "pyagentd/daemon.py" checkout))
+             checkout)
+        (user-error "No server came with this package; \
+set `pyagentd-server-requirement' or `pyagentd-command'"))))
+
+(defun pyagentd-install-python ()
+  "Return the name of a Python that is new enough, or nil."
+  (seq-find
+   (lambda (name)
+     (and (executable-find name)
+          (eql 0 (call-process
+                  name nil nil nil "-c"
+                  "import sys, venv, ensurepip; \
+sys.exit(sys.version_info < (3, 11))"))))
+   '("python3" "python3.14" "python3.13" "python3.12" "python3.11" "python")))
+
+(defun pyagentd-install-how ()
+  "Return with what to install: the symbol `uv', a Python's name, or nil."
+  (if (executable-find "uv") 'uv (pyagentd-install-python)))
+
+(defun pyagentd-install--steps (how directory requirement)
+  "Return the steps that install REQUIREMENT into DIRECTORY with HOW.
+Each is (WHAT PROGRAM ARGUMENT...).  HOW is as `pyagentd-install-how'
+returns it."
+  (let ((python (expand-file-name (if (eq system-type 'windows-nt)
+                                      "Scripts/python.exe"
+                                    "bin/python")
+                                  directory)))
+    (list (if (eq how 'uv)
+              (list "making an environment" "uv" "venv" "--no-project"
+                    "--python" (concat ">=" pyagentd-install--python-minimum)
+                    directory)
+            (list "making an environment" how "-m" "venv" directory))
+          ;; Byte code is made now: without it the first start takes seconds.
+          (if (eq how 'uv)
+              (list "installing" "uv" "pip" "install" "--python" python
+                    "--compile-bytecode" requirement)
+            (list "installing" python "-m" "pip" "install" "--no-input"
+                  "--disable-pip-version-check" requirement))
+          (list "trying" (pyagentd-server-program directory) "--version"))))
+
+(defun pyagentd-install--new-directory ()
+  "Return the name of a directory for an environment that is not there yet."
+  (let* ((base (expand-file-name pyagentd-version pyagentd-server-directory))
+         (name base)
+         (number 1))
+    (while (file-exists-p name)
+      (setq number (1+ number)
+            name (format "%s-%d" base number)))
+    name))
+
+;;;; Doing it
+
+;;;###autoload
+(defun pyagentd-install-server (&optional then)
+  "Install the server of this package's version for this Emacs.
+It goes into a directory of its own below `pyagentd-server-directory'.
+Emacs stays usable meanwhile.  THEN, a function, is called afterwards
+if that worked."
+  (interactive)
+  (if pyagentd-install--running
+      (when then
+        (push then (plist-get pyagentd-install--running :then)))
+    (let ((requirement (pyagentd-install-requirement))
+          (how (or (pyagentd-install-how)
+                   (user-error "Python %s or newer, with venv, is missing; \
+install it (or uv) and try again" pyagentd-install--python-minimum)))
+          (directory (pyagentd-install--new-directory)))
+      (make-directory pyagentd-server-directory t)
+      (with-current-buffer (get-buffer-create pyagentd-install-buffer)
+        (let ((inhibit-read-only t)) (erase-buffer))
+        (special-mode))
+      (setq pyagentd-install--declined nil
+            pyagentd-install--running
+            (list :directory directory
+                  :steps (pyagentd-install--steps how directory requirement)
+                  :then (and then (list then))
+                  :begun (float-time)
+                  :timer (run-at-time 1 1 #'pyagentd-install--say)))
+      (pyagentd-install--step))))
+
+(defun pyagentd-install--step ()
+  "Begin the next step, or finish without any."
+  (let ((step (car (plist-get pyagentd-install--running :steps)))
+        (default-directory (file-name-as-directory
+                            (expand-file-name pyagentd-server-directory)))
+        (process-environment (append '("PYTHONUNBUFFERED=1" "NO_COLOR=1")
+                                     process-environment)))
+    (if (null step) (pyagentd-install--finish)
+      (pyagentd-install--print (format "$ %s\n" (string-join (cdr step) " ")))
+      (pyagentd-install--say)
+      (condition-case err
+          (make-process :name "pyagentd-install" :command (cdr step)
+                        :connection-type 'pipe :noquery t
+                        :filter (lambda (_process text)
+                                  (pyagentd-install--print text))
+                        :sentinel #'pyagentd-install--ended)
+        (error (pyagentd-install--fail (error-message-string err)))))))
+
+(defun pyagentd-install--ended (process _change)
+  "Go on after the step of PROCESS, if it has ended."
+  (unless (process-live-p process)
+    (pyagentd-guarded "Installing"
+      (cond ((not (eql (process-exit-status process) 0))
+             (pyagentd-install--fail
+              (format "%s failed"
+                      (string-join
+                       (seq-take (process-command process) 3) " "))))
+            (t (cl-callf cdr (plist-get pyagentd-install--running :steps))
+               (pyagentd-install--step))))))
+
+(defun pyagentd-install--print (text)
+  "Add TEXT to the buffer of the installation."
+  (with-current-buffer (get-buffer-create pyagentd-install-buffer)
+    (let ((inhibit-read-only t)
+          (tail (= (point) (point-max))))
+      (save-excursion
+        (goto-char (point-max))
+        (insert (replace-regexp-in-string "\r+\n?" "\n" text)))
+      (when tail (goto-char (point-max))))))
+
+(defun pyagentd-install--last-line ()
+  "Return the last line that was printed."
+  (with-current-buffer (get-buffer-create pyagentd-install-buffer)
+    (save-excursion
+      (goto-char (point-max))
+      (skip-chars-backward " \t\n")
+      (string-trim (buffer-substring (line-beginning-position) (point))))))
+
+(defun pyagentd-install--say ()
+  "Say in the echo area how far the installation is."
+  (when pyagentd-install--running
+    (unless (minibufferp (window-buffer (selected-window)))
+      (let ((message-log-max nil))
+        (message "pyagentd: %s the server, %d s: %s"
+                 (or (caar (plist-get pyagentd-install--running :steps))
+                     "finishing")
+                 (- (float-time) (plist-get pyagentd-install--running :begun))
+                 (truncate-string-to-width (pyagentd-install--last-line) 60
+                                           nil nil "…"))))))
+
+(defun pyagentd-install--finish ()
+  "Note that the environment is complete, and go on with what waits for it."
+  (let ((directory (plist-get pyagentd-install--running :directory))
+        (then (reverse (plist-get pyagentd-install--running :then)))
+        (seconds (- (float-time) (plist-get pyagentd-install--running :begun)))
+        (version (and (string-match "[0-9]+\\.[0-9][^ \n]*"
+                                    (pyagentd-install--last-line))
+                      (match-string 0 (pyagentd-install--last-line)))))
+    (if (not (equal version pyagentd-version))
+        (pyagentd-install--fail
+         (format "What was installed is version %s, this package is %s"
+                 version pyagentd-version))
+      (with-temp-file (expand-file-name pyagentd-server-complete directory)
+        (prin1 (list :version version) (current-buffer)))
+      (pyagentd-install--end)
+      (pyagentd-install--prune directory)
+      (message "pyagentd: server %s is installed (%d s)" version seconds)
+      (dolist (function then)
+        (pyagentd-guarded "After installing" (funcall function))))))
+
+(defun pyagentd-install--fail (reason)
+  "Give up for REASON, a sentence; what was installed before stays."
+  (let ((directory (plist-get pyagentd-install--running :directory)))
+    (pyagentd-install--end)
+    (pyagentd-install--print (concat "\n" reason ".\n"))
+    (when directory
+      (ignore-errors (delete-directory directory t)))
+    (let ((left (car (pyagentd-server-environments))))
+      (display-buffer pyagentd-install-buffer)
+      (message "pyagentd: %s.  %sSee %s; M-x pyagentd-doctor" reason
+               (if left (format "Version %s stays.  "
+                                (plist-get left :version))
+                 "")
+               pyagentd-install-buffer))))
+
+(defun pyagentd-install--end ()
+  "Forget the installation that ran."
+  (when-let ((timer (plist-get pyagentd-install--running :timer)))
+    (cancel-timer timer))
+  (setq pyagentd-install--running nil))
+
+(defun pyagentd-install--prune (new)
+  "Delete all environments but NEW and the one that was good before it."
+  (let* ((others (seq-remove (lambda (environment)
+                               (file-equal-p
+                                (plist-get environment :directory) new))
+                             (pyagentd-server-environments)))
+         (before (car (seq-sort-by (lambda (environment)
+                                     (plist-get environment :time))
+                                   #'> others))))
+    (dolist (directory (directory-files pyagentd-server-directory
+                                        t "\\`[0-9]"))
+      (unless (or (file-equal-p directory new)
+                  (and before
+                       (file-equal-p directory
+                                     (plist-get before :directory))))
+        (ignore-errors (delete-directory directory t))))))
+
+;;;; Asking
+
+(defun pyagentd-install-offer (then)
+  "Ask once whether to install the server, and call THEN after it is.
+Without leave, now or earlier, signal an error that says what to do."
+  (cond (pyagentd-install--running (pyagentd-install-server then))
+        ((and (not pyagentd-install--declined) (not noninteractive)
+              (y-or-n-p (pyagentd-install--question)))
+         (pyagentd-install-server then))
+        (t (setq pyagentd-install--declined t)
+           (user-error "There is no server; M-x pyagentd-install-server \
+installs it, `pyagentd-command' says where one is"))))
+
+(defun pyagentd-install--question ()
+  "Return the question whether to install the server."
+  (format "Install the server into %s?  It fetches Python packages with %s. "
+          (abbreviate-file-name (pyagentd-install--new-directory))
+          (if (eq (pyagentd-install-how) 'uv) "uv" "pip")))
+
+(provide 'pyagentd-install)
+;;; pyagentd-install.el ends here

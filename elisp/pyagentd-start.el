@@ -1,0 +1,96 @@
+;;; pyagentd-start.el --- Starting the daemon -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+
+;;; Commentary:
+
+;; How a command gets to a daemon without making the user wait for it:
+;; what it does with the daemon is a function that is called at once when
+;; there is a connection, else after the daemon was started, or even the
+;; server installed.
+
+;;; Code:
+
+(require 'pyagentd-core)
+(require 'pyagentd-rpc)
+(require 'pyagentd-server)
+
+(declare-function pyagentd-install-offer "pyagentd-install")
+
+(defvar pyagentd-start--waiting nil
+  "Functions to call once there is a connection, newest first.")
+
+(defvar pyagentd-start--process nil
+  "The process that starts the daemon, or nil.")
+
+(defun pyagentd-start (then)
+  "Call THEN without arguments once there is a connection to the daemon.
+At once, if there is one.  Otherwise return, start the daemon, after
+asking install its server, and call THEN later.  What goes wrong is
+said to the user."
+  (cond ((pyagentd-rpc-connect) (funcall then))
+        ((pyagentd-server-found) (pyagentd-start--launch then))
+        (t (require 'pyagentd-install)
+           (pyagentd-install-offer (lambda () (pyagentd-start then)))))
+  nil)
+
+(defun pyagentd-start--launch (then)
+  "Start the daemon unless that is under way, and call THEN after it."
+  (unless (process-live-p pyagentd-start--process)
+    (setq pyagentd-start--waiting nil
+          pyagentd-start--process (pyagentd-rpc-launch))
+    (set-process-sentinel pyagentd-start--process #'pyagentd-start--ended)
+    (run-at-time pyagentd-start-timeout nil #'pyagentd-start--give-up
+                 pyagentd-start--process)
+    (message "pyagentd: starting the daemon…"))
+  (push then pyagentd-start--waiting))
+
+(defun pyagentd-start--give-up (process)
+  "End PROCESS, which should have started a daemon by now."
+  (when (process-live-p process)
+    (delete-process process)))
+
+(defun pyagentd-start--ended (process _change)
+  "Connect to the daemon that PROCESS has started, and go on."
+  (unless (process-live-p process)
+    (let ((waiting (reverse pyagentd-start--waiting))
+          (output (pyagentd-start--output process)))
+      (setq pyagentd-start--waiting nil
+            pyagentd-start--process nil)
+      (pyagentd-guarded "Starting the daemon"
+        (unless (pyagentd-rpc-connect)
+          (signal 'pyagentd-connection-error
+                  (list (if (string-empty-p output)
+                            (format "`%s' did not start it"
+                                    (string-join (process-command process) " "))
+                          output)
+                        "M-x pyagentd-doctor")))
+        (message nil)
+        (dolist (then waiting)
+          (pyagentd-guarded "After starting the daemon" (funcall then)))))))
+
+(defun pyagentd-start--output (process)
+  "Return what PROCESS printed, and forget it."
+  (let ((buffer (process-buffer process)))
+    (if (not (buffer-live-p buffer)) ""
+      (prog1 (with-current-buffer buffer (string-trim (buffer-string)))
+        (kill-buffer buffer)))))
+
+(provide 'pyagentd-start)
+;;; pyagentd-start.el ends here
