@@ -90,12 +90,6 @@
 (defconst pyagentd-ask--named 3
   "How many asks the header line names.")
 
-(defvar pyagentd-ask-header-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [header-line mouse-1] 'pyagentd-asks)
-    map)
-  "Keymap of the asks in the header line.")
-
 (defun pyagentd-ask--name (ask)
   "Return in a word where ASK comes from: an agent's preset, else its tool."
   (cond ((plist-get ask :agent)
@@ -108,13 +102,13 @@
   (when-let ((asks (pyagentd-ask-in (current-buffer))))
     (let* ((names (delete-dups (mapcar #'pyagentd-ask--name asks)))
            (more (- (length names) pyagentd-ask--named)))
-      (propertize
-       (format "%d %s: %s%s" (length asks) (if (cdr asks) "asks" "ask")
-               (string-join (seq-take names pyagentd-ask--named) ", ")
-               (if (> more 0) (format " +%d" more) ""))
-       'face 'warning 'mouse-face 'highlight
-       'help-echo "mouse-1: list what is asked"
-       'local-map pyagentd-ask-header-map))))
+      (pyagentd-status-button
+       (propertize
+        (format "%d %s: %s%s" (length asks) (if (cdr asks) "asks" "ask")
+                (string-join (seq-take names pyagentd-ask--named) ", ")
+                (if (> more 0) (format " +%d" more) ""))
+        'face 'warning)
+       'pyagentd-asks "What is asked"))))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-ask--segment)
 

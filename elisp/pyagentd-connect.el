@@ -91,6 +91,13 @@
 
 ;;;; Connection
 
+;;;###autoload
+(defun pyagentd-connect ()
+  "Connect the session in this buffer with the daemon; start one if need be."
+  (interactive)
+  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
+  (pyagentd-attach-now))
+
 (defvar pyagentd-connect--retry nil
   "Timer that looks for a daemon after the connection ended.")
 

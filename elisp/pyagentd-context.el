@@ -53,12 +53,6 @@ how many there are, and :agents-total, their tokens; :compactions.")
     (:cache-read . "cache read") (:cache-write . "cache write"))
   "The kinds of tokens, and their names.")
 
-(defvar pyagentd-context-header-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [header-line mouse-1] 'pyagentd-context)
-    map)
-  "Keymap of the meter in the header line.")
-
 (defun pyagentd-context--short (tokens)
   "Return the number of TOKENS in a few characters."
   (cond ((< tokens 1000) (number-to-string tokens))
@@ -149,7 +143,7 @@ how many there are, and :agents-total, their tokens; :compactions.")
               (used (plist-get context :used))
               ((or (> used 0) (> (or (plist-get context :known-usd) 0) 0))))
     (let ((share (/ (float used) (max 1 (plist-get context :window)))))
-      (propertize
+      (pyagentd-status-button
        (format "[%s %s%d%% %s %s]"
                (propertize (pyagentd-context--bar share)
                            'face (pyagentd-context--face context))
@@ -157,10 +151,7 @@ how many there are, and :agents-total, their tokens; :compactions.")
                (round (* 100 share))
                (pyagentd-context--short used)
                (pyagentd-context--cost context))
-       'mouse-face 'highlight
-       'help-echo (concat (pyagentd-context--details context)
-                          "\nmouse-1: say this in the echo area")
-       'local-map pyagentd-context-header-map))))
+       'pyagentd-context (pyagentd-context--details context)))))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-context--segment 90)
 
@@ -179,16 +170,12 @@ how many there are, and :agents-total, their tokens; :compactions.")
 (pyagentd-events-register 'context #'pyagentd-context--on-event)
 
 ;;;###autoload
-(defun pyagentd-context (&optional event)
-  "Say how full the model's window is and what the session cost.
-With mouse EVENT, in the window that was clicked."
-  (interactive (list last-nonmenu-event))
-  (with-current-buffer (if (eventp event)
-                           (window-buffer (posn-window (event-start event)))
-                         (current-buffer))
-    (if pyagentd-context
-        (message "%s" (pyagentd-context--details pyagentd-context))
-      (user-error "Nothing is known of a context here"))))
+(defun pyagentd-context ()
+  "Say how full the model's window is and what the session cost."
+  (interactive)
+  (if pyagentd-context
+      (message "%s" (pyagentd-context--details pyagentd-context))
+    (user-error "Nothing is known of a context here")))
 
 (provide 'pyagentd-context)
 ;;; pyagentd-context.el ends here

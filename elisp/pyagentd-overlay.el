@@ -225,36 +225,44 @@ What is known of agents in the background stays."
 (defun pyagentd-overlay-note (agent)
   "Show the state of AGENT, a plist, in the current buffer, its parent's.
 One in the background is named in the header line and has no overlay."
-  (if (not (plist-get agent :background))
-      (pyagentd-overlay-update agent)
-    (setf (alist-get (plist-get agent :id) pyagentd-overlay--background
-                     nil t #'equal)
-          (unless (eq 'finished (pyagentd-symbol (plist-get agent :state)))
-            agent))
-    (pyagentd-status-refresh)))
+  (let ((here (length pyagentd-overlay--table)))
+    (if (not (plist-get agent :background))
+        (pyagentd-overlay-update agent)
+      (setf (alist-get (plist-get agent :id) pyagentd-overlay--background
+                       nil t #'equal)
+            (unless (eq 'finished (pyagentd-symbol (plist-get agent :state)))
+              agent)))
+    (unless (and (not (plist-get agent :background))
+                 (= here (length pyagentd-overlay--table)))
+      (pyagentd-status-refresh))))
 
-(defvar pyagentd-overlay-header-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [header-line mouse-1] 'pyagentd-agents)
-    map)
-  "Keymap of the agents in the header line.")
+(defun pyagentd-overlay--background-words ()
+  "Return which agents work in the background, in words."
+  (concat "background: "
+          (mapconcat
+           (pcase-lambda (`(,_ . ,agent))
+             (let ((count (or (plist-get agent :count) 0)))
+               (concat (or (plist-get agent :preset) "agent")
+                       (and (> count 0) (format " (+%d)" count)))))
+           (reverse (seq-take pyagentd-overlay--background 3)) ", ")
+          (when-let ((more (nthcdr 3 pyagentd-overlay--background)))
+            (format " and %d more" (length more)))))
 
 (defun pyagentd-overlay--segment ()
-  "Return which agents work in the background, or nil."
-  (when pyagentd-overlay--background
-    (propertize
-     (concat "background: "
-             (mapconcat
-              (pcase-lambda (`(,_ . ,agent))
-                (let ((count (or (plist-get agent :count) 0)))
-                  (concat (or (plist-get agent :preset) "agent")
-                          (and (> count 0) (format " (+%d)" count)))))
-              (reverse (seq-take pyagentd-overlay--background 3)) ", ")
-             (when-let ((more (nthcdr 3 pyagentd-overlay--background)))
-               (format " and %d more" (length more))))
-     'face 'font-lock-type-face 'mouse-face 'highlight
-     'help-echo "mouse-1: list the agents"
-     'local-map pyagentd-overlay-header-map)))
+  "Return which agents work here, or nil."
+  (let ((here (length pyagentd-overlay--table)))
+    (when (or (> here 0) pyagentd-overlay--background)
+      (pyagentd-status-button
+       (propertize
+        (string-join
+         (delq nil (list (and (> here 0)
+                              (if (= here 1) "1 agent"
+                                (format "%d agents" here)))
+                         (and pyagentd-overlay--background
+                              (pyagentd-overlay--background-words))))
+         ", ")
+        'face 'font-lock-type-face)
+       'pyagentd-agents "Agents at work"))))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-overlay--segment)
 

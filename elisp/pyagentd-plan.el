@@ -57,10 +57,15 @@
   (let ((now pyagentd-plan--agent)
         (next pyagentd-plan-next))
     (cond ((and next (not (equal next now)))
-           (propertize (format "[%s → %s]" (or now pyagentd-status-preset "") next)
-                       'face 'pyagentd-plan))
+           (pyagentd-plan--button
+            (format "[%s → %s]" (or now pyagentd-status-preset "") next)))
           ((and now (not (equal now pyagentd-status-preset)))
-           (propertize (format "[%s]" now) 'face 'pyagentd-plan)))))
+           (pyagentd-plan--button (format "[%s]" now))))))
+
+(defun pyagentd-plan--button (text)
+  "Return TEXT about who answers for the header line."
+  (pyagentd-status-button (propertize text 'face 'pyagentd-plan)
+                          'pyagentd-choose-agent "Who answers"))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-plan--segment)
 

@@ -21,11 +21,12 @@
 
 ;;; Commentary:
 
-;; The header line of a session buffer: what its run is doing, preset and
-;; model.
+;; The header line of a session buffer: what it is called, what its run is
+;; doing, preset and model.  A click on a part does what its tooltip says.
 
 ;;; Code:
 
+(require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-session)
@@ -58,6 +59,48 @@ They are called in the session buffer.")
 (pyagentd-permanent-local 'pyagentd-status 'pyagentd-status-title
                           'pyagentd-status-preset 'pyagentd-status-model
                           'pyagentd-status-hindrance 'pyagentd-status--line)
+
+;;;; Parts that can be clicked
+
+(defvar pyagentd-status-button-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [header-line mouse-1] #'pyagentd-status-click)
+    (define-key map [header-line mouse-2] #'pyagentd-status-click)
+    map)
+  "Keymap of the parts of a header line.")
+
+(defun pyagentd-status-button (text command help)
+  "Return TEXT as a part of the header line, a click on which runs COMMAND.
+HELP says in a few words what that does."
+  (let ((text (copy-sequence text)))
+    (add-text-properties 0 (length text)
+                         (list 'pyagentd-command command
+                               'mouse-face 'highlight
+                               'help-echo (concat help "\nmouse-1: "
+                                                  (pyagentd-status--doing
+                                                   command))
+                               'local-map pyagentd-status-button-map)
+                         text)
+    text))
+
+(defun pyagentd-status--doing (command)
+  "Return how COMMAND is called, with its key."
+  (let ((key (where-is-internal command pyagentd-mode-map t)))
+    (concat (format "M-x %s" command)
+            (and key (format " (%s)" (key-description key))))))
+
+(defun pyagentd-status-click (event)
+  "Run the command of the part of a header line that was clicked in EVENT."
+  (interactive "e")
+  (let* ((place (event-start event))
+         (string (posn-string place))
+         (command (and string (get-text-property (cdr string) 'pyagentd-command
+                                                 (car string)))))
+    (when command
+      (select-window (posn-window place))
+      (call-interactively command))))
+
+;;;; What a run does
 
 (defun pyagentd-status--busy (status)
   "Return what a run with STATUS does, in gptel's words."
@@ -105,7 +148,9 @@ They are called in the session buffer.")
   "Return how many messages wait, in words, or nil."
   (let ((number (or (plist-get pyagentd-status :queued) 0)))
     (when (> number 0)
-      (propertize (format "%d queued" number) 'face 'shadow))))
+      (pyagentd-status-button
+       (propertize (format "%d queued" number) 'face 'shadow)
+       'pyagentd-queue "Messages that wait for their turn"))))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-status--queued)
 
@@ -150,9 +195,46 @@ They are called in the session buffer.")
 
 (defun pyagentd-status--name ()
   "Return what the session is called, and its branch unless it is the first."
-  (concat (or pyagentd-status-title pyagentd--session-id "")
+  (concat (pyagentd-status-button
+           (or pyagentd-status-title pyagentd--session-id "")
+           'pyagentd-rename
+           (format "%s\n%s" (or pyagentd--session-id "")
+                   (abbreviate-file-name (or pyagentd--branch-dir ""))))
           (unless (member pyagentd--branch-name '(nil "main"))
-            (propertize (concat "  " pyagentd--branch-name) 'face 'shadow))))
+            (concat "  "
+                    (pyagentd-status-button
+                     (propertize pyagentd--branch-name 'face 'shadow)
+                     'pyagentd-branches "The branch")))))
+
+(defun pyagentd-status--state ()
+  "Return what the run does; a click shows more of it."
+  (let ((text (pyagentd-status--text pyagentd-status)))
+    (pcase (plist-get pyagentd-status :state)
+      ('nil (pyagentd-status-button
+             text 'pyagentd-connect
+             "There is no daemon; what you write is kept"))
+      ('waiting (pyagentd-status-button text 'pyagentd-answer
+                                        "Something is asked"))
+      (_ (pyagentd-status-button text 'pyagentd-inspect
+                                 "What it does, request by request")))))
+
+(defun pyagentd-status--right ()
+  "Return what stands at the right: who writes, preset and model."
+  (string-join
+   (delq nil
+         (list (and pyagentd-status-hindrance
+                    (pyagentd-status-button pyagentd-status-hindrance
+                                            'pyagentd-take-over
+                                            "Another one writes the file"))
+               (and pyagentd-status-preset
+                    (pyagentd-status-button pyagentd-status-preset
+                                            'pyagentd-choose-agent
+                                            "Instructions, tools and rights"))
+               (and pyagentd-status-model
+                    (pyagentd-status-button pyagentd-status-model
+                                            'pyagentd-choose-model
+                                            "The model"))))
+   "  "))
 
 (defun pyagentd-status--segments ()
   "Return what `pyagentd-status-segment-functions' say here."
@@ -160,26 +242,36 @@ They are called in the session buffer.")
                (if-let ((segment (funcall function))) (concat segment "  ") ""))
              pyagentd-status-segment-functions ""))
 
+(defun pyagentd-status--trouble ()
+  "Return why the text could not be saved, or the empty string."
+  (if pyagentd-session-trouble
+      (pyagentd-status-button (propertize pyagentd-session-trouble
+                                          'face 'error)
+                              'save-buffer "Your text is in this buffer only")
+    ""))
+
+(defun pyagentd-status--dimmed (text)
+  "Return TEXT in the face of what matters less."
+  (add-face-text-property 0 (length text) 'shadow t text)
+  text)
+
 (defun pyagentd-status-refresh ()
   "Compute the header line again."
-  (let ((right (string-join
-                (delq nil (list pyagentd-status-hindrance
-                                pyagentd-status-preset
-                                pyagentd-status-model))
-                "  ")))
+  (let ((right (pyagentd-status--right)))
     (setq pyagentd-status--line
           ;; What it says is no format of a mode line.
-          (string-replace
-           "%" "%%"
+          (replace-regexp-in-string
+           "%" (lambda (sign) (concat sign sign))
            (concat " " (pyagentd-status--name) "  "
-                   (pyagentd-status--text pyagentd-status)
+                   (pyagentd-status--state)
                    "  "
                    (pyagentd-status--segments)
-                   (propertize (or pyagentd-session-trouble "") 'face 'error)
+                   (pyagentd-status--trouble)
                    (propertize " " 'display
                                `(space :align-to
                                        (- right ,(1+ (string-width right)))))
-                   (propertize right 'face 'shadow))))
+                   (pyagentd-status--dimmed right))
+           t t))
     (force-mode-line-update)))
 
 (add-hook 'pyagentd-session-trouble-hook #'pyagentd-status-refresh)

@@ -58,7 +58,6 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 (defvar pyagentd-todo-map
   (let ((map (make-sparse-keymap)))
     (define-key map [mouse-1] #'pyagentd-todo)
-    (define-key map [header-line mouse-1] #'pyagentd-todo)
     map)
   "Keymap of the list and of what the header line says of it.")
 
@@ -84,12 +83,11 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 (defun pyagentd-todo--segment ()
   "Return what the header line says of the list here, or nil."
   (when-let ((line (pyagentd-todo-line)))
-    (propertize (truncate-string-to-width line 50 nil nil "…")
-                'face (if (= (pyagentd-todo--done) (length pyagentd-todo))
-                          'success 'shadow)
-                'mouse-face 'highlight
-                'help-echo "mouse-1: fold or unfold the list of steps"
-                'local-map pyagentd-todo-map)))
+    (pyagentd-status-button
+     (propertize (truncate-string-to-width line 50 nil nil "…")
+                 'face (if (= (pyagentd-todo--done) (length pyagentd-todo))
+                           'success 'shadow))
+     'pyagentd-todo "The agent's list of steps")))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-todo--segment)
 

@@ -1,0 +1,65 @@
+;;; header-test.el --- Tests of the header line -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+
+(defun header-test--commands ()
+  "Return the parts of the header line with what a click runs, in order."
+  (let ((line pyagentd-status--line) (pos 0) found)
+    (while (< pos (length line))
+      (let ((command (get-text-property pos 'pyagentd-command line))
+            (next (or (next-single-property-change pos 'pyagentd-command line)
+                      (length line))))
+        (when command
+          (push (list (substring-no-properties line pos next) command) found))
+        (setq pos next)))
+    (nreverse found)))
+
+(ert-deftest pyagentd-header-every-part-can-be-clicked ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach
+     :title "Tea" :preset "programmer" :settings '(:model "opus")
+     :status '(:state busy :phase TYPE :queued 2)
+     :context '(:used 500 :window 1000 :usable 900 :known-usd 0.5
+                :cost-usd 0.5 :estimated nil :window-known t)
+     :agents '((:id "a1" :preset "explorer" :state wait)
+               (:id "a2" :preset "coder" :state wait :background t))
+     :todo '((:content "Boil" :status "pending" :active-form "Boiling"))
+     :asks (list (list :id "q1" :branch pyagentd--branch-dir :kind 'tool
+                       :tool "Bash")))
+    (should (equal (sort (header-test--commands)
+                         (lambda (a b) (string< (car a) (car b))))
+                   '(("1 agent, background: coder" pyagentd-agents)
+                     ("1 ask: Bash" pyagentd-asks)
+                     ("2 queued" pyagentd-queue)
+                     ("Tea" pyagentd-rename)
+                     ("Typing..." pyagentd-inspect)
+                     ("[███▁▁ 50%% 500 $0.50]" pyagentd-context)
+                     ("opus" pyagentd-choose-model)
+                     ("programmer" pyagentd-choose-agent)
+                     ("todo 0/1" pyagentd-todo))))
+    (pcase-dolist (`(,_ ,command) (header-test--commands))
+      (should (commandp command)))
+    (pyagentd-ask-clear)))
+
+(ert-deftest pyagentd-header-a-click-runs-the-command-in-its-window ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :title "Tea")
+    (let* ((window (selected-window))
+           (string (pyagentd-status-button "Tea" 'header-test--note "A title"))
+           (place (list window 'header-line '(0 . 0) 0 (cons string 1))))
+      (cl-letf* ((noted nil)
+                 ((symbol-function 'header-test--note)
+                  (lambda () (interactive) (setq noted (selected-window)))))
+        (pyagentd-status-click (list 'mouse-1 place))
+        (should (eq noted window))
+        (should (eq (lookup-key (get-text-property 0 'local-map string)
+                                [header-line mouse-1])
+                    'pyagentd-status-click))))))
+
+(provide 'header-test)
+;;; header-test.el ends here
