@@ -69,6 +69,7 @@
 (autoload 'pyagentd-next-variant "pyagentd-history" nil t)
 (autoload 'pyagentd-previous-variant "pyagentd-history" nil t)
 (autoload 'pyagentd-fork "pyagentd-history" nil t)
+(autoload 'pyagentd-choose-model "pyagentd-model" nil t)
 (autoload 'pyagentd-copy-code "pyagentd-code" nil t)
 (autoload 'pyagentd-copy-answer "pyagentd-code" nil t)
 (autoload 'pyagentd-branch "pyagentd-branch" nil t)
