@@ -35,6 +35,7 @@
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
 (require 'pyagentd-queued)
+(require 'pyagentd-slash)
 (require 'pyagentd-overlay)
 (require 'pyagentd-ask)
 (require 'pyagentd-answer)
@@ -158,11 +159,15 @@ While a run is in progress it waits for its turn, and stays where it is."
                          :allow nil)
                    (pyagentd-chat--agent))
      :success (lambda (answer)
-                (when (and (plist-get answer :queued) (buffer-live-p buffer))
+                (when (buffer-live-p buffer)
                   (with-current-buffer buffer
-                    ;; What waited before it may have fired meanwhile.
-                    (pyagentd-chat--queued
-                     id (and (= (pyagentd-insert-position) here) marker)))))
+                    (cond ((plist-get answer :command)
+                           (pyagentd-chat--commanded answer id busy))
+                          ((plist-get answer :queued)
+                           ;; What waited before it may have fired meanwhile.
+                           (pyagentd-chat--queued
+                            id (and (= (pyagentd-insert-position) here)
+                                    marker)))))))
      :error (lambda (err)
               (when (buffer-live-p buffer)
                 (with-current-buffer buffer
@@ -172,6 +177,13 @@ While a run is in progress it waits for its turn, and stays where it is."
                      (list :state 'error
                            :message (pyagentd-error-text err))))))
               (message "%s" (pyagentd-error-text err))))))
+
+(defun pyagentd-chat--commanded (answer id busy)
+  "Note the ANSWER to the message ID, which was a slash command.
+BUSY says that a run was in progress; else nothing else is."
+  (pyagentd-slash-answered (plist-get answer :command) id)
+  (unless (or busy (plist-get answer :run))
+    (pyagentd-status-set '(:state idle))))
 
 (defun pyagentd-chat--agent ()
   "Return :agent and the preset chosen for the next turn, or nil."

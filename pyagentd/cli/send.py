@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -12,7 +13,7 @@ import click
 
 from pyagentd.cli.link import branch_of, complete_agent, complete_session, daemon, run_environment, watch
 from pyagentd.cli.outcome import ExitCode, report
-from pyagentd.cli.output import json_option, note, print_json
+from pyagentd.cli.output import json_option, note, print_json, shown
 from pyagentd.errors import BadRequest, PyagentdError
 from pyagentd.events import Event
 
@@ -42,6 +43,7 @@ def checked_patterns(context: click.Context, option: click.Parameter, patterns: 
     return patterns
 
 
+_LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
 _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
 
 
@@ -86,6 +88,7 @@ def send(
     """Send TEXT to SESSION and follow the answer.
 
     While a run is in flight the message waits for its turn, unless it is to --steer that run.
+    A slash command, such as /status or /help, is answered at once and never sent to a model.
     TEXT "-" is read from stdin. On a terminal you are asked what needs approval; elsewhere it is denied unless
     --allow covers it. Ctrl-C leaves the run going, a second one aborts it.
     """
@@ -103,7 +106,13 @@ def send(
         branch = state["branch"]
         env, key = run_environment(os.environ, state["settings"]["backend"])
         wishes: dict[str, Any] = {"allow": allow, "steer": steer, "agent": agent, "model": model, "id": message_id}
-        sent = link.call("prompt", branch=branch, text=message, env=env, key=key, **wishes)
+        is_command = message.lstrip().startswith("/")  # some of them ask a model
+        limit = {"timeout": _LONGEST_COMMAND_S} if is_command else {}
+        sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
+        if command := sent.get("command"):
+            status = _print_command(command, as_json)
+            if not (sent["run"] and command["text"]) or sent["ended"]:
+                return status
         if not as_json:  # there they are events
             for line in state.get("notes") or ():
                 note(line)
@@ -123,6 +132,18 @@ def send(
         queued = sent["message"] if sent["queued"] else None
         ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(timeout)
     return conclude(ending, session, as_json)
+
+
+def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
+    """Print what a slash command answered."""
+    if as_json:
+        data = json.loads(command["json"])
+        print_json({"kind": "command", "name": command["name"], "text": command["text"], "data": data})
+    elif command["code"]:
+        note(command["text"])
+    else:
+        click.echo(shown(command["text"], sys.stdout))
+    return ExitCode.FAILED if command["code"] else ExitCode.DONE
 
 
 def _print_sent(sent: Mapping[str, Any], as_json: bool) -> None:

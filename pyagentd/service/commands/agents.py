@@ -47,6 +47,16 @@ def commands(ask: Asking) -> tuple[Command, ...]:
             arguments=(_NAME, Argument(name="new_name", summary="its new name", required=True)),
             run=partial(_rename, ask),
         ),
+        Command(
+            name="agent destroy",
+            summary="End an agent with all it does; says first what is lost, and does it with --yes",
+            arguments=(
+                _NAME,
+                Argument(name="keep_files", summary="leave its directory, to be taken up again", takes="flag"),
+                Argument(name="yes", summary="do it", takes="flag"),
+            ),
+            run=partial(_destroy, ask),
+        ),
     )
 
 
@@ -83,6 +93,19 @@ async def _config(ask: Asking, call: Call) -> Answer:
 async def _rename(ask: Asking, call: Call) -> Answer:
     told = await ask(call, "agent-rename", **call.arguments)
     return Answer(text=f"{call.arguments['name']} is called {told['name']} now, in {told['dir']}", data=told)
+
+
+async def _destroy(ask: Asking, call: Call) -> Answer:
+    """Say what would be lost, unless that was confirmed."""
+    name, keep_files = call.arguments["name"], bool(call.arguments.get("keep_files"))
+    if call.arguments.get("yes"):
+        done = await ask(call, "agent-destroy", name=name, keep_files=keep_files, confirmed=True)
+        return Answer(text=done["text"], data=done)
+    lost = await ask(call, "agent-losses", name=name, keep_files=keep_files)
+    again = " ".join(["/agent destroy", name, *(["--keep-files"] if keep_files else []), "--yes"])
+    head = f"The agent {name} is not destroyed yet. What would be lost or ended:"
+    lines = [f"  {line}" for line in lost["lines"]] or ["  nothing"]
+    return Answer(text="\n".join([head, *lines, f"To destroy it: {again}"]), data=lost)
 
 
 def _profile(permissions: object) -> str:
