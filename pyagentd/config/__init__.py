@@ -54,6 +54,9 @@ a backend names the *variable* its key is in. A file looks like this::
     [[hooks.tool.before]]                   # programs that are asked; see docs/hooks.md
     command = ["~/bin/check-call"]
     timeout = 10
+
+    [mcp.tracker]                           # servers of tools; see docs/mcp.md
+    url = "https://tracker.example.org/mcp"
 """
 
 from pyagentd.config.backends import BackendSettings

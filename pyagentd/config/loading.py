@@ -13,6 +13,7 @@ from pyagentd.config.compaction import COMPACTION_KEYS, CompactionSettings, comp
 from pyagentd.config.file import ConfigFile
 from pyagentd.config.hooks import HookSettings, read_hooks
 from pyagentd.config.locations import absolute, config_file, runtime_setting, sessions_setting
+from pyagentd.config.mcp import ServerSettings, read_server
 from pyagentd.config.models import ModelSettings, model_tables
 from pyagentd.config.places import KEYS as SKILLS_KEYS
 from pyagentd.config.places import OwnPlaces, own_places
@@ -41,6 +42,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "model": None,
     "profile": None,
     "hooks": None,
+    "mcp": None,
 }
 
 _SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
@@ -66,6 +68,7 @@ class Config:
     backends: Mapping[str, BackendSettings]
     profiles: Mapping[str, ProfileSettings]
     hooks: tuple[HookSettings, ...]  # programs that are asked, in their order
+    mcp: tuple[ServerSettings, ...]  # servers of tools, in their order
     models: Mapping[str, ModelSettings]
     web: WebSettings
     own: OwnPlaces  # the user's instructions and skills
@@ -131,6 +134,9 @@ def load_config(env: Environment | None = None) -> Config:
         backends=backends,
         profiles=profiles,
         hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
+        mcp=tuple(
+            read_server(name, table, file.place(f"mcp.{name}")) for name, table in file.data.get("mcp", {}).items()
+        ),
         own=own_places(file, env),
         triggers=triggers,
         models=models,

@@ -16,7 +16,7 @@ from pyagentd.policy.roam import RoamTarget
 if TYPE_CHECKING:
     from pyagentd.policy.shell import ShellReading
 
-Kind = Literal["read", "write", "command", "pattern", "net", "self", "meta"]
+Kind = Literal["read", "write", "command", "pattern", "net", "mcp", "self", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class ResolvedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What is about to happen; as text ``tool:<name>:<detail>``."""
+    """What is about to happen; as text ``tool:<name>:<detail>``, or ``rule``."""
 
     tool: str
     detail: str
@@ -44,10 +44,11 @@ class Action:
     shell: ShellReading | None = None  # what the grammar makes of the command
     roam: RoamTarget | None = None  # of kind "pattern"
     root: str = ""  # the workspace root, for what a profile says about paths relative to it
+    rule: str = ""  # of kind "mcp": the whole text, ``mcp:<server>:<tool>``
     change: str | None = None  # of kind "self": what it was and what it would be, as JSON for the audit
 
     def __str__(self) -> str:
-        return f"tool:{self.tool}:{self.detail}"
+        return self.rule or f"tool:{self.tool}:{self.detail}"
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -67,6 +68,9 @@ class Action:
 
     def spellings(self, form: str) -> Iterator[str]:
         """Yield every way of writing one of ``forms``."""
+        if self.rule:
+            yield from (self.rule, f"tool:{self.rule}")  # so that ``tool:.*`` is everything
+            return
         detail = form.removeprefix(f"tool:{self.tool}:")
         details = [detail]
         if self.root and self.kind in ("read", "write"):

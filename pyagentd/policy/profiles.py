@@ -182,7 +182,8 @@ BUILTIN = {
                 "tool:git:commit",
                 "tool:git:branch .*",
             ],
-            ask=["tool:bash:.*", "tool:git:push .*", "tool:git:merge_request .*", "tool:self_edit:.*"],
+            # The last is of no specification's making: what other programs do is asked about, as commands are.
+            ask=["tool:bash:.*", "tool:git:push .*", "tool:git:merge_request .*", "tool:self_edit:.*", "mcp:.*"],
         ),
         make_profile("locked", allow=["tool:view:.*"]),
     )

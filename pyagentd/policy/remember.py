@@ -45,6 +45,7 @@ _FILTERS = ("cat", "cut", "head", "ls", "nl", "pwd", "tac", "tail", "tr", "uniq"
 
 _A_SITE = re.compile(r"tool:WebFetch:(https?://[^/?#]+)/.*", re.DOTALL)
 _A_FILE = r"[^/]+"
+_A_SERVERS = re.compile(r"mcp:([\w-]+):((?:\\.|[^\\.^$*+?{}\[\]|()])+)")
 _CHANGING = "(?:Edit|Write)"
 
 
@@ -77,6 +78,8 @@ def literal(text: str) -> str:
 
 def told(pattern: str) -> str:
     """Return what a pattern made by ``remember`` covers, for people; any other as it is."""
+    if (server := _A_SERVERS.fullmatch(pattern)) is not None:
+        return f"{_plain(server[2])} of the MCP server {server[1]}, whatever its arguments"
     text = pattern.removeprefix("tool:")
     if text.startswith(f"{_CHANGING}:") and text.endswith(f"/{_A_FILE}"):
         return f"Edit and Write any file in {_plain(text[len(_CHANGING) + 1 : -len(_A_FILE)])}"

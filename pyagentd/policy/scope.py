@@ -70,7 +70,7 @@ def outside(action: Action, context: Context) -> str | None:
     match action.kind:
         case "meta":
             return None
-        case "net" | "self":  # no path that scope knows: profiles and the tool itself decide
+        case "net" | "mcp" | "self":  # no path that scope knows: profiles and the tool itself decide
             return None
         case "pattern":
             return _outside_roam(action, context)

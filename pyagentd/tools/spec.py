@@ -17,7 +17,7 @@ from pyagentd.tools.around import Hooking, Keeping, Tasking
 from pyagentd.tools.confine.scope import UNCONFINED, ShellScope
 
 Args = Mapping[str, Any]
-Kind = Literal["read", "write", "command", "pattern", "net", "self", "meta"]
+Kind = Literal["read", "write", "command", "pattern", "net", "mcp", "self", "meta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,7 @@ class Target:
     writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
     command: str | None = None
     shell: ShellReading | None = None
+    rule: str = ""  # the whole action as text, where that is not ``tool:<name>:<detail>``
     change: str | None = None  # of a setting: what it was and what it would be, as JSON for the audit
 
 
@@ -94,6 +95,7 @@ class ToolSpec:
             command=target.command,
             shell=target.shell,
             root=str(ctx.root),
+            rule=target.rule,
             change=target.change,
         )
 

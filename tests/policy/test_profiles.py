@@ -53,7 +53,7 @@ def test_the_built_in_profiles_are_exactly_these():
                 "tool:git:commit",
                 "tool:git:branch .*",
             ],
-            ["tool:bash:.*", "tool:git:push .*", "tool:git:merge_request .*", "tool:self_edit:.*"],
+            ["tool:bash:.*", "tool:git:push .*", "tool:git:merge_request .*", "tool:self_edit:.*", "mcp:.*"],
         ),
         "locked": (["tool:view:.*"], []),
     }

@@ -63,7 +63,7 @@ def _right_of(tools: Mapping[str, ToolSpec], tool: str) -> Right:
         raise ToolError(f"{tool} has no scope that could be expanded")
     spec = tools.get(tool)
     match None if spec is None else spec.kind:
-        case None | "meta" | "net" | "self":
+        case None | "meta" | "net" | "mcp" | "self":
             raise ToolError(f"There is no tool {tool!r} with a scope. Known: {', '.join(tools)}")
         case right:
             return right

@@ -58,11 +58,18 @@ class Offer:
     """
 
     def __init__(self, tools: Mapping[str, ToolSpec], found: Iterable[str] = ()) -> None:
-        self._searched = {name: spec for name, spec in tools.items() if name not in CORE and name != NAME}
-        self._all = len(tools) - (NAME in tools) <= MOST_OFFERED
-        usual = {name: spec for name, spec in tools.items() if name != NAME}
-        self.tools: Mapping[str, ToolSpec] = usual if self._all else {**usual, NAME: self._search()}
-        self._found = dict.fromkeys(name for name in found if name in self._searched)
+        self._before = tuple(found)
+        self.tools: dict[str, ToolSpec] = {}
+        self.add(tools)
+
+    def add(self, tools: Mapping[str, ToolSpec]) -> None:
+        """Have further tools, known when servers have told them; only before the first request."""
+        usual = {name: spec for name, spec in {**self.tools, **tools}.items() if name != NAME}
+        self._searched = {name: spec for name, spec in usual.items() if name not in CORE}
+        self._all = len(usual) <= MOST_OFFERED
+        self._found = dict.fromkeys(name for name in self._before if name in self._searched)
+        self.tools.clear()  # whoever makes the calls has this very mapping
+        self.tools.update(usual if self._all else {**usual, NAME: self._search()})
 
     def offered(self) -> tuple[ToolSpec, ...]:
         """Return the tools for the next request, in an order that only ever grows at its end."""

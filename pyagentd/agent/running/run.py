@@ -187,6 +187,7 @@ class Run:
 
     async def _begin(self) -> Step:
         await self._prepare()
+        await self._settings.ready()
         self._log.system_prompt(self._settings.system, self._recorder.now_ms())
         return self._call_model
 
@@ -277,6 +278,7 @@ class Run:
         resumed = self._resumed
         assert resumed is not None
         await self._prepare()
+        await self._settings.ready()
         calls, results = self._answer.calls, resumed.standing.results
         self._view.add(self._answer.step_message())
         self._move(S.RESUME, tools=[describe(call) for call in calls])

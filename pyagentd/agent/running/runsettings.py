@@ -21,6 +21,10 @@ Fresh = Callable[["RunSettings"], Awaitable["RunSettings"]]
 """Returns the settings that hold from now on: the very same when nothing was changed. Only of named agents."""
 
 
+async def _at_once() -> None:
+    """Need nothing before the first request."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """Fixed while the run lasts, but for what ``fresh`` reads anew."""
@@ -42,4 +46,5 @@ class RunSettings:
     fit: Fit | None = None  # called at every step boundary
     mission: Assignment | None = None  # what it is to fulfil; None: it chats
     agent: str = ""  # who answers, where that is not the agent that the session was opened with
+    ready: Callable[[], Awaitable[None]] = _at_once  # waits for what the first request needs: servers of tools
     fresh: Fresh | None = None  # called before every request; None: what holds first holds to the end

@@ -1,0 +1,99 @@
+"""How a server is really started: its settings with ``${NAME}`` replaced, and the environment that it gets.
+
+A server is another program, so it gets none of our variables but those that say where things are, and what its
+settings name. The keys of model providers are never among them, whatever the settings say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyagentd.config.mcp import ServerSettings
+from pyagentd.errors import ConfigError
+from pyagentd.log import conceal
+from pyagentd.tools.environment import child_environment
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_ROOT = ("root", "workspaceFolder", "CLAUDE_PROJECT_DIR")  # ours, and what other programs call it
+_PROVIDERS = re.compile(r"ANTHROPIC_.*|OPENAI_.*|PYAGENTD_.*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A server that can be started; two that are equal are one."""
+
+    name: str
+    command: tuple[str, ...] = field(default=(), repr=False)
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # what its settings say
+    cwd: Path = Path("/")
+    url: str = field(default="", repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    call_s: float = 60.0
+    start_s: float = 30.0
+    base: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)  # the usual variables
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All variables of the program."""
+        return {**self.base, **dict(self.env)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrounding:
+    """What the settings of a server may refer to."""
+
+    root: Path  # the workspace
+    variable: Callable[[str], str]  # returns the value of one; "" when nobody has it
+    path: str = ""  # where the client of the run finds programs
+    keys: Collection[str] = ()  # the variables that the keys of model providers are in
+
+
+def launch(settings: ServerSettings, around: Surrounding) -> Launch:
+    """Return how a server is started in a workspace.
+
+    Raises:
+        ConfigError: Its settings refer to a variable that nobody has, or that it must not have.
+    """
+
+    def filled(text: str) -> str:
+        return _VARIABLE.sub(lambda found: _value(settings, around, found), text)
+
+    cwd = Path(filled(settings.cwd)).expanduser() if settings.cwd else around.root
+    base = child_environment({"PATH": around.path} if around.path else {})
+    return Launch(
+        name=settings.name,
+        command=tuple(_home(filled(word)) for word in settings.command),
+        env=tuple((name, filled(value)) for name, value in settings.env),
+        cwd=cwd if cwd.is_absolute() else around.root / cwd,
+        url=filled(settings.url),
+        headers=tuple((name, filled(value)) for name, value in settings.headers),
+        call_s=settings.call_s,
+        start_s=settings.start_s,
+        base=base,
+    )
+
+
+def _value(settings: ServerSettings, around: Surrounding, found: re.Match[str]) -> str:
+    name, otherwise = found[1], found[2]
+    if name in _ROOT:
+        return str(around.root)
+    if name in around.keys or _PROVIDERS.fullmatch(name):
+        raise ConfigError(
+            f"{settings.source}: the MCP server {settings.name} wants ${{{name}}}, which is not given to servers",
+            mend="Keep what a server needs in a variable of its own",
+        )
+    value = around.variable(name) or otherwise
+    if value is None:
+        raise ConfigError(
+            f"{settings.source}: the MCP server {settings.name} needs the variable {name}, which is not set",
+            mend=f"Set {name} where the daemon is started, then: pyagentd stop",
+        )
+    conceal(value)
+    return value
+
+
+def _home(word: str) -> str:
+    return str(Path(word).expanduser()) if word.startswith("~/") else word

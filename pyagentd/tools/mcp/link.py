@@ -1,0 +1,320 @@
+"""One open connection to a server: the SDK's client, in the one task that may open and close it.
+
+Loaded when the first server is started, because the SDK is. Everything the SDK raises leaves here as ``Broken``, when
+nothing more can be said over this connection, or as ``ToolError``, when this one request failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import anyio
+import httpx2
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
+from mcp_types import (
+    CONNECTION_CLOSED,
+    Implementation,
+    PromptListChangedNotification,
+    ResourceListChangedNotification,
+    ToolListChangedNotification,
+)
+from pydantic import ValidationError
+
+from pyagentd import __version__
+from pyagentd.errors import ToolError
+from pyagentd.log import concealed
+from pyagentd.tools.mcp.catalog import Answered, Catalog, Piece, ServerPrompt, ServerResource, ServerTool
+from pyagentd.tools.mcp.content import answered, piece_of, piece_of_resource
+from pyagentd.tools.mcp.launch import Launch
+from pyagentd.tools.mcp.stdio import MOST_BYTES, Program, program
+
+MOST_TOOLS = 1000
+MOST_LISTED = 2000  # resources, prompts
+_PAGES = 100
+_LISTEN_AGAIN_S = 30.0
+_SHOWN = 500  # characters of what a server says about a failure
+
+_T = TypeVar("_T")
+
+log = logging.getLogger(__name__)
+
+
+class Broken(Exception):
+    """The connection could not be made, or is no more; says why."""
+
+
+class Link:
+    """A connection.
+
+    Args:
+        launch: To which server.
+        changed: Called when the server says that it offers something else now.
+        ended: Called once, when nothing more can be said.
+    """
+
+    def __init__(self, launch: Launch, changed: Callable[[], None], ended: Callable[[], None]) -> None:
+        self._launch = launch
+        self._changed = changed
+        self._ended = ended
+        self._leave = asyncio.Event()
+        self._client: Client | None = None
+        self._program: Program | None = None
+        self._owner: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect; the server is started and has said what it can.
+
+        Raises:
+            Broken: It cannot be started, or does not answer in time.
+        """
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner = asyncio.create_task(self._hold(ready), name=f"mcp {self._launch.name}")
+        try:
+            async with asyncio.timeout(self._launch.start_s):
+                await asyncio.shield(ready)
+        except TimeoutError:
+            told = self._last_words()
+            await self._end_now()
+            raise Broken(f"it did not answer within {self._launch.start_s:g} s{told}") from None
+        except asyncio.CancelledError:
+            await self._end_now()
+            raise
+
+    async def close(self) -> None:
+        """Disconnect, and end the server's program."""
+        self._leave.set()
+        if self._owner is not None:
+            await asyncio.wait([self._owner])
+
+    async def catalog(self) -> Catalog:
+        """Return what the server offers; raises as ``_asked``."""
+        client = self._connected()
+        can = client.server_capabilities
+        tools: list[ServerTool] = []
+        if can.tools is not None:
+            found = await self._pages(lambda cursor: client.list_tools(cursor=cursor), "tools", MOST_TOOLS)
+            tools = [
+                ServerTool(
+                    name=tool.name,
+                    description=tool.description or tool.title or "",
+                    schema=tool.input_schema,
+                    only_looks=bool(tool.annotations and tool.annotations.read_only_hint),
+                )
+                for tool in found
+            ]
+        info = client.server_info
+        return Catalog(
+            tools=tuple(tools),
+            has_resources=can.resources is not None,
+            has_prompts=can.prompts is not None,
+            title=f"{info.title or info.name} {info.version}".strip() if info else "",
+            protocol=client.protocol_version,
+        )
+
+    async def call(self, tool: str, args: Mapping[str, Any]) -> Answered:
+        """Call a tool; cancelling this cancels the call at the server. Raises as ``_asked``."""
+        return answered(await self._asked(self._connected().call_tool(tool, dict(args))))
+
+    async def resources(self) -> tuple[ServerResource, ...]:
+        """Return its resources and their templates; raises as ``_asked``."""
+        client = self._connected()
+        listed = await self._pages(lambda cursor: client.list_resources(cursor=cursor), "resources", MOST_LISTED)
+        templates: list[Any] = []
+        with suppress(ToolError):  # not every server knows the question
+            templates = await self._pages(
+                lambda cursor: client.list_resource_templates(cursor=cursor), "resource_templates", MOST_LISTED
+            )
+        return (
+            *(_resource(each, each.uri) for each in listed),
+            *(_resource(each, each.uri_template, template=True) for each in templates),
+        )
+
+    async def read(self, uri: str) -> tuple[Piece, ...]:
+        """Return what a resource holds; raises as ``_asked``."""
+        result = await self._asked(self._connected().read_resource(uri))
+        return tuple(map(piece_of_resource, result.contents))
+
+    async def prompts(self) -> tuple[ServerPrompt, ...]:
+        """Return its prompts; raises as ``_asked``."""
+        client = self._connected()
+        listed = await self._pages(lambda cursor: client.list_prompts(cursor=cursor), "prompts", MOST_LISTED)
+        return tuple(
+            ServerPrompt(
+                name=each.name,
+                description=each.description or each.title or "",
+                arguments=tuple((one.name, bool(one.required)) for one in each.arguments or ()),
+            )
+            for each in listed
+        )
+
+    async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
+        """Return the messages that a prompt becomes, each with its role; raises as ``_asked``."""
+        result = await self._asked(self._connected().get_prompt(name, dict(args)))
+        return tuple((message.role, piece_of(message.content)) for message in result.messages)
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise Broken(f"the connection ended{self._last_words()}")
+        return self._client
+
+    async def _asked(self, request: Awaitable[_T]) -> _T:
+        """Return the answer to a request.
+
+        Raises:
+            Broken: The connection ended meanwhile.
+            ToolError: The server refused, or what it answered is not of the protocol.
+        """
+        try:
+            return await request
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED or self._client is None:
+                await self._settled()
+                raise Broken(f"the connection ended{self._last_words()}") from error
+            raise ToolError(f"The MCP server {self._launch.name} refused: {_short(error.message)}") from error
+        except ValidationError as error:
+            raise ToolError(
+                f"The MCP server {self._launch.name} answered what the protocol does not allow "
+                f"({error.error_count()} errors, the first: {_short(error.errors()[0]['msg'])})"
+            ) from error
+        except (httpx2.HTTPError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            raise Broken(_short(str(error) or type(error).__name__)) from error
+        except RuntimeError as error:  # what a tool gave does not fit the schema that it promised
+            raise ToolError(f"The MCP server {self._launch.name}: {_short(str(error))}") from error
+
+    async def _pages(self, page: Callable[[str | None], Awaitable[Any]], name: str, most: int) -> list[Any]:
+        """Return all that is listed, at most ``most``; raises as ``_asked``."""
+        found: list[Any] = []
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            result = await self._asked(page(cursor))
+            found += getattr(result, name)
+            cursor = result.next_cursor
+            if cursor is None or len(found) >= most:
+                break
+        return found[:most]
+
+    async def _settled(self) -> None:
+        """Wait a moment for a program that ended to be known to have, so that it can be told how."""
+        if self._owner is not None:
+            await asyncio.wait([self._owner], timeout=1.0)
+
+    def _last_words(self) -> str:
+        told = "" if self._program is None else self._program.told()
+        return f" ({_short(told)})" if told else ""
+
+    # -- the owner -----------------------------------------------------------------------------------------------
+
+    async def _hold(self, ready: asyncio.Future[None]) -> None:
+        """Open the connection, keep it until somebody wants it closed or it ends, and close it."""
+        try:
+            client = Client(
+                self._transport(),
+                message_handler=self._told,
+                client_info=Implementation(name="pyagentd", version=__version__),
+                cache=None,
+            )
+            async with client:
+                self._client = client
+                ready.set_result(None)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._listen, client)
+                    await self._leave.wait()
+                    self._client = None
+                    tasks.cancel_scope.cancel()
+        except Exception as error:  # whatever the SDK, the program or the network raises: it is no more
+            self._fail(ready, error)
+        finally:
+            self._client = None
+            self._ended()
+
+    def _fail(self, ready: asyncio.Future[None], error: Exception) -> None:
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        why = _short(str(error) or type(error).__name__)
+        if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+            why = "it ended before it answered"
+        if isinstance(error, FileNotFoundError):
+            why = f"there is no program {self._launch.command[0]}"
+        log.info("mcp server %s: %s", self._launch.name, why)
+        if not ready.done():
+            ready.set_exception(Broken(why + self._last_words()))
+
+    async def _end_now(self) -> None:
+        if self._owner is not None:
+            self._leave.set()
+            self._owner.cancel()
+            await asyncio.wait([self._owner])
+
+    def _transport(self) -> AbstractAsyncContextManager[Any]:
+        return self._over_http() if self._launch.url else self._over_pipes()
+
+    @asynccontextmanager
+    async def _over_pipes(self) -> AsyncGenerator[Any, None]:
+        async with program(self._launch, self._leave.set) as (running, read, write):
+            self._program = running
+            yield read, write
+
+    @asynccontextmanager
+    async def _over_http(self) -> AsyncGenerator[Any, None]:
+        launch = self._launch
+        timeout = httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=max(MCP_DEFAULT_SSE_READ_TIMEOUT, launch.call_s))
+        async with (
+            httpx2.AsyncClient(headers=dict(launch.headers), timeout=timeout) as http,
+            streamable_http_client(launch.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
+        ):
+            yield streams
+
+    # -- what the server says by itself --------------------------------------------------------------------------
+
+    async def _told(self, message: object) -> None:
+        changes = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
+        if isinstance(message, changes):
+            self._changed()
+
+    async def _listen(self, client: Client) -> None:
+        """Be told of changes by servers that only tell those who ask (2026-07-28)."""
+        can = client.server_capabilities
+        tools = bool(can.tools and can.tools.list_changed)
+        prompts = bool(can.prompts and can.prompts.list_changed)
+        resources = bool(can.resources and can.resources.list_changed)
+        if not (tools or prompts or resources):
+            return
+        while True:
+            try:
+                async with client.listen(
+                    tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
+                ) as events:
+                    async for _ in events:
+                        self._changed()
+            except ListenNotSupportedError:
+                return
+            except (SubscriptionLost, MCPError, TimeoutError, httpx2.HTTPError) as error:
+                log.debug("mcp server %s: not told of changes: %s", self._launch.name, error)
+            await anyio.sleep(_LISTEN_AGAIN_S)
+            self._changed()  # what happened meanwhile is not told again
+
+
+def _resource(each: Any, uri: str, *, template: bool = False) -> ServerResource:
+    return ServerResource(
+        uri=uri,
+        name=each.title or each.name,
+        description=each.description or "",
+        mime=each.mime_type or "",
+        template=template,
+    )
+
+
+def _short(text: str) -> str:
+    """Return what a server says about a failure, in one line and without secrets."""
+    line = re.sub(r"\s+", " ", concealed(text)).strip()
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"

@@ -1,0 +1,122 @@
+"""The tools of servers as tools of ours: names, schemas, and how a call is put to policy and people.
+
+A server is somebody else's program: its description of a tool is bounded, its schema made to fit what providers take,
+and every call is asked about unless a profile, a grant, or the user's trust in the server says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from pyagentd.config.mcp import ServerSettings
+from pyagentd.tools.mcp.catalog import ServerTool
+from pyagentd.tools.mcp.connection import Connection
+from pyagentd.tools.mcp.content import text_of
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+LONGEST_NAME = 64  # as providers take it
+_LONGEST_DESCRIPTION = 4000
+_LONGEST_SCHEMA = 50_000  # characters
+_SHOWN = 200  # characters of arguments in one line
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def specs(settings: ServerSettings, connection: Connection, tools: Iterable[ServerTool]) -> list[ToolSpec]:
+    """Return the tools of a server that its settings let through, in the server's order."""
+    return [
+        _spec(settings, connection, tool)
+        for tool in tools
+        if settings.tools is None or any(fnmatchcase(tool.name, pattern) for pattern in settings.tools)
+    ]
+
+
+def named(found: Iterable[ToolSpec], taken: Collection[str]) -> dict[str, ToolSpec]:
+    """Return tools by name; one whose name is another's is left out: nobody could say which was meant."""
+    tools: dict[str, ToolSpec] = {}
+    for spec in found:
+        if spec.name not in taken:
+            tools.setdefault(spec.name, spec)
+    return tools
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return what the model calls a tool of a server: ``<server>_<tool>``, always (neighbours B.11)."""
+    name = f"{server}_{tool}"
+    fitting = _NO_NAME.sub("_", name)
+    if fitting == name and len(name) <= LONGEST_NAME:
+        return name
+    mark = hashlib.sha256(name.encode()).hexdigest()[:6]
+    return f"{fitting[: LONGEST_NAME - 7]}_{mark}"
+
+
+def rule_of(server: str, tool: str) -> str:
+    """Return how profiles and grants speak of a tool of a server."""
+    return f"mcp:{server}:{tool}"
+
+
+def _spec(settings: ServerSettings, connection: Connection, tool: ServerTool) -> ToolSpec:
+    name = tool_name(settings.name, tool.name)
+    looks = settings.trusted and tool.only_looks
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        answer = await connection.call(tool.name, args)
+        return Output(text=await asyncio.to_thread(text_of, answer, ctx.spool_dir, name), ok=answer.ok)
+
+    return ToolSpec(
+        name=name,
+        description=_description(settings.name, tool),
+        input_schema=_schema(tool.schema),
+        kind="mcp",
+        run=run,
+        describe=lambda args, ctx: Target(detail=_one_line(args), rule=rule_of(settings.name, tool.name)),
+        preview=lambda args, ctx: json.dumps(args, ensure_ascii=False, indent=2) if args else "",
+        confirm=not looks,
+        parallel_safe=looks,
+        timeout_s=settings.call_s,
+    )
+
+
+def _description(server: str, tool: ServerTool) -> str:
+    text = tool.description.strip()
+    cut = text if len(text) <= _LONGEST_DESCRIPTION else f"{text[:_LONGEST_DESCRIPTION]}…"
+    return cut or f"{tool.name} of the MCP server {server}"
+
+
+def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema that providers take and that checks no more than the server does.
+
+    What has no word about further properties allows them, which is what JSON Schema says.
+    """
+    if len(json.dumps(schema, default=str)) > _LONGEST_SCHEMA:
+        return {"type": "object", "properties": {}, "additionalProperties": True}
+    made = _opened({key: value for key, value in schema.items() if key not in ("anyOf", "oneOf", "allOf", "$schema")})
+    made["type"] = "object"
+    if not isinstance(made.get("properties"), Mapping):
+        made["properties"] = {}
+    if not isinstance(made.get("required", []), list):
+        del made["required"]
+    return made
+
+
+def _opened(schema: Any) -> dict[str, Any]:
+    if not isinstance(schema, Mapping):  # true: anything will do
+        return {}
+    made = dict(schema)
+    if isinstance(properties := schema.get("properties"), Mapping):
+        made["properties"] = {name: _opened(each) for name, each in properties.items()}
+        made.setdefault("additionalProperties", True)
+    if "items" in schema:
+        made["items"] = _opened(schema["items"])
+    return made
+
+
+def _one_line(args: Args) -> str:
+    text = json.dumps(args, ensure_ascii=False) if args else ""
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
