@@ -33,6 +33,7 @@
 (require 'pyagentd-here)
 (require 'pyagentd-table)
 (require 'pyagentd-named)
+(require 'pyagentd-destroy)
 
 (autoload 'pyagentd-agent-config "pyagentd-named-config" nil t)
 (autoload 'pyagentd-context-save "pyagentd-contexts" nil t)
@@ -44,6 +45,10 @@
   "Timer that fetches the agents again, nil if nothing has changed.")
 (defvar-local pyagentd-named-list--destroyed nil
   "Non-nil if agents that were destroyed are shown too.")
+
+(defvar-local pyagentd-named-list--flags nil
+  "Flags of agents, an alist (NAME . CHARACTER).
+D destroys an agent, K does so and keeps its files.")
 
 (defconst pyagentd-named-list--pause 0.3
   "Seconds after a change until the agents are fetched again.")
@@ -92,7 +97,8 @@
                       (equal "destroyed" (plist-get agent :status)))
                     pyagentd-table-rows))
   (pyagentd-table-print (mapcar #'pyagentd-named-list--entry
-                                pyagentd-table-rows)))
+                                pyagentd-table-rows))
+  (pyagentd-named-list--print-flags))
 
 (defun pyagentd-named-list--fetch ()
   "Fetch the agents; they are shown when they come."
@@ -165,6 +171,78 @@
   (setq pyagentd-named-list--destroyed (not pyagentd-named-list--destroyed))
   (revert-buffer))
 
+;;;; Flags
+
+(defun pyagentd-named-list--print-flags ()
+  "Show the flags, and forget those of agents that are not listed."
+  (let (flags)
+    (save-excursion
+      (goto-char (point-min))
+      (while (not (eobp))
+        (when-let ((flag (assoc (tabulated-list-get-id)
+                                pyagentd-named-list--flags)))
+          (push flag flags)
+          (tabulated-list-put-tag (propertize (string (cdr flag))
+                                              'face 'error)))
+        (forward-line)))
+    (setq pyagentd-named-list--flags (nreverse flags))))
+
+(defun pyagentd-named-list--flag (flag)
+  "Give the agents of the region, or the one at point, FLAG and move on.
+FLAG is a character, or nil for none."
+  (let ((end (if (use-region-p) (region-end) (1+ (point)))))
+    (when (use-region-p)
+      (goto-char (region-beginning))
+      (deactivate-mark))
+    (while (< (point) end)
+      (when-let ((name (tabulated-list-get-id)))
+        (setf (alist-get name pyagentd-named-list--flags nil t #'equal) flag)
+        (tabulated-list-put-tag (propertize (if flag (string flag) " ")
+                                            'face 'error)))
+      (forward-line)
+      (when (eobp) (setq end (point))))))
+
+(defun pyagentd-named-list-flag ()
+  "Flag the agent at point, or those in the region, to be destroyed.
+\\<pyagentd-named-list-mode-map>\\[pyagentd-named-list-execute] does it; \
+their files go to the trash."
+  (interactive nil pyagentd-named-list-mode)
+  (pyagentd-named-list--flag ?D))
+
+(defun pyagentd-named-list-flag-keep ()
+  "Flag the agent at point, or those in the region, to be destroyed.
+Their files stay."
+  (interactive nil pyagentd-named-list-mode)
+  (pyagentd-named-list--flag ?K))
+
+(defun pyagentd-named-list-unflag ()
+  "Take the flag from the agent at point, or those in the region."
+  (interactive nil pyagentd-named-list-mode)
+  (pyagentd-named-list--flag nil))
+
+(defun pyagentd-named-list-unflag-all ()
+  "Take all flags away."
+  (interactive nil pyagentd-named-list-mode)
+  (setq pyagentd-named-list--flags nil)
+  (tabulated-list-clear-all-tags))
+
+(defun pyagentd-named-list-execute ()
+  "Destroy the agents that are flagged, one after the other.
+What would be lost with each is named before it is done."
+  (interactive nil pyagentd-named-list-mode)
+  (pyagentd-named-list--print-flags)    ; in the order of the lines
+  (pcase-let ((`((,name . ,flag) . ,more) pyagentd-named-list--flags)
+              (buffer (current-buffer)))
+    (unless name
+      (user-error "Nothing is flagged; d flags an agent, K one whose files stay"))
+    (pyagentd-destroy
+     name (eql flag ?K)
+     (lambda ()
+       (pyagentd-later-in buffer
+         (setq pyagentd-named-list--flags more)
+         (pyagentd-named-list--on-change)
+         (when more (pyagentd-named-list-execute)))))))
+
 ;;;; The mode
 
 (defvar pyagentd-named-list-mode-map
@@ -181,6 +259,11 @@
     (define-key map "C" #'pyagentd-context-clear)
     (define-key map "H" #'pyagentd-context-history)
     (define-key map "A" #'pyagentd-named-list-toggle-destroyed)
+    (define-key map "d" #'pyagentd-named-list-flag)
+    (define-key map "K" #'pyagentd-named-list-flag-keep)
+    (define-key map "u" #'pyagentd-named-list-unflag)
+    (define-key map "U" #'pyagentd-named-list-unflag-all)
+    (define-key map "x" #'pyagentd-named-list-execute)
     map)
   "Keymap of `pyagentd-named-list-mode'.")
 
@@ -196,7 +279,8 @@
         pyagentd-table-help '(("RET" "open") ("+" "new") ("c" "configure")
                               ("r" "rename") ("t" "tasks") ("s" "save")
                               ("C" "clear") ("H" "history")
-                              ("w" "workspace") ("?" "all keys"))
+                              ("d" "flag") ("x" "destroy flagged")
+                              ("?" "all keys"))
         pyagentd-table-empty "There are no named agents; + makes one."
         pyagentd-here-function #'pyagentd-named-list--here)
   (setq-local revert-buffer-function #'pyagentd-named-list--revert)

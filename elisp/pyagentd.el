@@ -91,6 +91,7 @@
 (autoload 'pyagentd-schedules "pyagentd-schedules" nil t)
 (autoload 'pyagentd-agent-init "pyagentd-named" nil t)
 (autoload 'pyagentd-agent-rename "pyagentd-named" nil t)
+(autoload 'pyagentd-agent-destroy "pyagentd-destroy" nil t)
 (autoload 'pyagentd-agent-list "pyagentd-named-list" nil t)
 (autoload 'pyagentd-agent-config "pyagentd-named-config" nil t)
 (autoload 'pyagentd-context-save "pyagentd-contexts" nil t)

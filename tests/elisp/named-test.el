@@ -124,6 +124,62 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
                        (expand-file-name "branches/main/session.md" new)))
         (should (= 4 (window-point)))))))
 
+;;;; Destruction
+
+(defmacro named-test--answering (answer &rest body)
+  "Evaluate BODY, in which yes-or-no questions get ANSWER.
+The variable `asked' is bound to them with what is shown, last one first."
+  (declare (indent 1) (debug t))
+  `(let (asked)
+     (cl-letf (((symbol-function 'yes-or-no-p)
+                (lambda (prompt)
+                  (push (list prompt (with-current-buffer "*pyagentd losses*"
+                                       (buffer-string)))
+                        asked)
+                  ,answer)))
+       ,@body)))
+
+(ert-deftest pyagentd-agent-destroy-says-what-is-lost-first ()
+  (named-test--with ()
+      'agent-losses '(:name "web" :dir "/nowhere" :lines ("12 files go" "a task"))
+    (pyagentd-test-answer 'agent-destroy '(:text "Destroyed."))
+    (named-test--answering nil
+      (pyagentd-agent-destroy "web")
+      (pyagentd-test-await asked)
+      (should (equal (caar asked) "Destroy the agent web? "))
+      (should (string-search "- 12 files go\n  - a task" (cadar asked))))
+    (should-not (pyagentd-test-calls 'agent-destroy))
+    (named-test--answering t
+      (pyagentd-agent-destroy "web" t)
+      (pyagentd-test-await (pyagentd-test-calls 'agent-destroy))
+      (should (equal (caar asked) "Destroy the agent web, but not its files? ")))
+    (should (equal (pyagentd-test-calls 'agent-destroy)
+                   '((:name "web" :keep-files t :confirmed t))))))
+
+(ert-deftest pyagentd-agent-list-destroys-what-is-flagged ()
+  (named-test--with ((rows (mapcar (lambda (name) (named-test--agent root name))
+                                   '("a" "b" "c"))))
+      'agent-list (list :agents rows)
+    (pyagentd-test-answer 'agent-losses '(:name "x" :dir "/nowhere"))
+    (pyagentd-test-answer 'agent-destroy '(:text "Destroyed."))
+    (named-test--in (pyagentd-agent-list)
+      (call-interactively (key-binding "d"))
+      (call-interactively (key-binding "K"))
+      (call-interactively (key-binding "d"))
+      (forward-line -1)
+      (call-interactively (key-binding "u"))
+      (revert-buffer)
+      (pyagentd-test-await (equal (mapcar (lambda (line) (substring line 0 3))
+                                          (seq-take (pyagentd-test-lines) 3))
+                                  '("D a" "K b" "  c")))
+      (named-test--answering t
+        (call-interactively (key-binding "x"))
+        (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'agent-destroy)))))
+      (should (equal (pyagentd-test-calls 'agent-destroy)
+                     '((:name "a" :keep-files nil :confirmed t)
+                       (:name "b" :keep-files t :confirmed t))))
+      (pyagentd-test-await (null pyagentd-named-list--flags)))))
+
 ;;;; Configuration
 
 (defun named-test--config (root &rest changed)
