@@ -63,7 +63,9 @@ is told in the echo area."
 For what is done with an answer: its command has returned long ago."
   (if (active-minibuffer-window)
       (progn (message "%sFinish what is asked, then try again" prompt) nil)
-    (yes-or-no-p prompt)))
+    ;; No key or click has led here, which would ask in a dialog.
+    (let ((last-nonmenu-event t))
+      (yes-or-no-p prompt))))
 
 (provide 'pyagentd-later)
 ;;; pyagentd-later.el ends here

@@ -277,8 +277,7 @@ What would be lost with each is named before it is done."
                                ("Permissions" 12 t) ("Made" 17 t)
                                ("Directory" 0 nil)]
         pyagentd-table-help '(("RET" "open") ("+" "new") ("c" "configure")
-                              ("r" "rename") ("t" "tasks") ("s" "save")
-                              ("C" "clear") ("H" "history")
+                              ("r" "rename") ("t" "tasks") ("H" "history")
                               ("d" "flag") ("x" "destroy flagged")
                               ("?" "all keys"))
         pyagentd-table-empty "There are no named agents; + makes one."
