@@ -93,26 +93,50 @@ sys.exit(sys.version_info < (3, 11))"))))
   "Return with what to install: the symbol `uv', a Python's name, or nil."
   (if (executable-find "uv") 'uv (pyagentd-install-python)))
 
+(defun pyagentd-install--pip-p (python)
+  "Return non-nil if PYTHON has a pip that installs for another Python."
+  (eql 0 (call-process python nil nil nil "-c"
+                       "import pip, sys; \
+sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))")))
+
 (defun pyagentd-install--steps (how directory requirement)
   "Return the steps that install REQUIREMENT into DIRECTORY with HOW.
 Each is (WHAT PROGRAM ARGUMENT...).  HOW is as `pyagentd-install-how'
 returns it."
-  (let ((python (expand-file-name (if (eq system-type 'windows-nt)
-                                      "Scripts/python.exe"
-                                    "bin/python")
-                                  directory)))
-    (list (if (eq how 'uv)
-              (list "making an environment" "uv" "venv" "--no-project"
-                    "--python" (concat ">=" pyagentd-install--python-minimum)
-                    directory)
-            (list "making an environment" how "-m" "venv" directory))
-          ;; Byte code is made now: without it the first start takes seconds.
-          (if (eq how 'uv)
-              (list "installing" "uv" "pip" "install" "--python" python
-                    "--compile-bytecode" requirement)
-            (list "installing" python "-m" "pip" "install" "--no-input"
-                  "--disable-pip-version-check" requirement))
-          (list "trying" (pyagentd-server-program directory) "--version"))))
+  (let ((python (pyagentd-install--python-of directory))
+        (pip '("install" "--no-input" "--disable-pip-version-check"
+               "--progress-bar=off" "--no-compile"))
+        (shared (and (stringp how) (pyagentd-install--pip-p how))))
+    `(,(cond ((eq how 'uv)
+              (list "environment" "uv" "venv" "--no-project" "--python"
+                    (concat ">=" pyagentd-install--python-minimum) directory))
+             ;; A pip of its own takes as long as half of all the rest.
+             (shared (list "environment" how "-m" "venv" "--without-pip"
+                           directory))
+             (t (list "environment" how "-m" "venv" directory)))
+      ,(cond ((eq how 'uv)
+              (list "packages" "uv" "pip" "install" "--python" python
+                    requirement))
+             (shared `("packages" ,how "-m" "pip" "--python" ,python ,@pip
+                       ,requirement))
+             (t `("packages" ,python "-m" "pip" ,@pip ,requirement)))
+      ("trial" ,(pyagentd-server-program directory) "--version"))))
+
+(defun pyagentd-install--python-of (directory)
+  "Return the name of the Python in the environment DIRECTORY."
+  (expand-file-name (if (eq system-type 'windows-nt) "Scripts/python.exe"
+                      "bin/python")
+                    directory))
+
+(defun pyagentd-install--compile (directory)
+  "Have byte code made of all in DIRECTORY, while Emacs is used.
+Python makes what it loads by itself; each first time takes longer."
+  (let ((default-directory (file-name-as-directory directory)))
+    (make-process :name "pyagentd-compile" :noquery t
+                  :command (list (pyagentd-install--python-of directory)
+                                 "-m" "compileall" "-q" "lib" "Lib")
+                  :connection-type 'pipe
+                  :filter #'ignore :sentinel #'ignore)))
 
 (defun pyagentd-install--new-directory ()
   "Return the name of a directory for an environment that is not there yet."
@@ -207,9 +231,9 @@ install it (or uv) and try again" pyagentd-install--python-minimum)))
   (when pyagentd-install--running
     (unless (minibufferp (window-buffer (selected-window)))
       (let ((message-log-max nil))
-        (message "pyagentd: %s the server, %d s: %s"
+        (message "pyagentd: installing the server (%s, %d s): %s"
                  (or (caar (plist-get pyagentd-install--running :steps))
-                     "finishing")
+                     "end")
                  (- (float-time) (plist-get pyagentd-install--running :begun))
                  (truncate-string-to-width (pyagentd-install--last-line) 60
                                            nil nil "…"))))))
@@ -230,6 +254,7 @@ install it (or uv) and try again" pyagentd-install--python-minimum)))
         (prin1 (list :version version) (current-buffer)))
       (pyagentd-install--end)
       (pyagentd-install--prune directory)
+      (pyagentd-install--compile directory)
       (message "pyagentd: server %s is installed (%d s)" version seconds)
       (dolist (function then)
         (pyagentd-guarded "After installing" (funcall function))))))
