@@ -12,10 +12,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.data import no_data
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.order import in_order, members
-from pyagentd.lisp.values import Key, Keyword, LispSet, Pattern, Value, as_key, from_key, too_deep, type_name
+from pyagentd.lisp.values import Key, Keyword, LispSet, Pattern, Value, as_key, from_key, too_deep
 
 _MAX_DEPTH = 220
 
@@ -45,9 +45,7 @@ def _encode(value: Value, budget: Budget, depth: int) -> Any:
     if kind is Pattern:
         return {"~#re": value.text}
     if kind not in {list, dict, LispSet}:
-        raise LispError(
-            "eval_error", f"a {type_name(value)} is no data", hint="Call the function and give what it returns."
-        )
+        raise no_data(value)
     if depth >= budget.limits.depth:
         raise too_deep(budget)
     budget.steps(1 + len(value))

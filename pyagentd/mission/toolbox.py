@@ -13,6 +13,7 @@ from typing import Any
 
 from pyagentd.errors import PyagentdError
 from pyagentd.lisp import values
+from pyagentd.lisp.data import check_data
 from pyagentd.lisp.errors import LispError
 from pyagentd.mission.budget import Scope
 from pyagentd.mission.callbacks import called, words_of
@@ -57,11 +58,13 @@ class Toolbox:
         """Call a tool for a program and return a value of the language.
 
         Raises:
-            LispError: ``tool_not_found``, ``validation_error`` or ``tool_error``.
+            LispError: ``tool_not_found``, ``validation_error`` or ``tool_error``; ``eval_error`` for arguments that
+                are no data.
         """
         tool = self.tools.get(name)
         if tool is None:
             raise self._unknown(name)
+        check_data(args)
         prepared = tool.prepare(args, self.validation)
         self.warnings += prepared.warnings
         if prepared.problems:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from pyagentd import lisp
+from pyagentd.lisp.data import check_data
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.extent import check_extent
 from pyagentd.mission import feedback, hints, response, stopping
@@ -142,6 +143,8 @@ class _Taking:
             isolation=options.isolation,
         )
         check_extent(result.value, limits)  # it is validated, shown and stored as if nothing in it were shared
+        if not is_function(result.value):  # of which nothing is kept
+            check_data(result.value)
         return result
 
     def _failed(self, error: LispError, program: str) -> Outcome:

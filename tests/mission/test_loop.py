@@ -100,6 +100,25 @@ def test_a_function_is_no_result():
     assert "Call it and return what it gives." in told(llm)
 
 
+@pytest.mark.parametrize("isolation", ["none", "process"])
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("{:f [inc]}", "A function is no data.\nCall the function and give what it returns."),
+        ("{[inc] 1}", "A function is no data."),
+        ('(call "return" #{(fn [x] x)})', "A function is no data."),
+        ('(call "fail" {:details inc})', "A function is no data."),
+        ('(call "echo" {:x [inc]})', "A function is no data."),
+        ("[1 (range)]", "A sequence without an end is no data.\nTake some of it first: (take 10 …)."),
+    ],
+)
+def test_what_is_no_data_leaves_no_program(isolation, program, said):
+    llm = Scripted([code(program), code('(call "return" (map inc (take 2 (range))))')])
+    step = delegate("Go.", llm=llm, tools={"echo": lambda args: args}, isolation=isolation)
+    assert "Error (eval_error" in told(llm) and said in told(llm)
+    assert (step.value, step.trace[0].error.reason) == ([1, 2], "eval_error")
+
+
 def test_what_is_not_promised_is_said_and_mended():
     llm = Scripted([code('(call "return" {:count "five"})'), code('(call "return" {:count 5})')])
     step = delegate("Go.", llm=llm, signature="{count :int}")

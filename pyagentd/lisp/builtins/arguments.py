@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.endless import Endless, no_end
 from pyagentd.lisp.builtins.graphemes import graphemes
+from pyagentd.lisp.endless import Endless, no_end
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.order import members, pairs

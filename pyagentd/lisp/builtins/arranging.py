@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from pyagentd.lisp.builtins.arguments import items, refuse, size
 from pyagentd.lisp.builtins.columns import key_column
-from pyagentd.lisp.builtins.endless import ended
 from pyagentd.lisp.builtins.stages import Stage
 from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.endless import ended
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.order import equal

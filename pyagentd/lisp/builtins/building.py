@@ -11,10 +11,10 @@ from typing import Any, Final
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, number, refuse, size, wrong
 from pyagentd.lisp.builtins.columns import as_keys
-from pyagentd.lisp.builtins.endless import Endless, ended
 from pyagentd.lisp.builtins.samekeys import joined
 from pyagentd.lisp.builtins.stages import staged
 from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.endless import Endless, ended
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import LispSet, as_key

@@ -9,9 +9,9 @@ from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins import arithmetic, building, maps, transforming
 from pyagentd.lisp.builtins.aggregation import total
 from pyagentd.lisp.builtins.arguments import NUMBERS, function_named, items, wrong
-from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.functions import complement
 from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.endless import Endless
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.missing import MISSING
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 from pyagentd.lisp import access
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, refuse, size, vector, whole, wrong
-from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.graphemes import length
 from pyagentd.lisp.builtins.stages import Stage
 from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.endless import Endless
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.values import LispSet, truthy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pyagentd.lisp.builtins.arguments import items, vector, whole
-from pyagentd.lisp.builtins.endless import Endless
 from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.endless import Endless
 from pyagentd.lisp.limits import Budget
 
 FAMILY: Final = Family("The item at a place")

@@ -8,9 +8,9 @@ from typing import Any, Final
 from pyagentd.lisp.access import as_function
 from pyagentd.lisp.builtins.arguments import items, wrong
 from pyagentd.lisp.builtins.columns import as_keys, chosen, column, key_column, left
-from pyagentd.lisp.builtins.endless import ended
 from pyagentd.lisp.builtins.stages import Stage
 from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.endless import ended
 from pyagentd.lisp.limits import Budget
 from pyagentd.lisp.missing import MISSING
 from pyagentd.lisp.order import equal
