@@ -28,6 +28,7 @@ from pyagentd.agent.hooking.hooks import Hooks
 from pyagentd.agent.lifecycle.contexts import Contexts
 from pyagentd.agent.lifecycle.idling import Idling
 from pyagentd.agent.lifecycle.overlay import Overlay
+from pyagentd.agent.mcp.servers import Servers
 from pyagentd.agent.missions.kindred import Kindred
 from pyagentd.agent.running import stopping
 from pyagentd.agent.running.continuing import continuation
@@ -70,6 +71,7 @@ class Host(OpenBranches):
         agents: The agents that runs wait for.
         snapshots: What agents did to files.
         hooks: Who is asked before and told after.
+        servers: Programs that offer tools.
         triggers: Takes turns that no human began.
         schedules: Which of them come by the clock.
         queue: The messages that wait for their turn.
@@ -97,6 +99,7 @@ class Host(OpenBranches):
         self.agents = AgentSpawner(self)
         self.snapshots = Restoring(self)
         self.hooks = Hooks(self)
+        self.servers = Servers(self)
         self.queue = Queueing(self)
         self.tasks = Tasks(self)
         self.commands = Commands()
@@ -179,6 +182,7 @@ class Host(OpenBranches):
                 if branch.run is not None:
                     branch.run.cut_off()
             await asyncio.wait([branch.task for branch in runs if branch.task is not None])
+        await self.servers.close()
         await self.idling.save_all()
         while self._errands:
             await asyncio.wait(self._errands)

@@ -21,6 +21,7 @@ from pyagentd.config import Config
 from pyagentd.errors import PresetError, PyagentdError, StoreError
 from pyagentd.policy.presets import Preset, parse_preset
 from pyagentd.policy.profiles import Profile, make_profile
+from pyagentd.policy.servers import WantedServers
 from pyagentd.store import paths, presetfile, templates
 from pyagentd.store.paths import BranchRef
 
@@ -81,7 +82,8 @@ class Presets:
     def of_branch(self, ref: BranchRef) -> Preset:
         """Return the configuration of a branch, the only source of it (SPEC 000 Configuration isolation).
 
-        Of a session that is foreign, see ``Origins``, neither its profile counts nor that commands are not confined.
+        Of a session that is foreign, see ``Origins``, neither its profile counts nor that commands are not confined,
+        and no server of tools is started for it.
 
         Raises:
             PresetError: ``preset.md`` is missing or malformed.
@@ -91,7 +93,8 @@ class Presets:
             preset = self.named.laid(preset, ref)
         if self.origins is None or not self.origins.foreign(ref):
             return preset
-        return replace(preset, profile=None, shell=replace(preset.shell, network=False, confine=True))
+        shell = replace(preset.shell, network=False, confine=True)
+        return replace(preset, profile=None, shell=shell, mcp=WantedServers())
 
     def _as_written(self, ref: BranchRef) -> Preset:
         """Return what ``preset.md`` of a branch says, whoever wrote it; raises as ``of_branch``."""

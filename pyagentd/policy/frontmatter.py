@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from pyagentd.errors import BadRequest, PresetError
+from pyagentd.errors import BadRequest, ConfigError, PresetError
 from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.patterns import normalised, validate_pattern
 from pyagentd.policy.profiles import BUILTIN, Profile, compile_action
+from pyagentd.policy.servers import WantedServers, read_wanted
 
 _T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=str)
@@ -179,6 +180,16 @@ class Keys:
         else:
             names = list(self.texts(key))
         return tuple(dict.fromkeys(map(canonical_tool, names)))
+
+    def servers(self, key: str) -> WantedServers | None:
+        """Return which servers of tools are wanted, see ``servers``; None when it is not there."""
+        spelling, value = self._get(key)
+        if value is None:
+            return None
+        try:
+            return read_wanted(value, f"{self._source}:{self._line_of(spelling)}")
+        except ConfigError as error:
+            raise PresetError(error.message, mend=error.mend) from error
 
     def _get(self, key: str) -> tuple[str, Any]:
         """Return the spelling used, with dashes or with underscores, and the value or None."""

@@ -15,6 +15,7 @@ from pyagentd.policy.frontmatter import Keys
 from pyagentd.policy.profiles import Profile
 from pyagentd.policy.readonly import PLAN
 from pyagentd.policy.roam import Roam
+from pyagentd.policy.servers import WantedServers
 
 DEFAULT_PRESET = "programming-assistant"
 
@@ -69,6 +70,7 @@ class Preset:
     token_budget: int | None = None  # of one run
     signature: str = ""  # it runs as a mission under this contract (SPEC 004); "" chats
     prompt: str = ""  # of a mission: what it is told, with `{{field}}` for its inputs; "": the message it is sent
+    mcp: WantedServers | None = None  # servers of tools; None: all of a session, none of an agent
     isolation: Isolation = "none"  # of a mission: "process" runs its programs in a process of their own
 
 
@@ -126,6 +128,7 @@ def parse_preset(
         max_turns=keys.count("max-turns"),
         time_budget_s=keys.duration("time-budget"),
         token_budget=keys.count("token-budget"),
+        mcp=keys.servers("mcp"),
         signature=signature,
         prompt=keys.text("prompt") if signature else "",
         isolation=keys.choice("isolation", "none", get_args(Isolation)) if signature else "none",

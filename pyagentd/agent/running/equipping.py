@@ -24,6 +24,7 @@ from pyagentd.agent.lifecycle import models
 from pyagentd.agent.lifecycle.docs import docs_section
 from pyagentd.agent.lifecycle.selfedit import NAMES as SELFEDIT_TOOLS
 from pyagentd.agent.lifecycle.selfedit import Self, selfedit_tools
+from pyagentd.agent.mcp.joining import joining
 from pyagentd.agent.missions.missiontool import Lending
 from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.prompting.prompt import system_prompt
@@ -136,13 +137,15 @@ class Equipping:
         authority = self._authority(root)
         tools = self._tools(preset, authority, skill)
         told = index(place.skills) if skill in tools.values() else ""
+        offer, family = Offer(tools, found_before(branch.conversation)), (branch.ref, *self._ancestors)
         settings = RunSettings(
             backend=self._traced(backend),
             model=model,
             provider=provider_of(preset, host.config, self._options),
             system=await self._system(preset, place, told, model),
             tools=tools,
-            offer=Offer(tools, found_before(branch.conversation)),
+            offer=offer,
+            ready=joining(host.servers, self._presets, family, preset, root, self._options, offer),
             context=self._tool_context(root, authority),
             authority=authority,
             max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,

@@ -1,0 +1,119 @@
+"""How the tools of servers come into a run: when it begins, before its first request.
+
+A run is started at once and waits for its servers itself, so whoever sends a message does not. A server that cannot
+be started is told to the user, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyagentd.agent.mcp.servers import Server, Servers
+from pyagentd.agent.running.offer import Offer
+from pyagentd.agent.running.settings import Configured, SendOptions
+from pyagentd.errors import ToolError
+from pyagentd.policy.action import Action
+from pyagentd.policy.presets import Preset
+from pyagentd.policy.profiles import resolved, verdict
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.mcp.catalog import Catalog
+from pyagentd.tools.mcp.toolspecs import named, rule_of, specs, tool_name
+from pyagentd.tools.spec import ToolSpec
+
+_QUIET_S = 1.5  # until the user is told what a run waits for
+
+Permits = Callable[[str, str], bool]
+"""Whether an agent may call a tool of a server, so that its model is told about it: names of server and tool."""
+
+
+def permits(presets: Configured, family: Sequence[BranchRef]) -> Permits:
+    """Return what nothing, of a branch or of those above it, denies: as ``permitted_tools``."""
+    held = [presets.of_branch(each) for each in family]
+    profiles = [profile for each in held if (profile := resolved(each.profile)) is not None]
+    read_only = any(each.read_only for each in held)
+
+    def permitted(server: str, tool: str) -> bool:
+        action = Action(tool=tool_name(server, tool), detail="", kind="mcp", rule=rule_of(server, tool))
+        return not read_only and all(verdict(profile, action) != "deny" for profile in profiles)
+
+    return permitted
+
+
+def joining(
+    servers: Servers,
+    presets: Configured,
+    family: Sequence[BranchRef],
+    preset: Preset,
+    root: Path,
+    options: SendOptions,
+    offer: Offer,
+) -> Joining:
+    """Return who has the tools of servers join those that a run offers.
+
+    Args:
+        servers: Those of the daemon.
+        presets: Who knows the rules.
+        family: The run's branch and those above it.
+        preset: The run's.
+        root: Its workspace.
+        options: Its client's.
+        offer: Where the tools go.
+    """
+    ref = family[0]
+    wanted, problems = servers.of(ref, preset, root, options)
+    for problem in problems:
+        servers.say(ref.key, problem)
+    return Joining(servers=servers, key=ref.key, wanted=wanted, offer=offer, permitted=permits(presets, family))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """One run's servers.
+
+    Attributes:
+        servers: Those of the daemon.
+        key: Of the branch.
+        wanted: Those of the run.
+        offer: Where their tools go.
+        permitted: Which of them may.
+    """
+
+    servers: Servers
+    key: str
+    wanted: Sequence[Server]
+    offer: Offer
+    permitted: Permits
+
+    async def __call__(self) -> None:
+        """Wait until every server has said what it offers, or cannot; have that offered."""
+        catalogs = await self._catalogs()
+        found: list[ToolSpec] = []
+        for server in self.wanted:
+            if (catalog := catalogs.get(server.name)) is not None:
+                tools = [tool for tool in catalog.tools if self.permitted(server.name, tool.name)]
+                found += specs(server.settings, server.connection, tools)
+        self.offer.add(named(found, self.offer.tools))
+
+    async def _catalogs(self) -> Mapping[str, Catalog]:
+        asked = {asyncio.ensure_future(server.connection.offers()): server for server in self.wanted}
+        if not asked:
+            return {}
+        try:
+            _, waiting = await asyncio.wait(asked, timeout=_QUIET_S)
+            if waiting:
+                names = ", ".join(sorted(asked[task].name for task in waiting))
+                self.servers.notice(self.key, f"Waiting for MCP servers to start: {names}")
+                await asyncio.wait(waiting)
+        finally:
+            for task in asked:
+                task.cancel()
+        found = {}
+        for task, server in asked.items():
+            try:
+                found[server.name] = task.result()
+            except ToolError as error:
+                self.servers.notice(self.key, f"{error}. This answer goes without it (pyagentd mcp list)")
+        return found

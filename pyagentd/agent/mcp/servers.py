@@ -1,0 +1,117 @@
+"""Which servers a session has: the user's, a trusted project's, and what its preset says of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyagentd.agent.running.settings import SendOptions, variable_of
+from pyagentd.config.mcp import ServerSettings
+from pyagentd.errors import ConfigError
+from pyagentd.events import Event
+from pyagentd.policy.presets import Preset
+from pyagentd.policy.servers import WantedServers
+from pyagentd.store.paths import BranchRef
+from pyagentd.tools.mcp.connection import Connection
+from pyagentd.tools.mcp.launch import Launch, Surrounding, launch
+from pyagentd.tools.mcp.pool import Pool
+
+if TYPE_CHECKING:  # the host has one of these
+    from pyagentd.agent.host import Host
+
+log = logging.getLogger(__name__)
+
+_SESSIONS = WantedServers(all=True)  # where the preset does not say
+_AGENTS = WantedServers()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One server of a run."""
+
+    settings: ServerSettings
+    connection: Connection
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.settings.name
+
+
+class Servers:
+    """The servers of one daemon.
+
+    Attributes:
+        pool: Those that were wanted.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.pool = Pool(self._changed)
+        self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
+        self._said: set[tuple[str, str]] = set()
+
+    async def close(self) -> None:
+        """End all of them."""
+        await self.pool.close()
+
+    def known(self, root: Path | None) -> dict[str, ServerSettings]:
+        """Return the configured servers of a workspace by name."""
+        return {each.name: each for each in self._host.config.mcp}
+
+    def of(self, ref: BranchRef, preset: Preset, root: Path, options: SendOptions) -> tuple[list[Server], list[str]]:
+        """Return the servers that hold for a branch, and what is wrong with others; nothing is started."""
+        wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
+        found, missing = wanted.of(self.known(root))
+        problems = [f"There is no MCP server {name!r}, which the preset {preset.name} names" for name in missing]
+        servers = []
+        for settings in found:
+            try:
+                server = self.server(settings, root, options)
+            except ConfigError as error:
+                problems.append(str(error))
+                continue
+            servers.append(server)
+            users = self._users.setdefault(server.connection.launch, {})
+            users.pop(ref.key, None)
+            users[ref.key] = None
+        return servers, problems
+
+    def server(self, settings: ServerSettings, root: Path, options: SendOptions) -> Server:
+        """Return one server as it is in a workspace; raises ``ConfigError``."""
+        around = Surrounding(
+            root=root,
+            variable=lambda name: variable_of(name, options),
+            path=options.env.get("PATH", ""),
+            keys=frozenset(each.key_env for each in self._host.config.backends.values() if each.key_env),
+        )
+        return Server(settings=settings, connection=self.pool.get(launch(settings, around)))
+
+    def say(self, key: str, text: str) -> None:
+        """Tell whoever watches a branch, once."""
+        if (key, text) not in self._said:
+            self._said.add((key, text))
+            log.warning("%s", text)
+            self.notice(key, text)
+
+    def notice(self, key: str, text: str) -> None:
+        """Tell whoever watches a branch."""
+        self._host.publish(Event("notice", key, 0, ({"text": text},)))
+
+    def _changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
+        """Tell the sessions that have a server that it offers something else."""
+        parts = [f"new: {', '.join(new)}" if new else "", f"gone: {', '.join(gone)}" if gone else ""]
+        told = "; ".join(filter(None, parts)) or "other descriptions"
+        for key in self._users.get(connection.launch, ()):
+            if self._host.opened(key) is not None:
+                self.notice(
+                    key, f"The MCP server {connection.name} offers other tools from the next message on ({told})"
+                )
+
+
+def by_name(servers: Sequence[Server]) -> Mapping[str, Server]:
+    """Return servers by name."""
+    return {server.name: server for server in servers}
