@@ -82,6 +82,6 @@ dist: setup ## Make dist/: the wheel of the daemon, and the Emacs package as a f
 	@scripts/dist.sh
 
 clean: ## Remove what was built (not your sessions)
-	rm -rf .venv .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mcp-servers .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find elisp tests -name '*.elc' -delete

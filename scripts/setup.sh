@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 readonly VENV=.venv
 readonly STAMP=$VENV/.setup-stamp
+readonly SERVERS=tests/mcp
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -20,7 +21,7 @@ emacs_has() {  # LIBRARY
 # What the stamp stands for: same declarations, same interpreter, same place, tools still there.
 fingerprint() {
     { cat pyproject.toml scripts/setup.sh; pwd; have emacs && command -v emacs; have tmux && command -v tmux; \
-        have bwrap && command -v bwrap; true; } \
+        have bwrap && command -v bwrap; have npm && cat $SERVERS/package-lock.json; true; } \
         | cksum
 }
 
@@ -98,9 +99,21 @@ make_venv() {
         >/dev/null || true
 }
 
+# Reference servers of the Model Context Protocol, pinned, for the tests that talk to them; others go without.
+install_servers() {
+    have npm && [ -f $SERVERS/package-lock.json ] || return 0
+    cmp -s $SERVERS/package-lock.json .mcp-servers/package-lock.json && [ -d .mcp-servers/node_modules ] && return 0
+    say "installing MCP servers for the tests into .mcp-servers"
+    mkdir -p .mcp-servers
+    cp $SERVERS/package.json $SERVERS/package-lock.json .mcp-servers
+    npm ci --prefix .mcp-servers --ignore-scripts --no-audit --no-fund --silent >/dev/null 2>&1 ||
+        { rm -rf .mcp-servers; say "npm could not install them; the tests that need them are skipped"; }
+}
+
 if up_to_date; then exit 0; fi
 PYTHON=$(find_python)
 install_packages
 make_venv
+install_servers
 fingerprint > $STAMP
 say "done; the command line is $VENV/bin/pyagentd"
