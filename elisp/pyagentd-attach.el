@@ -63,6 +63,8 @@
   "Non-nil in a buffer that was made to be looked at, not to write.
 The symbol `hidden' until it is displayed, and attached, for the first
 time.")
+(defvar-local pyagentd-attach-root nil
+  "Directory of the project of this session, nil if it is not known.")
 (defvar-local pyagentd-attach--fresh nil
   "Buffer with the text of the file that is to be shown when attached.")
 (defvar-local pyagentd-attach--start 0
@@ -77,7 +79,8 @@ time.")
 (pyagentd-permanent-local 'pyagentd-attach-state 'pyagentd-attach-seq
                           'pyagentd-attach-partial
                           'pyagentd-attach-wants-lease 'pyagentd-attach-free
-                          'pyagentd-attach-viewer 'pyagentd-attach--fresh
+                          'pyagentd-attach-viewer 'pyagentd-attach-root
+                          'pyagentd-attach--fresh
                           'pyagentd-attach--start 'pyagentd-attach--latest
                           'pyagentd-attach--behind 'pyagentd-attach--said)
 
@@ -288,6 +291,7 @@ Its editor has saved the file just now and the daemon does not know it yet."
         pyagentd-viewing-diverged nil
         pyagentd-attach-wants-lease nil
         pyagentd-attach-free (plist-get answer :free)
+        pyagentd-attach-root (plist-get answer :root)
         pyagentd-viewing-refusal (plist-get answer :read-only)
         pyagentd-status-preset (plist-get answer :preset))
   (kill-local-variable 'buffer-save-without-query)

@@ -194,6 +194,7 @@ class Conversations(Group):
         holds = overridden(preset, override)
         return {
             "session_id": live.ref.session_id,
+            "root": live.conversation.session.get("workspace_root"),
             "agents": self._host.agents.running(live.key),
             "asks": self._host.asks.open_for(live.key),
             "queue": live.queue.told(),

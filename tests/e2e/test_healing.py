@@ -85,7 +85,7 @@ def test_a_medium_that_cannot_be_written_is_read_and_says_why(system: System, mo
         emacs.eval(f'(progn (find-file "{branch}/session.md") t)')
         emacs.wait("(eq pyagentd-attach-state t)")
         assert emacs.eval("buffer-read-only") and body(emacs) == before
-        assert "Read-only file system" in emacs.eval("pyagentd-status--line")
+        assert "Read-only file system" in emacs.eval("(substring-no-properties pyagentd-status--line)")
         with pytest.raises(EmacsError, match="Read-only file system"):
             emacs.eval("(pyagentd-send)")
         refused = system.run("send", session, "And now?")

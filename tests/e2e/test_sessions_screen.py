@@ -187,7 +187,7 @@ def test_a_session_is_renamed_copied_exported_and_imported(system: System, talk:
     open_session(emacs, main)
     emacs.eval('(progn (pyagentd-rename "Two cups") t)')
     emacs.wait('(equal pyagentd-status-title "Two cups")')
-    assert "Two cups" in emacs.eval("pyagentd-status--line")
+    assert "Two cups" in emacs.eval("(substring-no-properties pyagentd-status--line)")
     out = system.home / "chat.md"
     emacs.eval(f'(progn (pyagentd-export "md" "{out}") t)')
     assert "Grind beans" in out.read_text()

@@ -1,0 +1,127 @@
+;;; add-test.el --- Tests of adding to a prompt -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'blocks)
+(require 'keys)
+(require 'pyagentd-add)
+(require 'pyagentd-media)
+
+(defmacro add-test--with (text &rest body)
+  "Evaluate BODY beside a session of TEXT, in the buffer of a file of its project.
+The variables `session' and `project' are bound."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-session ,text
+     (let ((session (current-buffer))
+           (project (expand-file-name "project" root)))
+       (make-directory project)
+       (pyagentd-test-attach :root project :title "Tea")
+       (with-temp-buffer
+         (emacs-lisp-mode)
+         (insert "one\ntwo\nthree\n")
+         (setq default-directory (file-name-as-directory project)
+               buffer-file-name (expand-file-name "a.el" project))
+         (set-buffer-modified-p nil)
+         ,@body
+         (setq buffer-file-name nil)))))
+
+(defun add-test--said (session)
+  "Return the text of SESSION."
+  (with-current-buffer session (buffer-string)))
+
+(ert-deftest pyagentd-add-a-region-says-where-it-is-from ()
+  (add-test--with "### Hi"
+    (pyagentd-add-region 5 (point-max))
+    (should (equal (add-test--said session)
+                   "### Hi\n\nFrom `a.el`, lines 2–3:\n
+``` emacs-lisp\ntwo\nthree\n```\n\n"))))
+
+(ert-deftest pyagentd-add-text-goes-behind-what-is-being-written ()
+  (blocks-with
+    (pyagentd-add-text "more")
+    (should (string-suffix-p "Yes.\n\n### more\n\n" (buffer-string)))
+    (pyagentd-add-text "again")
+    (should (string-suffix-p "### more\n\nagain\n\n" (buffer-string)))
+    (delete-region (blocks-find "\n\n### more") (point-max))
+    (pyagentd-add-text "below an answer")
+    (should (string-suffix-p "Yes.\n\n### below an answer\n\n"
+                             (buffer-string)))))
+
+(ert-deftest pyagentd-add-a-fence-is-longer-than-those-in-the-text ()
+  (should (equal (pyagentd-add--fenced "a\n````\nb\n" "md")
+                 "````` md\na\n````\nb\n`````")))
+
+(ert-deftest pyagentd-add-a-file-of-the-project-is-named ()
+  (add-test--with "### "
+    (pyagentd-add-buffer)
+    (should (equal (add-test--said session) "### @a.el\n\n"))
+    (setq buffer-file-name nil)
+    (pyagentd-add-buffer)
+    (should (string-search (format "From the buffer `%s`, lines 1–3:"
+                                   (buffer-name))
+                           (add-test--said session)))))
+
+(ert-deftest pyagentd-add-what-flymake-found ()
+  (add-test--with "### "
+    (should-error (pyagentd-add-diagnostics 1 (point-max)) :type 'user-error)
+    (cl-letf* ((one (list 5 "No such tea" :error))
+               ((symbol-function 'flymake-diagnostics) (lambda (&rest _)
+                                                         (list one)))
+               ((symbol-function 'flymake-diagnostic-beg) #'car)
+               ((symbol-function 'flymake-diagnostic-text) #'cadr)
+               ((symbol-function 'flymake-diagnostic-type) #'caddr))
+      (setq-local flymake-mode t)
+      (pyagentd-add-diagnostics 1 (point-max)))
+    (should (equal (add-test--said session)
+                   "### Diagnostics of `a.el`:\n
+- line 2: No such tea (error)\n\n"))))
+
+(ert-deftest pyagentd-add-a-question-is-sent-at-once ()
+  (add-test--with "### A draft"
+    (let (sent)
+      (cl-letf (((symbol-function 'pyagentd-chat-ready) #'ignore)
+                ((symbol-function 'pyagentd-chat-submit)
+                 (lambda (text &rest _) (setq sent text))))
+        (pyagentd-ask-about "What is it?"))
+      (should (equal sent "What is it?\n\n@a.el"))
+      (should (equal (add-test--said session) "### A draft")))))
+
+(ert-deftest pyagentd-media-a-picture-is-copied-and-linked ()
+  (add-test--with "### Look:"
+    (let ((picture (expand-file-name "my cup.png" root))
+          (coding-system-for-write 'binary))
+      (write-region "\211PNG\r\n" nil picture nil 'quiet)
+      (with-current-buffer session
+        (goto-char (point-max))
+        (insert " ")
+        (pyagentd-media-drop (concat "file://" (url-hexify-string
+                                                picture
+                                                url-path-allowed-chars))
+                             'private)
+        (should (string-match "!\\[my cup.png\\](\\(files/my-cup-[0-9a-f]+.png\\))\\'"
+                              (buffer-string)))
+        (should (equal (with-temp-buffer
+                         (set-buffer-multibyte nil)
+                         (insert-file-contents-literally
+                          (expand-file-name
+                           (match-string 1 (add-test--said session))
+                           (buffer-local-value 'pyagentd--branch-dir session)))
+                         (buffer-string))
+                       "\211PNG\r\n"))))))
+
+(ert-deftest pyagentd-media-a-file-of-the-project-that-is-dropped-is-named ()
+  (add-test--with "### Read"
+    (let ((file (expand-file-name "b.txt" project)))
+      (write-region "b" nil file nil 'quiet)
+      (with-current-buffer session
+        (goto-char (point-max))
+        (insert " ")
+        (funcall (alist-get "^file:" dnd-protocol-alist nil nil #'equal)
+                 (concat "file://" file) 'copy)
+        (should (equal (buffer-string) "### Read @b.txt"))))))
+
+(provide 'add-test)
+;;; add-test.el ends here

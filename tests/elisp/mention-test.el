@@ -1,0 +1,79 @@
+;;; mention-test.el --- Tests of @file and @agent -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'keys)
+
+(defmacro mention-test--with (&rest body)
+  "Evaluate BODY in a session whose project has files and an agent."
+  (declare (indent 0) (debug t))
+  `(pyagentd-test-with-session "### Hi"
+     (let ((project (expand-file-name "project" root)))
+       (make-directory (expand-file-name "src" project) t)
+       (dolist (name '("src/tea.py" "README.md"))
+         (write-region "" nil (expand-file-name name project) nil 'quiet))
+       (puthash project (list (float-time)) pyagentd-mention--files)
+       (puthash project
+                (list (float-time)
+                      '(:name "reviewer" :description "Reads\ncode" :mode all))
+                pyagentd-mention--agents)
+       (pyagentd-test-attach :root project)
+       (goto-char (point-max))
+       ,@body)))
+
+(defun mention-test--offered ()
+  "Return what is offered at point."
+  (pcase (pyagentd-mention-at-point)
+    (`(,beg ,end ,table . ,_)
+     (sort (all-completions (buffer-substring beg end) table) #'string<))))
+
+(ert-deftest pyagentd-mention-files-and-agents-are-offered-after-an-at ()
+  (mention-test--with
+    (should-not (mention-test--offered))
+    (insert " see @")
+    (should (equal (mention-test--offered) '("README.md" "reviewer" "src/")))
+    (insert "src/t")
+    (should (equal (mention-test--offered) '("tea.py")))
+    (insert " and me@")
+    (should-not (mention-test--offered))))
+
+(ert-deftest pyagentd-mention-what-git-knows-is-offered-by-any-part ()
+  (mention-test--with
+    (puthash project
+             (cons (float-time) '("src/" "src/tea.py" "README.md"))
+             pyagentd-mention--files)
+    (insert " @tea")
+    (pyagentd-test-type "TAB")
+    (should (string-suffix-p "@src/tea.py " (buffer-string)))
+    (insert "@revi")
+    (pyagentd-test-type "TAB")
+    (should (string-suffix-p "@reviewer " (buffer-string)))))
+
+(ert-deftest pyagentd-mention-git-lists-files-and-directories ()
+  (skip-unless (executable-find "git"))
+  (mention-test--with
+    (let ((default-directory (file-name-as-directory project)))
+      (call-process "git" nil nil nil "init" "-q"))
+    (pyagentd-mention--list project)
+    (pyagentd-test-await
+     (equal (sort (copy-sequence (cdr (gethash project pyagentd-mention--files)))
+                  #'string<)
+            '("README.md" "src/" "src/tea.py")))))
+
+(ert-deftest pyagentd-mention-there-is-none-in-an-answer ()
+  (mention-test--with
+    (insert (propertize " @re" 'gptel 'response))
+    (should-not (mention-test--offered))))
+
+(ert-deftest pyagentd-mention-tab-is-the-major-modes-elsewhere ()
+  (mention-test--with
+    (should-not (eq (key-binding (kbd "TAB")) #'completion-at-point))
+    (insert " @x")
+    (should (eq (key-binding (kbd "TAB")) #'completion-at-point))))
+
+(provide 'mention-test)
+;;; mention-test.el ends here
