@@ -45,9 +45,15 @@ def _run(request: Json, limits: Limits, tools: Callable[[str, dict[Any, Value]],
         context=decode(request["context"]), memory=decode(request["memory"]), tools=tools, limits=limits
     )
     budget = Budget(limits)
+    try:
+        value, memory = encode(result.value, budget), encode(result.memory, budget)
+    except LispError as error:
+        error.undone = result.put
+        raise
     return {
-        "value": encode(result.value, budget),
-        "memory": encode(result.memory, budget),
+        "value": value,
+        "memory": memory,
+        "put": result.put,
         "signal": result.signal,
         "usage": asdict(result.usage),
     }

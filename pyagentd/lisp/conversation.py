@@ -104,6 +104,7 @@ def error_message(error: LispError) -> Json:
         "hint": error.hint,
         "line": error.line,
         "column": error.column,
+        "undone": error.undone,
     }
 
 
@@ -117,6 +118,8 @@ def error_of(said: Json, source: str | None = None) -> LispError:
         case {"reason": str(reason), "message": str(message), "hint": str(hint), "line": line, "column": column} if (
             reason in REASONS and isinstance(line, int | None) and isinstance(column, int | None)
         ):
-            return LispError(reason, message, hint=hint, line=line, column=column, source=source)  # type: ignore[arg-type]  # just looked up
+            error = LispError(reason, message, hint=hint, line=line, column=column, source=source)  # type: ignore[arg-type]  # just looked up
+            error.undone = bool(said.get("undone"))
+            return error
         case _:
             raise Garbled("no error")

@@ -35,6 +35,9 @@ class LispError(PyagentdError):
         column: 1-based column in code points, or None.
         source: The program's text, for ``caret``.
         data: What the program itself gave with the error (``ex-info``), for its own ``catch``.
+
+    Attributes:
+        undone: Whether the run had put something into the memory, which is as it was before.
     """
 
     code = "lisp-error"
@@ -56,6 +59,7 @@ class LispError(PyagentdError):
         self.column = column
         self.source = source
         self.data = data
+        self.undone = False
 
     @property
     def hint(self) -> str:

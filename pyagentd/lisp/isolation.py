@@ -228,8 +228,8 @@ class _Attendance:
                         self._talk.say(self._answer(name, decode(args)))
                     case {"error": dict(error)}:
                         raise error_of(error, self._source)
-                    case {"value": value, "memory": memory, "signal": signal, "usage": usage}:
-                        return self._made(value, memory, signal, usage)
+                    case {"value": value, "memory": memory, "put": put, "signal": signal, "usage": usage}:
+                        return self._made(value, memory, bool(put), signal, usage)
                     case _:
                         raise Garbled("no answer")
         except Gone:
@@ -237,10 +237,13 @@ class _Attendance:
         except (Garbled, TypeError, ValueError, RecursionError) as error:
             raise LispError("memory_exceeded", "the program gave an answer that cannot be read") from error
 
-    def _made(self, value: Any, memory: Any, signal: Literal["return", "fail"] | None, usage: Any) -> Result:
+    def _made(
+        self, value: Any, memory: Any, put: bool, signal: Literal["return", "fail"] | None, usage: Any
+    ) -> Result:
         return Result(
             value=decode(value),
             memory=decode(memory),
+            put=put,
             tool_calls=tuple(self._calls),
             signal=signal if signal in ("return", "fail") else None,
             usage=Usage(**usage),

@@ -86,13 +86,17 @@ class Program:
             if running.put and size(running.memory, budget, limits.memory_bytes) > limits.memory_bytes:
                 raise memory_full(limits.memory_bytes)
         except LispError as error:
+            error.undone = running.put
             raise self._placed(error, error.__traceback__) from error.__cause__
         except (RecursionError, MemoryError, ArithmeticError, NameError) as error:
-            raise self._placed(_explained(error, budget), error.__traceback__) from None
+            explained = _explained(error, budget)
+            explained.undone = running.put
+            raise self._placed(explained, error.__traceback__) from None
         return Result(
             value=value,
             memory=running.memory,
             tool_calls=tuple(running.calls),
+            put=running.put,
             signal=signal,
             usage=Usage(
                 steps=budget.steps_used,

@@ -52,6 +52,7 @@ class Result:
     Args:
         value: The value of the last form, or what ``return`` or ``fail`` was given.
         memory: The memory map after the run, keys as names.
+        put: Whether the run put anything into the memory.
         tool_calls: Every call of a tool, in order.
         signal: How the program ended itself, or None when it came to its end.
         usage: What it used.
@@ -59,6 +60,7 @@ class Result:
 
     value: Value
     memory: dict[str, Value]
+    put: bool = False
     tool_calls: tuple[ToolCall, ...] = ()
     signal: Literal["return", "fail"] | None = None
     usage: Usage = Usage()

@@ -40,7 +40,6 @@ def of_error(
     firewall: Firewall,
     warnings: Iterable[str] = (),
     *,
-    undone: bool = False,
     called: Sequence[str] = (),
 ) -> str:
     """Return what is said of a program that failed.
@@ -49,12 +48,11 @@ def of_error(
         error: What of.
         firewall: Keeps values out of it.
         warnings: What was converted or left out on the way.
-        undone: Whether it writes memory.
         called: The tools it had called before, in order.
     """
     place = f", line {error.line}, column {error.column}" if error.line is not None else ""
     lines = [f"Error ({error.reason}{place}): {_sentence(_told(error))}", error.caret(), _sentence(error.hint)]
-    if undone:
+    if error.undone:
         lines.append("What the program put into memory is undone.")
     if called:
         lines.append(f"It had called {', '.join(dict.fromkeys(called))} before; that stays done.")
@@ -73,6 +71,17 @@ def of_return(value: Any, problems: Sequence[Problem], signature: Signature, fir
             *notes,
             *problem_lines(problems, firewall),
             'Call (call "return" …) again with a value that fits.',
+        ]
+    )
+
+
+def of_function(firewall: Firewall, warnings: Iterable[str] = ()) -> str:
+    """Return what is said of a program that returned a function."""
+    return "\n".join(
+        [
+            "Error (validation_error): The returned value is a function, which is no data.",
+            "Call it and return what it gives.",
+            *_warned(warnings, firewall),
         ]
     )
 

@@ -123,7 +123,7 @@ class _Taking:
         except LispError as error:
             earlier = [turn.program for turn in self.before.trace]
             tools = {**self.room.mission.catalog, **self.room.mission.tools}
-            return self._failed(hints.with_hint(error, tools, earlier), said.program)
+            return self._failed(hints.with_hint(error, tools, earlier))
         return self._ran(result, said.program)
 
     def _run(self, program: str) -> lisp.Result:
@@ -142,12 +142,16 @@ class _Taking:
             cancelled=room.runtime.cancelled,
             isolation=options.isolation,
         )
-        check_extent(result.value, limits)  # it is validated, shown and stored as if nothing in it were shared
-        if not is_function(result.value):  # of which nothing is kept
-            check_data(result.value)
+        try:
+            check_extent(result.value, limits)  # it is validated, shown and stored as if nothing in it were shared
+            if not is_function(result.value):  # of which nothing is kept
+                check_data(result.value)
+        except LispError as error:
+            error.undone = result.put
+            raise
         return result
 
-    def _failed(self, error: LispError, program: str) -> Outcome:
+    def _failed(self, error: LispError) -> Outcome:
         details = {} if error.line is None else {"line": error.line, "column": error.column}
         fail = Fail(reason=error.reason, message=error.message, details=details)
         if self.room.mission.single_shot:
@@ -156,7 +160,6 @@ class _Taking:
             error,
             self.room.mission.firewall,
             self.toolbox.warnings,
-            undone="memory/put" in program and error.reason not in ("parse_error", "analysis_error"),
             called=[call.name for call in self.toolbox.calls if call.error is None],
         )
         return replace(self._nothing(fail), feedback=told)
@@ -195,8 +198,7 @@ class _Taking:
         mode = mission.options.signature_validation
         done = replace(outcome, end=End(value=outcome.value))
         if is_function(outcome.value):
-            message = "The returned value is a function, which is no data"
-            return self._failed(LispError("validation_error", message, hint="Call it and return what it gives."), "")
+            return self._refused_function(outcome)
         if mission.signature is None or mode == "disabled":
             return done
         problems = mission.signature.validate(outcome.value, strict=mode == "strict")
@@ -212,6 +214,14 @@ class _Taking:
             return replace(outcome, error=fail, end=End(fail=fail))
         told = feedback.of_return(outcome.value, problems, mission.signature, mission.firewall)
         return replace(outcome, error=fail, feedback=told)
+
+    def _refused_function(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of a turn whose program returned a function; as of any value refused, memory stays."""
+        fail = Fail(reason="validation_error", message="The returned value is a function, which is no data")
+        refused = replace(outcome, value=None, error=fail)
+        if self.room.mission.single_shot:
+            return replace(refused, end=End(fail=fail))
+        return replace(refused, feedback=feedback.of_function(self.room.mission.firewall, self.toolbox.warnings))
 
     def _nothing(self, fail: Fail, *, ending: bool = False) -> Outcome:
         """Return the outcome of a turn without a value."""

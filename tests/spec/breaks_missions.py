@@ -353,7 +353,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "DD-4: Soft Failures Don't Consume Retry Budget",
         f"{_MISSION}/turn.py",
-        "            return self._failed(hints.with_hint(error, tools, earlier), said.program)\n",
+        "            return self._failed(hints.with_hint(error, tools, earlier))\n",
         "            return self._nothing(Fail(reason=error.reason, message=error.message), ending=True)\n",
     ),
     _of(
