@@ -80,7 +80,11 @@ class _Place:
         return self._inside_edited(position, known)
 
     def _follow(self, position: int, known: int) -> tuple[int, int]:
-        """Go on as long as body and run agree in text and role."""
+        """Go on as long as body and run agree in text and role.
+
+        Blank lines before a heading of the user's are not taken for those before more of the run.
+        """
+        start = position
         for block in self._blocks:
             if block.end <= known:
                 continue
@@ -89,6 +93,9 @@ class _Place:
             position, known = position + agreeing, known + agreeing
             if agreeing < len(text):
                 break
+        for blank in range(1, min(len(RUN_OPEN), position - start) + 1):
+            if self._body.startswith(RUN_CLOSE, position - blank):
+                return position - blank, known - blank
         return position, known
 
     def _agreeing(self, position: int, text: str, role: InsertRole) -> int:

@@ -179,3 +179,14 @@ def test_a_heading_below_a_prompt_that_waited_is_not_taken_for_the_beginning_of_
         assert place == anchor and list(missing) == inserts
         doc, _ = apply(replace(start, body=body), place, *missing)
         assert "### ###" not in doc.body and doc.body.endswith(below)
+
+
+def test_blank_lines_before_a_heading_of_the_users_are_not_the_runs() -> None:
+    start, anchor, inserts, _ = played(turn=TURN)
+    typed, said = "\n\n### And how many directories?", 0
+    for insert in inserts[:-1]:
+        said += len(insert.text)
+        doc, _ = part_way(start, anchor, inserts, said)
+        doc = replace(doc, body=doc.body + typed)
+        body = finished(doc, *locate(doc.body, doc.spans, anchor, inserts)).body
+        assert body.endswith(typed) and "### ###" not in body
