@@ -281,6 +281,18 @@ same, Emacs asks."
 
 (pyagentd-permanent-local 'pyagentd-mode)
 
+(defvar pyagentd-completing-functions nil
+  "Functions that return non-nil where TAB completes in a session buffer.
+Elsewhere it does what it does in the major mode.")
+
+(defun pyagentd-session--tab (command)
+  "Return COMMAND where `pyagentd-completing-functions' say so, else nil."
+  (and (run-hook-with-args-until-success 'pyagentd-completing-functions)
+       command))
+
+(define-key pyagentd-mode-map (kbd "TAB")
+  '(menu-item "" completion-at-point :filter pyagentd-session--tab))
+
 ;;;###autoload
 (define-minor-mode pyagentd-mode
   "Minor mode of buffers that show the conversation of a session.
