@@ -20,6 +20,7 @@ from pyagentd import __version__
 from pyagentd.agent.approving.trust import Trust
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
+from pyagentd.agent.lifecycle import recovering
 from pyagentd.agent.presets import Presets, configured_profiles
 from pyagentd.agent.running.hints import PendingHints
 from pyagentd.agent.titles import Titles
@@ -90,6 +91,7 @@ class _Daemon:
             loop.add_signal_handler(number, self._stopped.set)
         token = new_token()
         host, indexer, server = self._assemble(Pulse(loop), token)
+        await recovering.recover(host)
         self._wake(host)
         await host.tasks.recover()
         await host.idling.load()

@@ -66,7 +66,7 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
     name = names.checked(wanted.name)
     async with _creating:
         await asyncio.to_thread(atomic.make_dirs, host.config.sessions_dir)  # where the table of agents is
-        known = await _free(host, name)
+        known, before = await _free(host, name)
         given = await _overrides(host, wanted, adopted=known)
         _, text = host.presets.template(DEFAULT_PRESET)
         template = host.config.agent_template or making.shipped_template()
@@ -83,6 +83,7 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
             created_at=iso8601(now),
             status="created",
             changed_at=epoch_ms(now),
+            intent="adopt" if known else "create",
         )
         await asyncio.to_thread(agents.register, host.state, row)
         make = making.adopt if known else making.make
@@ -90,21 +91,29 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
         ref: BranchRef | None = None
         try:
             ref = await asyncio.to_thread(make, host.config.agents_dir, name, material, prepare=git, clock=host.clock)
-            done = row_of(host, agentfile.read(place), ref, status="idle")
+            done = row_of(host, agentfile.read(place), ref, status="idle", intent=row.intent)
             await asyncio.to_thread(agents.put, host.state, done)
         except BaseException:
             if ref is not None and not known:  # what is there is what was made just now
                 await asyncio.to_thread(atomic.discard, place)
-            await asyncio.to_thread(agents.forget, host.state, name)
+            await asyncio.to_thread(_take_back, host, name, before)
             raise
-        host.departed.discard(place)
-        host.origins.made(ref)
-        async with host.using(ref) as branch:
-            branch.record_session(workspace_root=layout.workspace_dir(place), agent=DEFAULT_PRESET)
+        await complete(host, ref)
         return ref
 
 
-def row_of(host: Host, file: AgentFile, ref: BranchRef, *, status: agents.Status) -> AgentRow:
+async def complete(host: Host, ref: BranchRef) -> None:
+    """Let people talk with an agent that was made or taken up, and note that it is complete."""
+    host.departed.discard(ref.session_dir)
+    host.origins.made(ref)
+    async with host.using(ref) as branch:
+        branch.record_session(workspace_root=layout.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)
+    await asyncio.to_thread(agents.intend, host.state, ref.session_dir.name, None)
+
+
+def row_of(
+    host: Host, file: AgentFile, ref: BranchRef, *, status: agents.Status, intent: str | None = None
+) -> AgentRow:
     """Return what the table of agents is to say of an agent with this ``file``."""
     now = host.clock.now()
     return AgentRow(
@@ -117,6 +126,7 @@ def row_of(host: Host, file: AgentFile, ref: BranchRef, *, status: agents.Status
         created_at=file.created_at or iso8601(now),
         status=status,
         changed_at=epoch_ms(now),
+        intent=intent,
     )
 
 
@@ -172,8 +182,12 @@ def welcomes(host: Host, branch: LiveBranch) -> list[str]:
     return [welcome(host, branch.ref)] if host.named.is_named(branch.ref) and not branch.conversation.messages else []
 
 
-async def _free(host: Host, name: str) -> bool:
-    """Return whether the directory ``name`` is to be taken up again; see that the name is free (DD-17)."""
+async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:
+    """See that a name is free (DD-17).
+
+    Returns:
+        Whether its directory is to be taken up again, and the row of the agent that was destroyed.
+    """
     place = host.config.agents_dir.resolve() / name
     row = await asyncio.to_thread(agents.find, host.state, name)
     exists = place.exists() or place.is_symlink()
@@ -183,11 +197,19 @@ async def _free(host: Host, name: str) -> bool:
                 f"There is an agent called {name!r} already", mend="Take another name, or destroy it first"
             )
         await asyncio.to_thread(agents.forget, host.state, name)  # its directory was removed by hand
+        row = None
+    if exists and row is not None and row.intent == "remove":
+        raise Conflict(f"{place} was to be removed and is still there", mend="Remove it, or restart the daemon")
     if exists and not (place.is_dir() and not place.is_symlink() and layout.agent_file(place).is_file()):
         raise Conflict(f"{place} exists already and is no agent", mend="Take another name, or move that away")
     if not exists and (host.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
         raise Conflict(f"A session has the id {name!r} already", mend="Take another name")
-    return exists
+    return exists, row
+
+
+def _take_back(host: Host, name: str, before: AgentRow | None) -> None:
+    """Have the table of agents say of a name what it said ``before``."""
+    agents.forget(host.state, name) if before is None else agents.put(host.state, before)
 
 
 async def _overrides(host: Host, wanted: Wanted, *, adopted: bool) -> dict[str, Any]:

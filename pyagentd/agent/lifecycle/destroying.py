@@ -1,7 +1,8 @@
 """Destroying a named agent: SPEC 003 Destruction Flow, step by step.
 
 Its conversation is saved before anything else, its row says that it is gone before its files are touched, and
-whatever a daemon leaves half done the next one completes (``recovering``). Records of it are kept: its row, those of
+whatever a daemon leaves half done the next one completes (``recovering``, which knows the intents ``remove`` and
+``leave``). Records of it are kept: its row, those of
 its saved conversations, the audit.
 """
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 Files = Literal["kept", "trashed", "deleted"]
 """What became of an agent's directory; ``deleted``: there is no trash for it."""
-
-REMOVE = "remove"
-"""The intent of an agent whose files are to go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +70,10 @@ async def destroy(host: Host, name: str, *, keep_files: bool, user: str) -> Dest
         Busy: It is being destroyed, or begins to answer just now.
         StoreError: The disk refused; the agent is there, although what it was doing has ended.
     """
+    return await asyncio.shield(host.own(_destroy(host, name, keep_files, user)))
+
+
+async def _destroy(host: Host, name: str, keep_files: bool, user: str) -> Destroyed:
     place = await asyncio.to_thread(creating.agent_dir, host, name)
     timelines = lineage.branches(place)
     gone = tuple(each for timeline in timelines for each in lineage.with_agents(timeline))
@@ -80,46 +82,60 @@ async def destroy(host: Host, name: str, *, keep_files: bool, user: str) -> Dest
         branches = [await held.enter_async_context(host.using(timeline)) for timeline in timelines]
         async with host.removing(place, stop=host.abort):
             for branch in branches:
-                if (row := await host.contexts.keep(branch, "destroy")) is not None:
-                    saved.append(row)
+                if (kept := await host.contexts.keep(branch, "destroy")) is not None:
+                    saved.append(kept)
             await host.tasks.end_within(place)
             await held.aclose()
-            files = await _leave(host, name, place, keep_files=keep_files)
-    host.idling.forget(place)
-    await host.schedules.forget(place)
-    configuring.note(host, name, "destroy", old=None, new={"files": files}, user=user)
+            row = await _row(host, name, place)
+            now_ms, intent = epoch_ms(host.clock.now()), "leave" if keep_files else "remove"
+            await asyncio.to_thread(agents.set_status, host.state, name, "destroyed", now_ms=now_ms, intent=intent)
+            files = await complete(host, row, intent, user=user)
     return Destroyed(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
 
 
-async def _leave(host: Host, name: str, place: Path, *, keep_files: bool) -> Files:
-    """Have the table of agents say that one is gone, then see to its files."""
-    row = await asyncio.to_thread(agents.find, host.state, name)
-    now_ms = epoch_ms(host.clock.now())
-    intent = None if keep_files else REMOVE
-    if row is None:  # its directory is older than the database
-        row = creating.row_of(host, agentfile.read(place), paths.ref_of(place), status="idle")
-        await asyncio.to_thread(agents.put, host.state, row)
-    await asyncio.to_thread(agents.set_status, host.state, name, "destroyed", now_ms=now_ms, intent=intent)
-    if keep_files:
-        host.departed.add(place)
-        return "kept"
-    return await asyncio.shield(host.own(_removed(host, row, place)))
+async def complete(host: Host, row: AgentRow, intent: str, *, user: str) -> Files:
+    """Do what is left of the end of an agent whose row says that it is gone.
 
+    Args:
+        host: Where it lived.
+        row: Of it as it was.
+        intent: ``remove`` its files, or ``leave`` them.
+        user: Who wanted that.
 
-async def _removed(host: Host, row: AgentRow, place: Path) -> Files:
-    try:
-        files = await asyncio.to_thread(remove, place)
-    except StoreError:
-        await asyncio.to_thread(agents.put, host.state, row)  # as it was
-        raise
+    Raises:
+        StoreError: The disk refused; its row is what it was.
+    """
+    place = Path(row.dir)
+    host.departed.add(place)
+    files: Files = "kept"
+    if intent == "remove":
+        try:
+            files = await asyncio.to_thread(_removed, place)
+        except StoreError:
+            await asyncio.to_thread(agents.put, host.state, row)
+            if row.status != "destroyed":
+                host.departed.discard(place)
+            raise
+        host.departed.discard(place)
+    host.idling.forget(place)
+    await host.schedules.forget(place)
+    configuring.note(host, row.name, "destroy", old=None, new={"files": files}, user=user)
     await asyncio.to_thread(agents.intend, host.state, row.name, None)
     return files
 
 
-def remove(place: Path) -> Files:
+def _removed(place: Path) -> Files:
     """Move a directory to the trash, or delete it where there is none; blocks. Raises ``StoreError``: it is there."""
-    if trash.has_trash(place):
-        trash.move_to_trash(place)
-        return "trashed"
-    trash.delete(place)
-    return "deleted"
+    has_trash = trash.has_trash(place.parent)
+    if place.is_dir():  # a daemon that was killed may have come so far
+        (trash.move_to_trash if has_trash else trash.delete)(place)
+    return "trashed" if has_trash else "deleted"
+
+
+async def _row(host: Host, name: str, place: Path) -> AgentRow:
+    """Return the row of an agent; one whose directory is older than the database gets it."""
+    row = await asyncio.to_thread(agents.find, host.state, name)
+    if row is None:
+        row = creating.row_of(host, agentfile.read(place), paths.ref_of(place), status="idle")
+        await asyncio.to_thread(agents.put, host.state, row)
+    return row

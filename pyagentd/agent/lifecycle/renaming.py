@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pyagentd.agent.host import Host
 
 
+RENAME, RENAMED = "rename", "renamed"
+"""Intents, followed by a name: that an agent is to get, and that it had."""
+
+
 async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRef:
     """Call the agent ``name`` ``new_name`` and return its active branch.
 
@@ -40,7 +44,13 @@ async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRe
     await asyncio.to_thread(_require_rest, host.state, name, old)
     async with host.removing(old):
         await asyncio.to_thread(_move, host, old, new)
+    return await follow(host, old, new, user=user)
+
+
+async def follow(host: Host, old: Path, new: Path, *, user: str) -> BranchRef:
+    """Have what knows an agent by its directory follow, when that has moved; return its active branch."""
     ref = paths.ref_of(new)
+    host.departed.discard(new)
     host.origins.made(ref)
     for timeline in lineage.branches(new):
         for each in lineage.with_agents(timeline):
@@ -49,7 +59,8 @@ async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRe
                 branch.record_session(workspace_root=Path(_moved(root, old, new)))
                 await surroundings.renew(host, branch)
     host.idling.moved(old, new)
-    configuring.note(host, new_name, "config:name", old=name, new=new_name, user=user)
+    configuring.note(host, new.name, "config:name", old=old.name, new=new.name, user=user)
+    await asyncio.to_thread(agents.intend, host.state, new.name, None)
     return ref
 
 
@@ -75,17 +86,29 @@ def _require_rest(state: State, name: str, directory: Path) -> None:
 
 def _move(host: Host, old: Path, new: Path) -> None:
     """Move everything; blocks."""
-    row = agents.find(host.state, old.name)
-    atomic.move(old, new)
+    agents.intend(host.state, old.name, f"{RENAME} {new.name}")
     try:
-        _rewrite(new, old=old, new=new)
-        ref, file = paths.ref_of(new), agentfile.read(new)
-        status = row.status if row is not None else "idle"
-        agents.rename(host.state, old.name, creating.row_of(host, file, ref, status=status), old_dir=str(old))
+        atomic.move(old, new)
+        try:
+            adapt(host, old, new)
+        except BaseException:
+            _rewrite(new, old=new, new=old)
+            atomic.move(new, old)
+            raise
     except BaseException:
-        _rewrite(new, old=new, new=old)
-        atomic.move(new, old)
+        agents.intend(host.state, old.name, None)
         raise
+
+
+def adapt(host: Host, old: Path, new: Path) -> None:
+    """Have the files of an agent whose directory has moved, and the database, say so; blocks."""
+    row = agents.find(host.state, old.name)
+    _rewrite(new, old=old, new=new)
+    status = row.status if row is not None else "idle"
+    made = creating.row_of(
+        host, agentfile.read(new), paths.ref_of(new), status=status, intent=f"{RENAMED} {old.name}"
+    )
+    agents.rename(host.state, old.name, made, old_dir=str(old))
 
 
 def _rewrite(place: Path, *, old: Path, new: Path) -> None:

@@ -213,6 +213,6 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE audit ADD COLUMN user TEXT;    -- who triggered or approved it, where that is known
     """,
     """
-    ALTER TABLE agents ADD COLUMN intent TEXT; -- what was begun and has not ended: create, adopt, remove, rename NAME
+    ALTER TABLE agents ADD COLUMN intent TEXT; -- what was begun and has not ended; null: nothing
     """,
 )

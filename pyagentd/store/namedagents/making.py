@@ -87,7 +87,7 @@ def adopt(root: Path, name: str, material: Material, *, prepare: Prepare, clock:
             )
     _fill(place, material.template)
     if not paths.is_session_dir(place):
-        draft = place / f".{secrets.token_hex(8)}"
+        draft = place.with_name(f".{name}.{secrets.token_hex(8)}")
         try:
             _session(draft, place, name, material, clock)
             atomic.move(paths.branches_dir(draft), paths.branches_dir(place))

@@ -1,0 +1,88 @@
+"""What a daemon that was killed left half done with named agents: completed or taken back by the next one.
+
+Nobody talks with an agent before this is done. What cannot be done now, since the disk refuses, waits for the next
+start; nothing here keeps the daemon from starting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyagentd.agent.lifecycle import creating, destroying, renaming
+from pyagentd.agent.triggering.triggers import local_user
+from pyagentd.clock import epoch_ms
+from pyagentd.errors import PyagentdError
+from pyagentd.store import paths, trash
+from pyagentd.store.index import agents
+from pyagentd.store.index.agents import AgentRow
+from pyagentd.store.namedagents import layout
+
+if TYPE_CHECKING:
+    from pyagentd.agent.host import Host
+
+log = logging.getLogger(__name__)
+
+_DRAFT = re.compile(r"\.[A-Za-z0-9_-]{1,64}\.[0-9a-f]{16}")  # of a directory that is being made, or deleted
+
+
+async def recover(host: Host) -> None:
+    """See to every agent with which something was begun, and learn which are gone."""
+    try:
+        rows = await asyncio.to_thread(agents.known, host.state, destroyed=True)
+    except PyagentdError as error:  # as before there is any session
+        log.info("no agent is known: %s", error)
+        return
+    host.departed |= {Path(row.dir) for row in rows if row.status == "destroyed"}
+    for row in rows:
+        if intent := row.intent or ("create" if row.status == "created" else ""):
+            try:
+                await _settle(host, row, *intent.split())
+            except PyagentdError as error:
+                log.error("agent %s: %s", row.name, error)
+    await asyncio.to_thread(_discard_drafts, host.config.agents_dir.resolve())
+
+
+async def _settle(host: Host, row: AgentRow, intent: str, name: str = "") -> None:
+    place = Path(row.dir)
+    log.info("agent %s: a daemon ended at %r", row.name, row.intent)
+    match intent:
+        case "create" | "adopt" if row.status != "created":
+            await creating.complete(host, paths.ref_of(place))
+        case "create" if not layout.agent_file(place).is_file():
+            await asyncio.to_thread(agents.forget, host.state, row.name)
+        case "create":  # it was complete when it got its name
+            ref = paths.ref_of(place)
+            made = creating.row_of(host, host.named.file(ref), ref, status="idle", intent=intent)
+            await asyncio.to_thread(agents.put, host.state, made)
+            await creating.complete(host, ref)
+        case "adopt":  # what was merged into it, if anything, is merged again by who takes it up
+            now_ms = epoch_ms(host.clock.now())
+            await asyncio.to_thread(agents.set_status, host.state, row.name, "destroyed", now_ms=now_ms)
+            host.departed.add(place)
+        case "remove" | "leave":
+            await destroying.complete(host, row, intent, user=local_user())
+        case renaming.RENAME:
+            new = place.with_name(name)
+            if not await asyncio.to_thread(_has_moved, place, new):
+                await asyncio.to_thread(agents.intend, host.state, row.name, None)
+                return
+            await asyncio.to_thread(renaming.adapt, host, place, new)
+            await renaming.follow(host, place, new, user=local_user())
+        case renaming.RENAMED:
+            await renaming.follow(host, place.with_name(name), place, user=local_user())
+
+
+def _has_moved(old: Path, new: Path) -> bool:
+    return not old.exists() and layout.agent_file(new).is_file()
+
+
+def _discard_drafts(root: Path) -> None:
+    """Remove what was being made, or deleted, under a name of its own."""
+    if root.is_dir():
+        for entry in root.iterdir():
+            if _DRAFT.fullmatch(entry.name) and not entry.is_symlink():
+                trash.discard(entry)
