@@ -152,7 +152,7 @@ The symbol `none' when hello was answered.")
   "Return non-nil if there is a connection to the daemon."
   (and pyagentd-rpc--manager (process-live-p (pyagentd-rpc--process))))
 
-(defun pyagentd-rpc--runtime-file ()
+(defun pyagentd-rpc-runtime-file ()
   "Return the name of the file with the address of the daemon."
   (expand-file-name
    "daemon.eld"
@@ -163,12 +163,12 @@ The symbol `none' when hello was answered.")
          (expand-file-name "pyagentd/run" (or (getenv "XDG_STATE_HOME")
                                               "~/.local/state"))))))
 
-(defun pyagentd-rpc--runtime ()
+(defun pyagentd-rpc-runtime ()
   "Return the plist in the daemon's runtime file, or nil.
 Another daemon may remove it at any time."
   (with-temp-buffer
     (let ((runtime (ignore-errors
-                     (insert-file-contents (pyagentd-rpc--runtime-file))
+                     (insert-file-contents (pyagentd-rpc-runtime-file))
                      (read (current-buffer)))))
       (and (listp runtime) runtime))))
 
@@ -277,7 +277,7 @@ Another daemon may remove it at any time."
 If there is none, start it and wait for it when START is non-nil,
 else return nil."
   (cond ((pyagentd-rpc-connected-p) pyagentd-rpc--manager)
-        ((pyagentd-rpc--open (pyagentd-rpc--runtime)))
+        ((pyagentd-rpc--open (pyagentd-rpc-runtime)))
         (start (pyagentd-rpc--start))))
 
 (defun pyagentd-rpc-launch ()
@@ -297,7 +297,7 @@ else return nil."
   (let* ((process (pyagentd-rpc-launch))
          (deadline (+ (float-time) pyagentd-start-timeout)))
     (unwind-protect
-        (while (not (pyagentd-rpc--open (pyagentd-rpc--runtime)))
+        (while (not (pyagentd-rpc--open (pyagentd-rpc-runtime)))
           (cond ((and (eq (process-status process) 'exit)
                       (/= (process-exit-status process) 0))
                  (while (accept-process-output process 0.1))

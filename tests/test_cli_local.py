@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from pyagentd import __version__
 from pyagentd.cli import checks, main
 from pyagentd.cli.link import run_environment
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.config import load_config
+from pyagentd.rpc.framing import PROTOCOL
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +119,16 @@ def test_doctor_lists_checks_with_the_line_that_fixes_each(home: Path, capsys: p
     assert found["packages"]["level"] == "ok"
     assert found["daemon"]["detail"] == "not running (starts on demand)"
     assert found["backend"]["level"] == "ok"
+
+
+def test_doctor_says_its_version_and_leaves_emacs_to_itself(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMACS", "emacs-that-is-not-there")
+    main(["doctor", "--json", "--no-emacs"])
+    said = json.loads(capsys.readouterr().out)
+    assert (said["version"], said["protocol"]) == (__version__, PROTOCOL)
+    assert not any(check["name"].startswith("emacs") for check in said["checks"])
 
 
 def test_doctor_survives_a_malformed_configuration(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -340,6 +340,17 @@ def test_status_and_stop(system: System) -> None:
     assert system.run("status").returncode == 3
 
 
+def test_a_daemon_of_another_protocol_is_told_and_can_be_stopped(system: System) -> None:
+    system.new()
+    pid = system.daemon_pid()
+    runtime = system.runtime / "daemon.eld"
+    runtime.write_text(runtime.read_text().replace(":proto 1", ":proto 99"))
+    refused = system.run("sessions")
+    assert refused.returncode != 0
+    assert "The daemon speaks protocol 99" in refused.stderr and "pyagentd stop" in refused.stderr
+    assert system.ok("stop") == f"stopped (pid {pid})\n"
+
+
 def test_doctor_finds_the_running_daemon(system: System) -> None:
     system.new()
     checks = {one["name"]: one for one in system.json("doctor")["checks"]}

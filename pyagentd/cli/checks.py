@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from pyagentd import __version__
 from pyagentd.config import BackendSettings, Config, load_config
 from pyagentd.errors import PyagentdError
 
@@ -40,11 +41,12 @@ class Finding(NamedTuple):
     mend: str = ""  # the line that fixes it
 
 
-def all_checks() -> Iterator[Finding]:
-    """Yield every finding, those others depend on first."""
+def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
+    """Yield every finding, those others depend on first; without ``emacs`` that is not looked at: it asks itself."""
     yield check_python()
     yield from check_packages()
-    yield from check_emacs()
+    if emacs:
+        yield from check_emacs()
     try:
         config = load_config()
     except PyagentdError as error:
@@ -174,7 +176,10 @@ def check_daemon(config: Config) -> Finding:
         return Finding("daemon", "ok", "not running (starts on demand)")
     except (PyagentdError, OSError) as error:
         return Finding("daemon", "missing", str(error), "pyagentd stop; pyagentd serve --detach")
-    return Finding("daemon", "ok", f"running (pid {state['pid']}, version {state.get('version')})")
+    running = f"running (pid {state['pid']}, version {state.get('version')})"
+    if state.get("version") != __version__:
+        return Finding("daemon", "warning", f"{running}; this is version {__version__}", "pyagentd stop")
+    return Finding("daemon", "ok", running)
 
 
 def check_backend(config: Config) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import json_option, print_json, print_table
-from pyagentd.errors import Unreachable
+from pyagentd.errors import Unreachable, WireError
 
 _STOP_S = 10.0
 
@@ -38,11 +38,16 @@ def stop() -> None:
     """Stop the daemon.
 
     What is running ends and is recorded as interrupted. What waits for your answer stays as it is: the next daemon
-    asks again.
+    asks again. A daemon that speaks another protocol is told in the one way it understands.
     """
-    with daemon(start=False) as link:
-        pid = link.greeting["pid"]
-        asks = (link.call("stop") or {}).get("asks") or 0
+    from pyagentd.config import runtime_dir
+    from pyagentd.rpc.client import terminate
+
+    try:
+        with daemon(start=False) as link:
+            pid, asks = link.greeting["pid"], (link.call("stop") or {}).get("asks") or 0
+    except WireError:
+        pid, asks = terminate(runtime_dir()), 0
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:
         if not _lives(pid):  # only then are its locks free for the next one

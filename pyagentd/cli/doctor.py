@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from pyagentd import __version__
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.cli.output import colour, json_option, print_json
 
@@ -13,16 +14,18 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗",
 
 
 @click.command()
+@click.option("--no-emacs", is_flag=True, help="Do not look at Emacs; it asks, and knows itself.")
 @json_option
-def doctor(as_json: bool) -> int:
+def doctor(no_emacs: bool, as_json: bool) -> int:
     """Check the installation; exit 1 if something needed is missing.
 
     Starts nothing and changes nothing.
     """
     from pyagentd.cli.checks import all_checks
+    from pyagentd.rpc.framing import PROTOCOL
 
     findings = []
-    for finding in all_checks():
+    for finding in all_checks(emacs=not no_emacs):
         findings.append(finding)
         if not as_json:
             mark, shade = _MARKS[finding.level]
@@ -33,5 +36,6 @@ def doctor(as_json: bool) -> int:
                 click.echo(f"    {finding.mend}")
     well = all(finding.level != "missing" for finding in findings)
     if as_json:
-        print_json({"ok": well, "checks": [finding._asdict() for finding in findings]})
+        checks = [finding._asdict() for finding in findings]
+        print_json({"ok": well, "version": __version__, "protocol": PROTOCOL, "checks": checks})
     return ExitCode.DONE if well else ExitCode.FAILED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -163,7 +164,7 @@ def connect(
     """
     runtime = read_runtime(runtime_dir)
     if runtime.proto != PROTOCOL:
-        mend = "Stop it with the version it has, then try again."
+        mend = "Stop it with `pyagentd stop`, then try again."
         raise WireError(f"The daemon speaks protocol {runtime.proto}, this client {PROTOCOL}", mend=mend)
     client = DaemonClient(_open(runtime, timeout))
     try:
@@ -179,6 +180,18 @@ def connect(
         client.close()
         raise
     return client
+
+
+def terminate(runtime_dir: Path, timeout: float = CONNECT_TIMEOUT_S) -> int:
+    """Tell the daemon of ``runtime_dir`` to stop, whatever protocol it speaks, and return its process id.
+
+    Raises:
+        Unreachable: No daemon listens there; the id in its file may be another program's by now.
+    """
+    runtime = read_runtime(runtime_dir)
+    with _open(runtime, timeout):
+        os.kill(runtime.pid, signal.SIGTERM)
+    return runtime.pid
 
 
 def start_daemon(

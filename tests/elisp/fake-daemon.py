@@ -24,6 +24,9 @@ CALL = re.compile(r"\(call (\d+) ([^ )]+) (.*)\)\s*\Z", re.DOTALL)
 HELLO = '(:proto 1 :pid 1 :version "0.1.0" :sessions-dir "/nowhere")'
 
 
+LISTENS: list[int] = []  # who waits for this to listen, as files to write to
+
+
 def frame(text: str) -> bytes:
     payload = (text + "\n").encode()
     return b"%06x" % len(payload) + payload
@@ -92,6 +95,8 @@ async def main() -> None:
     temporary = runtime / "daemon.tmp"
     temporary.write_text(f'(:proto 1 :pid {os.getpid()} :socket "{runtime}/daemon.sock")')
     temporary.replace(runtime / "daemon.eld")
+    for writer in LISTENS:
+        os.write(writer, b"!")
     if "--detach" not in sys.argv:
         asyncio.get_running_loop().add_reader(0, daemon.ended.set)
     await asyncio.wait_for(daemon.ended.wait(), 300)
@@ -100,7 +105,11 @@ async def main() -> None:
 
 if __name__ == "__main__":
     if "--detach" in sys.argv:
+        reader, writer = os.pipe()
         if os.fork():
+            os.close(writer)
+            os.read(reader, 1)  # as the real one, return when it listens
             os._exit(0)
         os.setsid()
+        LISTENS.append(writer)
     asyncio.run(main())

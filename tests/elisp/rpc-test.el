@@ -94,13 +94,13 @@
 (ert-deftest pyagentd-rpc-stale-runtime-file-is-no-daemon ()
   (pyagentd-test-with-place
     (write-region "(:proto 1 :socket \"/nonexistent/daemon.sock\")" nil
-                  (pyagentd-rpc--runtime-file) nil 'quiet)
+                  (pyagentd-rpc-runtime-file) nil 'quiet)
     (should-not (pyagentd-rpc-connect))))
 
 (ert-deftest pyagentd-rpc-other-protocol-is-an-error-with-a-mend ()
   (pyagentd-test-with-place
     (write-region "(:proto 2 :socket \"/nonexistent/daemon.sock\")" nil
-                  (pyagentd-rpc--runtime-file) nil 'quiet)
+                  (pyagentd-rpc-runtime-file) nil 'quiet)
     (should (string-match-p
              "pyagentd stop"
              (cadr (should-error (pyagentd-rpc-connect)
@@ -197,15 +197,15 @@
 (ert-deftest pyagentd-rpc-an-address-that-cannot-be-read-is-none ()
   "A runtime file that vanishes or is none tells no address."
   (let* ((pyagentd-runtime-directory (make-temp-file "pyagentd" t))
-         (file (pyagentd-rpc--runtime-file)))
+         (file (pyagentd-rpc-runtime-file)))
     (unwind-protect
         (progn
-          (should-not (pyagentd-rpc--runtime))
+          (should-not (pyagentd-rpc-runtime))
           (make-directory file)
-          (should-not (pyagentd-rpc--runtime))
+          (should-not (pyagentd-rpc-runtime))
           (delete-directory file)
           (write-region "" nil file nil 'quiet)
-          (should-not (pyagentd-rpc--runtime)))
+          (should-not (pyagentd-rpc-runtime)))
       (delete-directory pyagentd-runtime-directory t))))
 
 ;;; rpc-test.el ends here

@@ -128,7 +128,7 @@ The variable `file' is bound to its name."
                                               pyagentd-test-directory)))))
        (unwind-protect
            (progn
-             (pyagentd-test-await (file-exists-p (pyagentd-rpc--runtime-file)))
+             (pyagentd-test-await (file-exists-p (pyagentd-rpc-runtime-file)))
              ,@body)
          (delete-process daemon)))))
 

@@ -1,0 +1,195 @@
+;;; install-test.el --- Finding, installing and examining the server -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; A program called uv, on a path of its own, stands for the real one: it
+;; makes directories and a server that only knows its version.
+
+;;; Code:
+
+(require 'test-helper)
+(require 'pyagentd-doctor)
+
+(defmacro install-test--with-tools (version &rest body)
+  "Evaluate BODY where the only installer makes servers of VERSION.
+The variable `root' is bound to a temporary directory."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-place
+     (let* ((tools (expand-file-name "tools/" root))
+            (exec-path (list tools "/usr/bin" "/bin"))
+            (process-environment
+             (append (list (concat "PATH=" tools ":/usr/bin:/bin"))
+                     process-environment))
+            (pyagentd-command nil)
+            (pyagentd-install--declined nil)
+            (pyagentd-server-directory (expand-file-name "server/" root)))
+       (make-directory tools)
+       (install-test--uv tools ,version)
+       (unwind-protect (progn ,@body)
+         (when (get-buffer pyagentd-install-buffer)
+           (kill-buffer pyagentd-install-buffer))))))
+
+(defun install-test--program (file &rest lines)
+  "Write LINES into FILE, a shell script."
+  (write-region (string-join (cons "#!/bin/sh" lines) "\n") nil file nil 'quiet)
+  (set-file-modes file #o755))
+
+(defun install-test--uv (tools version)
+  "Write a uv into TOOLS whose servers say VERSION; nil means it fails."
+  (install-test--program
+   (expand-file-name "uv" tools)
+   (if version "" "[ $1 = pip ] && { echo no network >&2; exit 2; }")
+   "for last; do :; done"
+   "case $1 in venv) mkdir -p $last/bin; ln -s /bin/true $last/bin/python;;"
+   "pip) d=${4%/bin/python}; printf '#!/bin/sh\\n"
+   (format "echo pyagentd %s\\n' > $d/bin/pyagentd; chmod +x $d/bin/pyagentd;; esac"
+           version)))
+
+(defun install-test--install ()
+  "Install a server and wait until that has ended; return whether it worked."
+  (let (done)
+    (pyagentd-install-server (lambda () (setq done t)))
+    (pyagentd-test-await (not pyagentd-install--running))
+    done))
+
+(ert-deftest pyagentd-server-is-looked-for-in-the-order-option-path-environment ()
+  (install-test--with-tools pyagentd-version
+    (should-not (pyagentd-server-found))
+    (should (install-test--install))
+    (let ((found (pyagentd-server-found)))
+      (should (eq (plist-get found :source) 'environment))
+      (should (equal (plist-get found :version) pyagentd-version)))
+    (install-test--program (expand-file-name "tools/pyagentd" root))
+    (should (eq (plist-get (pyagentd-server-found) :source) 'path))
+    (let ((pyagentd-command '("elsewhere")))
+      (should (equal (pyagentd-server-found)
+                     '(:command ("elsewhere") :source option))))))
+
+(ert-deftest pyagentd-server-that-is-nowhere-is-an-error-with-a-mend ()
+  (install-test--with-tools pyagentd-version
+    (let ((err (should-error (pyagentd-rpc-call 'status)
+                             :type 'pyagentd-no-server)))
+      (should (string-match-p "pyagentd-install-server"
+                              (pyagentd-error-text err))))))
+
+(ert-deftest pyagentd-install-that-fails-keeps-the-last-good-one ()
+  (install-test--with-tools pyagentd-version
+    (should (install-test--install))
+    (let ((good (pyagentd-server-command)))
+      (install-test--uv tools nil)
+      (should-not (install-test--install))
+      (should (equal (pyagentd-server-command) good))
+      (should (string-match-p "no network"
+                              (with-current-buffer pyagentd-install-buffer
+                                (buffer-string))))
+      (should (= 1 (length (directory-files pyagentd-server-directory
+                                            nil "\\`[0-9]")))))))
+
+(ert-deftest pyagentd-install-of-another-version-does-not-count ()
+  (install-test--with-tools "0.0.1"
+    (should-not (install-test--install))
+    (should-not (pyagentd-server-found))))
+
+(ert-deftest pyagentd-install-keeps-the-new-one-and-the-one-before ()
+  (install-test--with-tools pyagentd-version
+    (dotimes (_ 3) (should (install-test--install)))
+    (should (equal (directory-files pyagentd-server-directory nil "\\`[0-9]")
+                   (mapcar (lambda (end) (concat pyagentd-version end))
+                           '("-2" "-3"))))))
+
+(ert-deftest pyagentd-install-asks-once ()
+  (install-test--with-tools pyagentd-version
+    (let ((noninteractive nil) (asked 0))
+      (cl-letf (((symbol-function 'y-or-n-p)
+                 (lambda (_) (setq asked (1+ asked)) nil)))
+        (dotimes (_ 2)
+          (should-error (pyagentd-install-offer #'ignore) :type 'user-error))
+        (should (= asked 1))))))
+
+(ert-deftest pyagentd-start-goes-on-when-the-daemon-is-there ()
+  (pyagentd-test-with-place
+    (let ((pyagentd-command
+           (list "python3" (expand-file-name "fake-daemon.py"
+                                             pyagentd-test-directory)))
+          (called 0))
+      (dotimes (_ 2)
+        (pyagentd-start (lambda () (setq called (1+ called)))))
+      (should (= called 0))
+      (pyagentd-test-await (= called 2))
+      (should (pyagentd-rpc-connected-p)))))
+
+(ert-deftest pyagentd-start-that-fails-says-why-and-calls-nothing ()
+  (pyagentd-test-with-place
+    (let ((pyagentd-command '("sh" "-c" "echo No room >&2; exit 1"))
+          (called nil) (said nil) (debug-on-error nil))
+      (cl-letf (((symbol-function 'pyagentd-log)
+                 (lambda (_level format &rest args)
+                   (setq said (apply #'format format args)))))
+        (pyagentd-start (lambda () (setq called t)))
+        (pyagentd-test-await said))
+      (should (string-match-p "No room" said))
+      (should-not called))))
+
+(ert-deftest pyagentd-daemon-of-another-version-is-told ()
+  (let (told)
+    (cl-letf (((symbol-function 'display-warning)
+               (lambda (_type message &rest _) (push message told))))
+      (pyagentd-server-check-version pyagentd-version)
+      (should-not told)
+      (pyagentd-server-check-version "0.0.9")
+      (should (string-match-p "version 0\\.0\\.9, this package .*doctor"
+                              (car told))))))
+
+;;;; Doctor
+
+(defun install-test--doctor ()
+  "Return the text of the doctor's buffer once the server has answered."
+  (save-window-excursion
+    (pyagentd-doctor)
+    (pyagentd-test-await (not (eq pyagentd-doctor--server 'asked)))
+    (buffer-string)))
+
+(ert-deftest pyagentd-doctor-offers-to-install-what-is-missing ()
+  (install-test--with-tools pyagentd-version
+    (let ((text (install-test--doctor)))
+      (should (string-match-p "server +not found; uv can install it" text))
+      (with-current-buffer "*pyagentd-doctor*"
+        (goto-char (point-min))
+        (search-forward "[Install it]")
+        (push-button (match-beginning 0))
+        (pyagentd-test-await (not pyagentd-install--running))
+        (should (string-match-p "installed for Emacs" (buffer-string)))
+        (kill-buffer)))))
+
+(ert-deftest pyagentd-doctor-shows-what-the-server-says-with-buttons ()
+  (install-test--with-tools pyagentd-version
+    (install-test--program
+     (expand-file-name "tools/pyagentd" root)
+     "cat <<'END'"
+     (json-serialize
+      '(:ok :false :version "0.0.9" :protocol 1
+        :checks [(:name "key" :level "warning" :detail "not set"
+                  :mend "export KEY=…")
+                 (:name "runtime directory" :level "missing"
+                  :detail "open to others" :mend "chmod 700 run")]))
+     "END")
+    (let ((text (install-test--doctor)))
+      (dolist (part '("0\\.0\\.9, protocol 1; this package"
+                      "\\[Answer without a model\\]" "\\[Run it\\]"
+                      "One thing is missing"))
+        (should (string-match-p part text)))
+      (kill-buffer "*pyagentd-doctor*"))))
+
+(ert-deftest pyagentd-doctor-of-a-server-that-cannot-says-so ()
+  (install-test--with-tools pyagentd-version
+    (install-test--program (expand-file-name "tools/pyagentd" root)
+                           "echo broken >&2; exit 1")
+    (should (string-match-p "it cannot examine itself: broken"
+                            (install-test--doctor)))
+    (kill-buffer "*pyagentd-doctor*")))
+
+(provide 'install-test)
+;;; install-test.el ends here
