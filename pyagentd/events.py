@@ -45,6 +45,8 @@ files        {paths, call_id, more}: files that are another now, absolute: by a 
              restoring; ``more`` says that there are further ones (seq 0)
 hook         {id, event, facts}: a question to functions of this client, ``facts`` in JSON; ``hook-answer`` answers it
              (seq 0)
+emacs        {id, what: "look"|"change"|"call"|"confirm"|"stop", facts or path}: what this Emacs is asked about its
+             buffers and tools, in JSON or the file with it; ``emacs-answer`` answers it (branch "", seq 0)
 notice       {text}: one line for the user (seq 0)
 task         {id, agent, command, status, started_at, pid, exit_code, ended_at, output}: a command in the background
              began, printed something (``output`` is the end of it) or ended; see ``agent.tasks`` (seq 0)
@@ -62,7 +64,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[
     "insert", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted",
-    "changed", "lease", "roles", "todo", "files", "hook", "notice", "session", "deleted", "progress", "log", "task",
+    "changed", "lease", "roles", "todo", "files", "hook", "emacs", "notice", "session", "deleted", "progress", "log", "task",
     "context", "resync",
     "chips",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from uuid6 import uuid7
 _OTHER = re.compile(r"[^a-z0-9]+")
 _SLUG_LENGTH = 60
 
-Prefix = Literal["msg", "prt", "run", "ask", "edt", "hid", "snp", "hok", "sch", "call"]
+Prefix = Literal["msg", "prt", "run", "ask", "edt", "hid", "snp", "hok", "ema", "sch", "call"]
 
 
 def slugify(name: str, *, fallback: str = "session") -> str:

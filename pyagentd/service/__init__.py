@@ -19,6 +19,7 @@ from pyagentd.service.compaction import Compaction
 from pyagentd.service.contexts import ContextOperations
 from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
+from pyagentd.service.emacs import EmacsOperations
 from pyagentd.service.exchange import Exchange
 from pyagentd.service.history import Histories
 from pyagentd.service.hooks import HookOperations
@@ -65,6 +66,7 @@ class Service(
     Search,
     Exchange,
     HookOperations,
+    EmacsOperations,
     SlashCommands,
     SnapshotOperations,
     Daemon,

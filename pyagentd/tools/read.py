@@ -1,4 +1,4 @@
-"""The Read tool: numbered lines of a text file."""
+"""The Read tool: numbered lines of a text file, as the user sees it who has it open."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TextIO
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.guard import ResolvedPath
 from pyagentd.tools import beneath
+from pyagentd.tools.buffers import Seen, is_remote, only_open
 from pyagentd.tools.resolve import describe_file, file_of, resolve
 from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 from pyagentd.tools.spool import SHOWN_BYTES
@@ -25,7 +27,8 @@ _NAMES_COMPARED = 5_000
 
 _DESCRIPTION = """\
 Read a text file. Returns its lines, each with its number and a tab in front (not part of the file).
-A long file is cut after 200 KB: call again with `offset` to read on. Directories: use Glob."""
+A long file is cut after 200 KB: call again with `offset` to read on. Directories: use Glob.
+Of a file that the user has open with unsaved changes the text in the editor is shown."""
 
 _SCHEMA = {
     "type": "object",
@@ -40,13 +43,18 @@ _SCHEMA = {
 
 
 async def _run(args: Args, ctx: ToolContext) -> Output:
-    return await asyncio.to_thread(_read, file_of(args, ctx), args.get("offset", 1), args.get("limit"), ctx)
+    path, seen = file_of(args, ctx), Seen()
+    if ctx.buffers is not None:
+        seen = await ctx.buffers.look(path.resolved, whole=is_remote(path.resolved))
+    if seen.text is None and is_remote(path.resolved):
+        raise only_open(path.lexical)
+    return await asyncio.to_thread(_read, path, args.get("offset", 1), args.get("limit"), ctx, seen)
 
 
-def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext) -> Output:
+def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext, seen: Seen) -> Output:
     shown: list[str] = []
     room, number, more = SHOWN_BYTES, 0, False
-    with _open_text(path, ctx) as file:
+    with _open_text(path, ctx) if seen.text is None else io.StringIO(seen.text, newline="\n") as file:
         for number, line in enumerate(_lines(file), 1):
             if number < offset:
                 continue
@@ -60,10 +68,20 @@ def _read(path: ResolvedPath, offset: int, limit: int | None, ctx: ToolContext) 
         return Output(text=_nothing(path, number))
     if more:
         shown.append(f"[There is more: read on with offset={offset + len(shown)}.]")
-    return Output(text="\n".join(shown), truncated=room < 0)
+    return Output(text="\n".join([*_where(seen), *shown]), truncated=room < 0)
 
 
-def _lines(file: io.TextIOWrapper) -> Iterator[str]:
+def _where(seen: Seen) -> list[str]:
+    """Return what is said about a text that is not the file's, or may not be what the user sees."""
+    if seen.text is not None and seen.modified:
+        also = f" It cannot be changed there: {seen.trouble}." if seen.trouble else ""
+        return [f"[Unsaved text of the buffer {seen.buffer} in the user's Emacs; the file on disk differs.{also}]"]
+    if seen.silent:
+        return ["[Emacs did not answer; this is the file on disk, without unsaved changes the user may have.]"]
+    return []
+
+
+def _lines(file: TextIO) -> Iterator[str]:
     while line := file.readline(_LINE_CHARS):
         if len(line) == _LINE_CHARS and not line.endswith("\n"):
             more = 0

@@ -210,8 +210,8 @@ def _status(code: int) -> str:
     return f"exit code {code}" if code else ""
 
 
-def _describe(args: Args, ctx: ToolContext) -> Target:
-    command: str = args["command"]
+def describe_command(command: str, root: Path) -> Target:
+    """Return a command that would run in ``root`` as policy sees it."""
     if "\0" in command:
         raise ToolError("a command must not contain a NUL character")
     reading = shell.read(command)
@@ -219,8 +219,8 @@ def _describe(args: Args, ctx: ToolContext) -> Target:
         detail=command,
         command=command,
         shell=reading,
-        paths=tuple(as_the_system_does(path, ctx.root) for path in reading.reads),
-        writes=tuple(as_the_system_does(path, ctx.root) for path in reading.writes),
+        paths=tuple(as_the_system_does(path, root) for path in reading.reads),
+        writes=tuple(as_the_system_does(path, root) for path in reading.writes),
     )
 
 
@@ -230,7 +230,7 @@ BASH = ToolSpec(
     input_schema=_SCHEMA,
     kind="command",
     run=_run,
-    describe=_describe,
+    describe=lambda args, ctx: describe_command(args["command"], ctx.root),
     caution=lambda ctx: caution.unconfined(ctx.scope()),
     confirm=True,
     timeout_s=_MAX_MS / 1000 + 30,  # the command's own limit comes first

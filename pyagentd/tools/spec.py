@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pyagentd.policy.guard import Action, Confirm, ResolvedPath
 from pyagentd.policy.shell import ShellReading
 from pyagentd.tools.around import Hooking, Keeping, Tasking
+from pyagentd.tools.buffers import Buffers
 from pyagentd.tools.confine.scope import UNCONFINED, ShellScope
 
 Args = Mapping[str, Any]
@@ -36,6 +37,7 @@ class ToolContext:
     keeping: Keeping | None = None  # who keeps the files that calls change
     hooks: Hooking | None = None  # who asks the hooks about this call
     tasks: Tasking | None = None  # who runs commands in the background
+    buffers: Buffers | None = None  # who asks the user's editors about files
 
     def bound_to(self, action: Action) -> ToolContext:
         """Return this context with the paths of ``action``: the tool opens these and resolves nothing anew."""
@@ -79,6 +81,7 @@ class ToolSpec:
     preview: Callable[[Args, ToolContext], str] | None = None  # what a human sees before approving; blocks
     caution: Callable[[ToolContext], str] | None = None  # what a human should know before approving, or ""; blocks
     confirm: Confirm = False  # ask a human unless a profile or a grant allows it; or whatever they allow
+    confirming: Callable[[Args, ToolContext], Awaitable[Confirm]] | None = None  # where that depends on the call
     acts_as: str = ""  # the name of the tool in the action string, where that is another
     parallel_safe: bool = False  # may run beside other calls of the same answer
     timeout_s: float = 60.0

@@ -1,7 +1,8 @@
 """The tools that change files: Write and Edit.
 
 A change is one atomic replacement of the file that was authorised; mode, owner, encoding and line endings stay.
-A call that cannot work fails in its preview already, so nobody is asked to approve it.
+A call that cannot work fails in its preview already, so nobody is asked to approve it. A file that the user has open
+is changed there (``buffered``): what is planned is planned on the text that the user sees.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from threading import Lock
 from pyagentd.errors import ToolError
 from pyagentd.policy.guard import ResolvedPath
 from pyagentd.tools.beneath import read_bytes, replace_bytes
+from pyagentd.tools.buffered import changed_in_buffer, shown_in_buffer
+from pyagentd.tools.buffers import is_remote, only_open
 from pyagentd.tools.diff import unified
 from pyagentd.tools.passage import Span, line_number, loose_line, occurrences, replaced
 from pyagentd.tools.read import read_existing
@@ -64,10 +67,10 @@ class _Change:
     summary: str
 
 
-def _write_change(path: ResolvedPath, args: Args, ctx: ToolContext) -> _Change:
+def _write_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFile | None) -> _Change:
     content: str = args["content"]
     try:
-        old = decode(read_bytes(path.resolved), path.lexical)
+        old = shown or decode(read_bytes(path.resolved), path.lexical)
     except FileNotFoundError:
         return _Change(None, content, TextFile("").with_text(content), f"Created {path.lexical} ({_count(content)})")
     if old.crlf and "\r" not in content:
@@ -80,8 +83,8 @@ def _write_change(path: ResolvedPath, args: Args, ctx: ToolContext) -> _Change:
     return _Change(old, content, data, summary)
 
 
-def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext) -> _Change:
-    old = decode(read_existing(path, ctx), path.lexical)
+def _edit_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFile | None) -> _Change:
+    old = shown or decode(read_existing(path, ctx), path.lexical)
     wanted, new = (args[key].replace("\r\n", "\n") for key in ("old_string", "new_string"))
     if wanted == new:
         raise ToolError("old_string and new_string are the same: nothing to change")
@@ -117,13 +120,17 @@ def _count(text: str) -> str:
     return f"{lines} line{'' if lines == 1 else 's'}"
 
 
-_Planner = Callable[[ResolvedPath, Args, ToolContext], _Change]
+_Planner = Callable[[ResolvedPath, Args, ToolContext, TextFile | None], _Change]
+"""Plans a change of a text that is shown somewhere, or of the file as it is on disk."""
 
 
 def _preview(plan: _Planner) -> Callable[[Args, ToolContext], str]:
     def preview(args: Args, ctx: ToolContext) -> str:
         path = file_of(args, ctx)
-        change = plan(path, args, ctx)
+        shown = shown_in_buffer(path, ctx)
+        if shown is None and is_remote(path.resolved):
+            raise only_open(path.lexical)
+        change = plan(path, args, ctx, shown)
         before = None if change.before is None else change.before.text
         return unified(before, change.after, path.lexical)
 
@@ -134,11 +141,22 @@ def _run(plan: _Planner) -> Callable[[Args, ToolContext], Awaitable[str]]:
     def change_file(args: Args, ctx: ToolContext) -> str:
         path = file_of(args, ctx)
         with _LOCKS[hash(path.resolved) % len(_LOCKS)]:
-            change = plan(path, args, ctx)
+            change = plan(path, args, ctx, None)
             replace_bytes(path.resolved, change.data)
         return change.summary
 
     async def run(args: Args, ctx: ToolContext) -> str:
+        path = file_of(args, ctx)
+
+        def planned(shown: TextFile) -> tuple[str, str]:
+            change = plan(path, args, ctx, shown)
+            return change.after, change.summary
+
+        said = await changed_in_buffer(path, ctx, planned)
+        if said is not None:
+            return said
+        if is_remote(path.resolved):
+            raise only_open(path.lexical)
         return await asyncio.to_thread(change_file, args, ctx)
 
     return run

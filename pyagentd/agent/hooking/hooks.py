@@ -177,7 +177,7 @@ class Hooks:
                 name = _name(hook)
                 self._note(event, moment, name, word)
                 yield name, word
-        for client in self.clients.of(event, self._watching(moment.branch)):
+        for client in self.clients.of(event, self.watching(moment.branch)):
             word = await self.clients.ask(client, moment.branch.key, event, {**common, **facts()})
             name = f"function of {getattr(client, 'name', 'Emacs')}"
             self._note(event, moment, name, word)
@@ -186,7 +186,7 @@ class Hooks:
     def _is_any(self, event: str, moment: Moment) -> bool:
         return (
             any(hook.event == event for hook in self._host.config.hooks)
-            or bool(self.clients.of(event, self._watching(moment.branch)))
+            or bool(self.clients.of(event, self.watching(moment.branch)))
             or (moment.root / ".pyagentd").is_dir()
         )
 
@@ -214,7 +214,7 @@ class Hooks:
         """Return whether the user agreed to exactly this."""
         return project.hash in self._host.presets.trust
 
-    def _watching(self, branch: LiveBranch) -> list[Sink]:
+    def watching(self, branch: LiveBranch) -> list[Sink]:
         """Return the clients that watch a branch or the session of an agent."""
         found = list(branch.sinks)
         if branch.ref.is_agent:

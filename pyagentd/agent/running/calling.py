@@ -104,7 +104,10 @@ class Calling:
 
         async def authorise(action: Action) -> Edited | None:
             asked = call if hooks is None else hooks.call
-            return await self._authority.for_call(spec, asked, context)(action)
+            wanted = spec
+            if spec.confirming is not None:
+                wanted = replace(spec, confirm=await spec.confirming(dict(asked.input), context))
+            return await self._authority.for_call(wanted, asked, context)(action)
 
         return await invoke(spec, dict(call.input), context, authorise)
 
