@@ -23,11 +23,11 @@ from pyagentd.agent.commands.command import Commands
 from pyagentd.agent.context.metering import meter_of
 from pyagentd.agent.delegating.agents import AgentSpawner
 from pyagentd.agent.dialogue.suggesting import Suggesting
-from pyagentd.agent.emacs.clients import EmacsClients
 from pyagentd.agent.files.restoring import Restoring
 from pyagentd.agent.hooking.hooks import Hooks
 from pyagentd.agent.lifecycle.contexts import Contexts
 from pyagentd.agent.lifecycle.idling import Idling
+from pyagentd.agent.lifecycle.models import Models
 from pyagentd.agent.lifecycle.overlay import Overlay
 from pyagentd.agent.mcp.servers import Servers
 from pyagentd.agent.missions.kindred import Kindred
@@ -72,7 +72,6 @@ class Host(OpenBranches):
         agents: The agents that runs wait for.
         snapshots: What agents did to files.
         hooks: Who is asked before and told after.
-        emacs: Which clients offer buffers and tools.
         servers: Programs that offer tools.
         triggers: Takes turns that no human began.
         schedules: Which of them come by the clock.
@@ -83,6 +82,7 @@ class Host(OpenBranches):
         idling: Puts those behind with which nobody goes on.
         tasks: Commands in the background.
         commands: What is typed behind a slash, and answered by the daemon.
+        models: Which models can be had.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Host(OpenBranches):
         self.agents = AgentSpawner(self)
         self.snapshots = Restoring(self)
         self.hooks = Hooks(self)
-        self.emacs = EmacsClients(config.runtime_dir)
         self.servers = Servers(self)
         self.queue = Queueing(self)
         self.tasks = Tasks(self)
         self.commands = Commands()
+        self.models = Models(config, clock)
         self._submitting = Submitting(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)
         self.listeners += (self.agents.background, self.triggers, self.hooks, Suggesting())
@@ -125,7 +125,6 @@ class Host(OpenBranches):
         """Let a client go from every branch it watched."""
         super().forget(sink)
         self.hooks.forget(sink)
-        self.emacs.forget(sink)
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""

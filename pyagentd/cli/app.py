@@ -21,6 +21,7 @@ from pyagentd.cli.changes import changes, restore
 from pyagentd.cli.compact import compact
 from pyagentd.cli.context import context
 from pyagentd.cli.daemon import serve, status, stop
+from pyagentd.cli.defaults import settings
 from pyagentd.cli.doctor import doctor
 from pyagentd.cli.exchange import export, import_
 from pyagentd.cli.grants import grants, scope
@@ -31,6 +32,7 @@ from pyagentd.cli.logs import logs
 from pyagentd.cli.manage import archive, delete, duplicate, rename
 from pyagentd.cli.messages import messages
 from pyagentd.cli.mission import mission
+from pyagentd.cli.models import models
 from pyagentd.cli.outcome import ExitCode, exit_code, report
 from pyagentd.cli.presets import presets
 from pyagentd.cli.queue import queue
@@ -67,11 +69,11 @@ def cli() -> None:
 
 for _command in (
     new, send, agent, mission, attach, approve, queue, tasks, schedule, trigger, sessions, search, show, usage, abort,
-    export, import_, presets, skills, trust, hooks,
+    export, import_, presets, models, skills, trust, hooks,
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, context, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,
-    serve, stop, status, logs, reindex, doctor, config, messages, lisp, signature, completion,
+    serve, stop, status, logs, reindex, doctor, settings, config, messages, lisp, signature, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

@@ -19,13 +19,15 @@ from anthropic import (
     AnthropicError,
     AsyncAnthropic,
     AsyncStream,
+    AuthenticationError,
     BadRequestError,
     DefaultAioHttpClient,
     DefaultAsyncHttpxClient,
+    PermissionDeniedError,
 )
 
 from pyagentd.clock import Clock, SystemClock
-from pyagentd.errors import ProviderError, TransientProviderError
+from pyagentd.errors import NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import ModelRequest, StreamItem
 from pyagentd.llm.body import BodyWriter
 from pyagentd.llm.concede import Concession, concede, concession
@@ -41,6 +43,7 @@ _CONNECT_S = 15.0
 # Each agent that waits for an answer holds a connection; one that nobody used for half a minute is closed.
 _LIMITS = httpx2.Limits(max_connections=1000, keepalive_expiry=30.0)
 _DRAIN_S = 0.5  # what a server may take between the last event and the end of its body
+_MODELS_A_PAGE = 1000
 _NOT_A_STREAM = ("text/html", "application/json", "text/plain")
 
 
@@ -103,6 +106,20 @@ class AnthropicBackend:
         raise TransientProviderError(
             "The model's server ended its answer in the middle", mend="What was said before stands: send again"
         )
+
+    async def models(self) -> tuple[str, ...]:
+        """Return the names of the models that the server has for this key.
+
+        Raises:
+            NoKey: It refuses the key.
+            ProviderError: It has no such list, or cannot be asked now.
+        """
+        try:
+            return tuple([model.id async for model in self._client.models.list(limit=_MODELS_A_PAGE)])
+        except (AuthenticationError, PermissionDeniedError) as error:
+            raise NoKey(f"The key is refused: {provider_error(error, self._clock.now()).message}") from None
+        except (AnthropicError, httpx2.HTTPError, ClientError, ValueError) as error:
+            raise provider_error(error, self._clock.now()) from None
 
     async def close(self) -> None:
         """Close the connections."""

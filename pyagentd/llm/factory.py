@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -18,6 +18,9 @@ from pyagentd.errors import ConfigError, NoKey
 from pyagentd.llm import warm
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.llm.retry import RetryPolicy, with_retry
+
+if TYPE_CHECKING:  # it loads the SDK
+    from pyagentd.llm.anthropic import AnthropicBackend
 
 # A server that needs no key still gets the header, which the SDK cannot leave out.
 _PLACEHOLDER_KEY = "no-key"
@@ -51,6 +54,22 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
         policy = RetryPolicy(max_attempts=settings.max_retries + 1)
         known = backends[settings] = with_retry(_OnFirstUse(settings), policy)
     return known
+
+
+async def list_models(name: str, settings: BackendSettings) -> tuple[str, ...]:
+    """Return the names of the models that a provider has for a key.
+
+    Raises:
+        NoKey, ConfigError: As ``make_backend``; or it refuses the key.
+        ProviderError: It has no such list, or cannot be asked now.
+    """
+    _check(name, settings)
+    await warm.ready()
+    backend = await asyncio.to_thread(_build, settings)
+    try:
+        return await backend.models()
+    finally:
+        await backend.close()
 
 
 async def close_backends() -> None:
@@ -119,7 +138,7 @@ async def _open(settings: BackendSettings) -> Backend:
     return await asyncio.to_thread(_build, settings)
 
 
-def _build(settings: BackendSettings) -> Backend:
+def _build(settings: BackendSettings) -> AnthropicBackend:
     # Not at the top of the module: importing these loads the SDK.
     from pyagentd.llm import anthropic, offline
 

@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 
 from pyagentd.errors import ConfigError
+from pyagentd.llm import catalog
 from pyagentd.llm.anthropic import AnthropicBackend, make_client
 from pyagentd.llm.offline_mission import answer, wants_mission
 from pyagentd.llm.offline_plan import Call, plan
@@ -29,6 +30,7 @@ from pyagentd.llm.offline_view import view_of
 
 PACE_VARIABLE = "PYAGENTD_OFFLINE_PACE"
 
+_EPOCH = "1970-01-01T00:00:00Z"  # since when each of them is there, which it does not know
 _WORD = re.compile(r"\s*\S+\s*|\s+")
 _JSON_PIECE = 24  # characters of a tool's arguments per event
 
@@ -73,6 +75,8 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Return the streamed answer to ``request``."""
+        if (request.method, request.url.path) == ("GET", "/v1/models"):
+            return httpx2.Response(200, json=_models(), request=request)
         if (request.method, request.url.path) != ("POST", "/v1/messages"):
             return _refusal(404, "not_found_error", f"no such endpoint: {request.method} {request.url.path}")
         data = await request.aread()
@@ -99,6 +103,12 @@ class _Paced(httpx2.AsyncByteStream):
             if self._pace_s and event["type"] == "content_block_delta":
                 await asyncio.sleep(self._pace_s)
             yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+def _models() -> Json:
+    """Return the list of models: it stands in for all that are known."""
+    data = [{"type": "model", "id": name, "display_name": name, "created_at": _EPOCH} for name in catalog.shipped()]
+    return {"data": data, "has_more": False, "first_id": data[0]["id"], "last_id": data[-1]["id"]}
 
 
 def _refusal(status: int, kind: str, message: str) -> httpx2.Response:

@@ -19,13 +19,13 @@ from pyagentd.service.compaction import Compaction
 from pyagentd.service.contexts import ContextOperations
 from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
-from pyagentd.service.emacs import EmacsOperations
 from pyagentd.service.exchange import Exchange
 from pyagentd.service.history import Histories
 from pyagentd.service.hooks import HookOperations
 from pyagentd.service.inspection import Inspection
 from pyagentd.service.lifecycle import Lifecycle
 from pyagentd.service.missions import Missions
+from pyagentd.service.models import ModelOperations
 from pyagentd.service.namedagents import NamedAgents
 from pyagentd.service.pieces import Pieces
 from pyagentd.service.presets import PresetTemplates
@@ -54,6 +54,7 @@ class Service(
     Sessions,
     Lifecycle,
     Missions,
+    ModelOperations,
     NamedAgents,
     Pieces,
     PresetTemplates,
@@ -66,7 +67,6 @@ class Service(
     Search,
     Exchange,
     HookOperations,
-    EmacsOperations,
     SlashCommands,
     SnapshotOperations,
     Daemon,

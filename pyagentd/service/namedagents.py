@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from pyagentd.agent.triggering.triggers import local_user
 from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unconfirmed
 from pyagentd.events import Event
 from pyagentd.service.group import Client, Group, described
+from pyagentd.service.models import checked_model
+from pyagentd.service.options import send_options
 from pyagentd.sexp import SexpError, plist_to_dict
-from pyagentd.store import paths
+from pyagentd.store import atomic, paths
 from pyagentd.store.index import agents
 from pyagentd.store.index.agents import AgentRow
 from pyagentd.store.namedagents import agentfile
@@ -32,17 +34,25 @@ class NamedAgents(Group):
         system_prompt: str | None = None,
         model: str | None = None,
         permissions: str | Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
     ) -> dict[str, Any]:
         """Make an agent; the answer has its ``name``, ``dir``, ``welcome`` and the names and places of its branch.
 
-        ``permissions`` is the name of a profile, or one written out, as JSON or as ``{allow, ask}``.
+        ``permissions`` is the name of a profile, or one written out, as JSON or as ``{allow, ask}``. ``note``: what
+        is to be said of a model that could not be checked with the client's ``env`` and ``key``, or nil.
         """
+        note = ""
+        if model:
+            await asyncio.to_thread(atomic.make_dirs, self._host.config.sessions_dir)  # where lists of models are
+            checked = await checked_model(self._host, None, model, send_options(client, env, key, ()))
+            model, note = checked.model, checked.note
         wanted = Wanted(name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions))
         ref = await creating.create(self._host, wanted)
         self._registry.add(ref)
         self._tell_written(ref)
         told = {"name": name, "dir": str(ref.session_dir), **described(ref)}
-        return {**told, "welcome": creating.welcome(self._host, ref)}
+        return {**told, "welcome": creating.welcome(self._host, ref), "note": note or None}
 
     async def agent_list(self, client: Client, *, destroyed: bool = False) -> dict[str, Any]:
         """Return all named agents by name, ``{agents: (A…)}``, with ``destroyed`` those too that are gone.
@@ -58,13 +68,28 @@ class NamedAgents(Group):
         return {"agents": found}
 
     async def agent_config(
-        self, client: Client, *, name: str, key: str | None = None, value: Any = None, reset: bool = False
+        self,
+        client: Client,
+        *,
+        name: str,
+        key: str | None = None,
+        value: Any = None,
+        reset: bool = False,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        api_key: str | None = None,
     ) -> dict[str, Any]:
         """Return what an agent is, or set ``key`` (system_prompt, model, permissions, name) to ``value``.
 
         With ``reset`` the key gets its default. Without ``value`` and ``reset`` nothing is changed. The answer is
-        ``{name, dir, config: {name, channel_id, model, system_prompt, permissions, created_at}}``.
+        ``{name, dir, config: {name, channel_id, model, system_prompt, permissions, created_at}, note}``; ``note``:
+        what is to be said of a model that could not be checked with the client's ``env`` and ``api_key``, or nil.
         """
+        note = ""
+        if key == "model" and value:
+            place = await asyncio.to_thread(creating.agent_dir, self._host, name)
+            preset = self._host.presets.of_branch(paths.ref_of(place))
+            checked = await checked_model(self._host, preset, str(value), send_options(client, env, api_key, ()))
+            value, note = checked.model, checked.note
         if key == "name" and value:
             return await self.agent_rename(client, name=name, new_name=str(value))
         if key is not None and (value is not None or reset):
@@ -75,7 +100,12 @@ class NamedAgents(Group):
         config = await configuring.shown(self._host, name)
         if key is not None and key not in config:
             raise NotFound(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join(config)}")
-        return {"name": name, "dir": str(self._host.config.agents_dir.resolve() / name), "config": config}
+        return {
+            "name": name,
+            "dir": str(self._host.config.agents_dir.resolve() / name),
+            "config": config,
+            "note": note or None,
+        }
 
     async def agent_rename(self, client: Client, *, name: str, new_name: str) -> dict[str, Any]:
         """Give an agent another name: its directory, its session's id and everything recorded of it follow."""

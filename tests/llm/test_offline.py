@@ -244,5 +244,5 @@ async def test_an_endpoint_it_does_not_have_is_refused_as_the_api_does() -> None
     import httpx2
 
     async with httpx2.AsyncClient(transport=OfflineTransport()) as client:
-        answered = await client.get("http://offline.invalid/v1/models")
+        answered = await client.get("http://offline.invalid/v1/files")
     assert (answered.status_code, answered.json()["error"]["type"]) == (404, "not_found_error")

@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Callable
 
 from tests.server.answers import Scripted, answer, refusal
-from tests.server.http import Gone, Reply, Request, read_request, write_reply
+from tests.server.http import Gone, Reply, Request, json_reply, read_request, write_reply
 from tests.server.rules import missing_key, problems
 
 Rule = Callable[[Request], Scripted]
 
+_EPOCH = "1970-01-01T00:00:00Z"
 _BACKLOG = 512  # clients that connect together; one too many waits for seconds before it tries again
 
 
@@ -25,12 +26,16 @@ class ModelServer:
         connections: How many connections were accepted.
         hangups: How many answers the client did not wait for.
         rule: What answers when the queue is empty; says "ok" unless set.
+        models: What it says it has; None: it has no such list.
+        listings: How often it was asked for that, which is no request of a conversation.
     """
 
     def __init__(self, *, port: int = 0, rule: Rule | None = None) -> None:
         self.requests: list[Request] = []
         self.connections = 0
         self.hangups = 0
+        self.models: tuple[str, ...] | None = None
+        self.listings = 0
         self.rule: Rule = rule or (lambda request: answer("ok"))
         self._port = port
         self._queue: deque[Scripted | Rule] = deque()
@@ -100,10 +105,21 @@ class ModelServer:
                 writer.close()
 
     def _reply(self, request: Request) -> Reply:
+        if (request.method, request.path.partition("?")[0]) == ("GET", "/v1/models"):
+            return self._list(request)
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
         return self._choose(request).reply(request)
+
+    def _list(self, request: Request) -> Reply:
+        self._note(listings=1)
+        if missing_key(request) or request.headers.get("x-api-key") == "refused":
+            return refusal(401, "authentication_error", "invalid x-api-key").reply(request)
+        if self.models is None:
+            return refusal(404, "not_found_error", f"{request.method} {request.path}").reply(request)
+        listed = [{"type": "model", "id": name, "display_name": name, "created_at": _EPOCH} for name in self.models]
+        return json_reply(200, {"data": listed, "has_more": False, "first_id": None, "last_id": None})
 
     def _choose(self, request: Request) -> Scripted:
         if (request.method, request.path) != ("POST", "/v1/messages"):
@@ -116,8 +132,9 @@ class ModelServer:
             chosen = self._queue.popleft() if self._queue else self.rule
         return chosen(request) if callable(chosen) else chosen
 
-    def _note(self, *, connections: int = 0, hangups: int = 0) -> None:
+    def _note(self, *, connections: int = 0, hangups: int = 0, listings: int = 0) -> None:
         with self._changed:
+            self.listings += listings
             self.connections += connections
             self.hangups += hangups
             self._changed.notify_all()

@@ -1,19 +1,33 @@
-"""Which models an agent can have: those of providers for which there is a key (SPEC 003 Model).
+"""Which models can be had: those that providers list for the keys that are known (SPEC 003 Model).
 
-A provider without a key is named as not valid, and none of its models can be switched to. A provider's models are the
-ones that are known of it (``llm.catalog``) and its own default.
+A provider is asked for its list when somebody wants to know, with a time limit; the answer is kept for a day in
+``available_models.json``. Where it cannot be had, the models that are known by name stand in (``llm.catalog``): a
+person may then take another one, and is told so; a model that edits itself may not.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from pyagentd.agent.running.settings import SendOptions
+from pyagentd.agent.running.settings import SendOptions, key_of, server_of
+from pyagentd.clock import Clock, iso8601
 from pyagentd.config import BackendSettings, Config
-from pyagentd.errors import ToolError
+from pyagentd.errors import BadRequest, NoKey, PyagentdError, ToolError
 from pyagentd.llm import catalog
+from pyagentd.llm.factory import list_models
+from pyagentd.spelling import did_you_mean
+from pyagentd.store import modellists
+from pyagentd.store.modellists import ModelList
+
+log = logging.getLogger(__name__)
+
+LIMIT_S = 10.0  # to ask one provider
+FRESH = timedelta(days=1)
+AGAIN = timedelta(minutes=10)  # after a provider could not be asked
 
 _OF_THE_TABLE = ("anthropic", "offline")
 _SHOWN = 40  # models in a message
@@ -21,27 +35,161 @@ _SHOWN = 40  # models in a message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One provider of models."""
+    """One provider of models.
 
-    valid: bool  # there is a key for it, or it needs none
-    models: tuple[str, ...]
-
-
-def available(config: Config, options: SendOptions) -> Mapping[str, Provider]:
-    """Return the providers by name, as a run with these options can reach them.
-
-    Where the environment names one backend for everything, there is no other.
+    Attributes:
+        valid: There is a key for it that it has not refused, or it needs none.
+        models: What it has, as far as is known.
+        checked_at: When it listed them, ISO 8601; None: it has not, and these are known by name.
+        trouble: Why it has not, or why its key is of no use; "" when nothing is wrong.
     """
-    override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
-    names = [config.backend(override, options.env).name] if override else list(config.backends)
-    found = {}
-    for name in names:
-        backend = config.backend(name, options.env)
-        own = [backend.model] if backend.model else []
-        usual = catalog.shipped() if name in _OF_THE_TABLE else ()
-        models = tuple(dict.fromkeys((*own, *config.models, *usual)))
-        found[name] = Provider(valid=_has_key(backend, options), models=models)
-    return found
+
+    valid: bool
+    models: tuple[str, ...]
+    checked_at: str | None = None
+    trouble: str = ""
+
+    def has(self, name: str) -> bool:
+        """Return whether it has a model; the name of a snapshot stands for the model, and the other way round."""
+        return name in self.models or catalog.family(name) in map(catalog.family, self.models)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A model that somebody may have: how it is written, and what is to be said about it."""
+
+    model: str
+    note: str = ""
+
+
+class Models:
+    """The models of one daemon's providers.
+
+    Args:
+        config: Which providers there are.
+        clock: How old a list is.
+    """
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._lists: dict[str, ModelList] | None = None
+        self._troubles: dict[str, tuple[datetime, str]] = {}  # by provider: when and why it could not be asked
+        self._asking = asyncio.Lock()
+
+    def known(self, options: SendOptions) -> Mapping[str, Provider]:
+        """Return the providers by name, as a client with these options reaches them, without asking them.
+
+        Where the environment names one backend for everything, there is no other.
+        """
+        return {name: self._provider(backend, options) for name, backend in self._backends(options).items()}
+
+    async def look(self, options: SendOptions, *, refresh: bool = False) -> Mapping[str, Provider]:
+        """Return the same, with the lists of providers that were not asked for a day; ``refresh`` asks all."""
+        async with self._asking:
+            if self._lists is None:
+                self._lists = await asyncio.to_thread(modellists.read, self._config.sessions_dir)
+            due = [
+                backend
+                for backend in self._backends(options).values()
+                if _has_key(backend, options) and (refresh or not self._is_fresh(backend))
+            ]
+            if due:
+                await asyncio.gather(*(self._ask(backend, options) for backend in due))
+                await asyncio.to_thread(modellists.write, self._config.sessions_dir, self._lists)
+        return self.known(options)
+
+    async def checked(self, model: str, options: SendOptions, *, backend: str) -> Checked:
+        """Return how a person's ``[PROVIDER/]NAME`` is written; one that cannot be checked is taken, and said.
+
+        Args:
+            model: What they wrote.
+            options: Of their client.
+            backend: The provider that is asked for it where they name none.
+
+        Raises:
+            BadRequest: It is no name, or nobody has it.
+            ConfigError: There is no such provider.
+        """
+        text = syntax(model, self._config)
+        found = await self.look(options)
+        if (made := _found(text, found, backend=backend)) is not None:
+            return Checked(model=made)
+        provider, _, name = text.rpartition("/")
+        asked = {each: known for each, known in found.items() if each in (provider or backend, backend)}
+        if troubled := next(((each, known) for each, known in asked.items() if known.trouble), None):
+            where, known = troubled
+            if known.has(name):
+                return Checked(model=text, note=f"{text} could not be tried: {where}: {known.trouble}")
+            near = did_you_mean(name, known.models)
+            said = f"{text} is taken as it is, for nobody could be asked for it: {where}: {known.trouble}"
+            return Checked(model=text, note=f"{said}. {near}" if near else said)
+        raise BadRequest(_unknown(text), mend=_mend(name, found))
+
+    def _provider(self, backend: BackendSettings, options: SendOptions) -> Provider:
+        listed = (self._lists or {}).get(backend.name)
+        if listed is not None and listed.server != (backend.base_url or ""):
+            listed = None
+        own = (backend.model,) if backend.model else ()
+        trouble = self._troubles.get(backend.name, (None, ""))[1]
+        if not (has_key := _has_key(backend, options)):
+            trouble = "no key is known here"
+        if listed is None or not listed.valid:
+            usual = catalog.shipped() if backend.name in _OF_THE_TABLE else ()
+            valid = has_key and listed is None
+            return Provider(valid=valid, models=_joined(own, self._config.models, usual), trouble=trouble)
+        models = _joined(own, listed.models, self._config.models)
+        return Provider(valid=has_key, models=models, checked_at=listed.checked_at, trouble=trouble)
+
+    def _backends(self, options: SendOptions) -> dict[str, BackendSettings]:
+        config, env = self._config, options.env
+        override = env.get("PYAGENTD_BACKEND") if env else config.backend_override
+        names = [config.backend(override, env).name] if override else list(config.backends)
+        return {name: config.backend(name, env) for name in names}
+
+    def _is_fresh(self, backend: BackendSettings) -> bool:
+        now, listed = self._clock.now(), (self._lists or {}).get(backend.name)
+        tried = self._troubles.get(backend.name)
+        if tried is not None and now - tried[0] < AGAIN:
+            return True
+        if listed is None or not listed.valid or listed.server != (backend.base_url or ""):
+            return False
+        try:
+            return now - datetime.fromisoformat(listed.checked_at) < FRESH
+        except (ValueError, TypeError):
+            return False
+
+    async def _ask(self, backend: BackendSettings, options: SendOptions) -> None:
+        """Have a provider list its models, and note what it says; what goes wrong is noted too."""
+        name, now, trouble = backend.name, self._clock.now(), ""
+        assert self._lists is not None  # they are read before anybody is asked
+        at, server = iso8601(now), backend.base_url or ""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                models = await list_models(name, server_of(backend, options))
+            self._lists[name] = ModelList(valid=True, models=models, checked_at=at, server=server)
+        except NoKey as error:
+            trouble = error.message
+            self._lists[name] = ModelList(valid=False, models=(), checked_at=at, server=server)
+        except TimeoutError:
+            trouble = f"it did not answer within {LIMIT_S:g} s"
+        except PyagentdError as error:
+            trouble = error.message
+        if trouble:
+            log.info("models of %s: %s", name, trouble)
+            self._troubles[name] = now, trouble
+        else:
+            self._troubles.pop(name, None)
+
+
+def syntax(model: str, config: Config) -> str:
+    """Return ``[PROVIDER/]NAME``; raises ``BadRequest`` when it is no name, ``ConfigError`` for another provider."""
+    text = model.strip()
+    if not text or any(char.isspace() or not char.isprintable() for char in text):
+        raise BadRequest(f"{model[:80]!r} is no model", mend="Give its name, or BACKEND/NAME")
+    if backend := text.rpartition("/")[0]:
+        config.backend(backend)
+    return text
 
 
 def written(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
@@ -49,28 +197,48 @@ def written(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
 
     Args:
         model: ``NAME`` or ``PROVIDER/NAME``.
-        found: See ``available``.
+        found: See ``Models``.
         backend: The agent's provider so far; tried first.
 
     Raises:
         ToolError: No provider with a key has it; lists those that can be had.
     """
+    if (made := _found(model, found, backend=backend)) is not None:
+        return made
+    raise ToolError(f"{_unknown(model)} {_mend(model.rpartition('/')[2], found)}")
+
+
+def _found(model: str, found: Mapping[str, Provider], *, backend: str) -> str | None:
+    """Return how a model is written that a provider with a key has; None when none has."""
     provider, _, name = model.rpartition("/")
-    order = [provider] if provider else sorted(found, key=lambda each: each != backend)
+    folded = {each.casefold(): each for each in found}
+    order = (
+        [folded.get(provider.casefold(), provider)] if provider else sorted(found, key=lambda each: each != backend)
+    )
     for each in order:
         known = found.get(each)
-        if known is not None and known.valid and (name in known.models or catalog.family(name) in known.models):
+        if known is not None and known.valid and known.has(name):
             return model if provider or each == backend or len(found) == 1 else f"{each}/{name}"
+    return None
+
+
+def _unknown(model: str) -> str:
+    return f'Model "{model[:100]}" not found in available models.'
+
+
+def _mend(name: str, found: Mapping[str, Provider]) -> str:
     listed = sorted({each for known in found.values() if known.valid for each in known.models})
-    without = ", ".join(sorted(each for each, known in found.items() if not known.valid))
-    told = ", ".join(listed[:_SHOWN]) or "none"
-    why = f" There is no key for {without}." if without else ""
-    raise ToolError(f'Model "{model[:100]}" not found in available models. Available: {told}.{why}')
+    near = did_you_mean(name, listed)
+    told = f"Available: {', '.join(listed[:_SHOWN]) or 'none'}."
+    without = [f"{each} cannot be used: {known.trouble}." for each, known in found.items() if not known.valid]
+    return " ".join(filter(None, (near, told, *without)))
+
+
+def _joined(*parts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in parts for name in part))
 
 
 def _has_key(backend: BackendSettings, options: SendOptions) -> bool:
     if backend.kind == "offline" or backend.key_env is None:
         return True
-    late = options.late.api_key if options.late else None
-    key = options.api_key or late or options.env.get(backend.key_env) or os.environ.get(backend.key_env)
-    return bool((key or "").strip())
+    return bool((key_of(backend.key_env, options) or "").strip())

@@ -18,7 +18,6 @@ from pyagentd.agent.approving.ledger import RunWitness, local_user
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.override import Override, overridden, settings_of
 from pyagentd.agent.compacting.fitting import fitting
-from pyagentd.agent.emacs.equipped import run_buffers, run_tools
 from pyagentd.agent.hooking.hooks import Moment
 from pyagentd.agent.hooking.projecthooks import guarded
 from pyagentd.agent.lifecycle import models
@@ -289,7 +288,6 @@ class Equipping:
             keeping=host.snapshots.of_run(branch, self._run_id, root, commands=self._commands()),
             hooks=host.hooks.of_run(self._moment(root)),
             tasks=host.tasks.of_run(branch, self._options),
-            buffers=run_buffers(host, branch),
         )
 
     def _self(self) -> Self:
@@ -298,8 +296,9 @@ class Equipping:
 
         def model(name: str) -> str:
             backend = host.presets.of_branch(ref).backend
-            return models.written(name, models.available(host.config, options), backend=backend)
+            return models.written(name, host.models.known(options), backend=backend)
 
+        host.own(host.models.look(options))  # by the time it is wanted, there is a list
         return Self(directory=ref.session_dir, profiles=host.presets.profiles, model=model)
 
     def _tools(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:
@@ -340,9 +339,4 @@ class Equipping:
         permitted = permitted_tools(self._presets, ref, ancestors, wanted)
         if "Bash" in permitted:  # what it begins, they look at and end
             permitted += [name for name in TASK_TOOLS if name not in permitted]
-        tools = {name: known[name] for name in permitted if name in known}
-
-        def of_emacs(names: list[str]) -> list[str]:
-            return permitted_tools(self._presets, ref, ancestors, names)
-
-        return tools | run_tools(host, self._branch, wanted, known, of_emacs)
+        return {name: known[name] for name in permitted if name in known}

@@ -145,16 +145,20 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
         PresetError: Neither preset nor backend names a model.
     """
     known = _known_backend(preset, config, options)
-    key = _key(known.key_env, options)
+    settings = server_of(known, options)
     model = preset.model or known.model
     if not model:
         raise PresetError(f"Preset {preset.name} names no model, and backend {known.name} has no default")
+    return make_backend(known.name, settings), model
+
+
+def server_of(known: KnownBackend, options: SendOptions) -> BackendSettings:
+    """Return where a provider's server is, with the key for it as a client has it."""
     kind = cast(Literal["anthropic", "offline"], known.kind)  # the configuration admits no other
-    made = make_backend(known.name, BackendSettings(kind=kind, base_url=known.base_url, api_key=key))
-    return made, model
+    return BackendSettings(kind=kind, base_url=known.base_url, api_key=key_of(known.key_env, options))
 
 
-def _key(variable: str | None, options: SendOptions) -> str | None:
+def key_of(variable: str | None, options: SendOptions) -> str | None:
     """Return the key for a backend whose key is in ``variable``: the client's, else our own environment's.
 
     A backend that names no variable gets none: a key must not reach a server it was not meant for.

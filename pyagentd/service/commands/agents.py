@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pyagentd.agent.commands.command import Answer, Argument, Call, Command
-from pyagentd.service.commands.asking import Asking, columns
+from pyagentd.service.commands.asking import Asking, columns, run_options
 
 KEYS = ("system_prompt", "model", "permissions", "name")
 
@@ -61,8 +61,10 @@ def commands(ask: Asking) -> tuple[Command, ...]:
 
 
 async def _init(ask: Asking, call: Call) -> Answer:
-    made = await ask(call, "agent-init", **call.arguments)
+    made = await ask(call, "agent-init", **call.arguments, **run_options(call))
     text = f"The agent {made['name']} is in {made['dir']}. {made['welcome']}"
+    if made["note"]:
+        text = f"{text}\n{made['note']}"
     return Answer(text=text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")})
 
 
@@ -78,7 +80,7 @@ async def _list(ask: Asking, call: Call) -> Answer:
 
 
 async def _config(ask: Asking, call: Call) -> Answer:
-    told = await ask(call, "agent-config", **call.arguments)
+    told = await ask(call, "agent-config", **call.arguments, env=call.options.env, api_key=call.options.api_key)
     key = call.arguments.get("key")
     if key is None:
         rows = [(name, "-" if value is None else str(value)) for name, value in told["config"].items()]
@@ -87,7 +89,8 @@ async def _config(ask: Asking, call: Call) -> Answer:
     said = "has no value of its own" if value is None else f"is {value}"
     if "value" not in call.arguments:
         return Answer(text=f"The {key} of {told['name']} {said}", data=told)
-    return Answer(text=f"The {key} of {told['name']} {said} now", data=told)
+    text = f"The {key} of {told['name']} {said} now"
+    return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
 
 
 async def _rename(ask: Asking, call: Call) -> Answer:

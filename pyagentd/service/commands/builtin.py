@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyagentd.agent.commands.command import Answer, Argument, Call, Command, Commands
 from pyagentd.errors import NotFound
-from pyagentd.service.commands import agents, contexts, session
+from pyagentd.service.commands import agents, contexts, models, session
 from pyagentd.service.commands.asking import Asking, Operations, columns
 from pyagentd.spelling import did_you_mean
 
@@ -36,6 +36,7 @@ class Builtin:
             *agents.commands(ask),
             *contexts.commands(ask),
             *session.commands(ask),
+            *models.commands(ask),
         )
 
     async def commands(self, ref: BranchRef | None) -> Sequence[Command]:

@@ -1,0 +1,61 @@
+"""``available_models.json``: which models each provider said it has, when it was asked last (SPEC 003 Model).
+
+The file is a cache beside the sessions: ``{provider: {valid, models, checked_at, server}}``. Losing it costs a
+question to each provider; one that cannot be read counts as lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyagentd.errors import StoreError
+from pyagentd.store import atomic
+
+FILE_NAME = "available_models.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelList:
+    """What one provider said.
+
+    Attributes:
+        valid: Whether it accepted the key.
+        models: Their names, as it gives them.
+        checked_at: When it was asked, ISO 8601.
+        server: Its address, "" for the provider's own.
+    """
+
+    valid: bool
+    models: tuple[str, ...]
+    checked_at: str
+    server: str = ""
+
+
+def read(directory: Path) -> dict[str, ModelList]:
+    """Return what is known, by provider; nothing where the file is missing or malformed."""
+    try:
+        data = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
+        return {
+            str(name): ModelList(
+                valid=bool(each["valid"]),
+                models=tuple(map(str, each["models"])),
+                checked_at=str(each["checked_at"]),
+                server=str(each.get("server") or ""),
+            )
+            for name, each in data.items()
+        }
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+        return {}
+
+
+def write(directory: Path, lists: Mapping[str, ModelList]) -> None:
+    """Write what is known; a disk that refuses costs asking again."""
+    data = {name: {**asdict(each), "models": list(each.models)} for name, each in sorted(lists.items())}
+    try:
+        atomic.make_dirs(directory)
+        atomic.write_text(directory / FILE_NAME, json.dumps(data, indent=2, ensure_ascii=False) + "\n", fsync=False)
+    except StoreError:
+        return
