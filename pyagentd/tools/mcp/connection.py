@@ -47,6 +47,7 @@ class Connection:
     Attributes:
         catalog: What it offers; None: nobody has asked it yet.
         problem: Why it could not be started, or ended; "" while all is well.
+        not_before: When it may be started again.
     """
 
     def __init__(
@@ -60,13 +61,13 @@ class Connection:
         self.catalog: Catalog | None = None
         self.problem = ""
         self._tell = changed
-        self._now = now
+        self.now = now
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._listing: asyncio.Task[None] | None = None
         self._failures = 0
-        self._not_before = 0.0
-        self._since = 0.0  # when it was last started
+        self.not_before = 0.0
+        self._since: float | None = None  # when it was last started, while it runs
         self._used = now()
         self._using = 0
         self._listed: tuple[tuple[ServerResource, ...] | None, tuple[ServerPrompt, ...] | None] = (None, None)
@@ -140,7 +141,7 @@ class Connection:
 
     async def close_when_idle(self) -> None:
         """End it if nobody has used it for a while."""
-        if self._link is not None and not self._using and self._now() - self._used >= IDLE_S:
+        if self._link is not None and not self._using and self.now() - self._used >= IDLE_S:
             log.info("mcp server %s: not used, ended", self.name)
             await self._drop()
 
@@ -161,7 +162,7 @@ class Connection:
             ) from error
         finally:
             self._using -= 1
-            self._used = self._now()
+            self._used = self.now()
 
     async def _ready(self) -> Link:
         if self._closed:
@@ -177,7 +178,7 @@ class Connection:
 
     async def _patience(self) -> None:
         """Wait until the server may be started again; raises ``Unavailable`` where that takes too long."""
-        wait = self._not_before - self._now()
+        wait = self.not_before - self.now()
         if wait > _PATIENCE_S:
             raise Unavailable(
                 f"The MCP server {self.name} is unavailable: {self.problem}. It is tried again in {wait:.0f} s; "
@@ -188,7 +189,7 @@ class Connection:
 
     async def _open(self) -> Link:
         link_module = await asyncio.to_thread(_loaded)
-        link: Link = link_module.Link(self.launch, self._changed, lambda: self._gone(link))
+        link: Link = link_module.Link(self.launch, self._changed, lambda why: self._gone(link, why))
         log.info("mcp server %s: starting", self.name)
         try:
             await link.open()
@@ -200,7 +201,7 @@ class Connection:
         except (link_module.Broken, ToolError) as error:
             self._failed(str(error))
             raise Unavailable(f"The MCP server {self.name} is unavailable: {error}") from error
-        self._link, self._since, self.problem = link, self._now(), ""
+        self._link, self._since, self.problem = link, self.now(), ""
         return link
 
     def _opened(self, opening: asyncio.Task[Link]) -> None:
@@ -209,22 +210,20 @@ class Connection:
             opening.exception()  # whoever waited was told
 
     async def _broke(self, link: Link, why: str) -> None:
-        if self._link is link:
-            self._link = None
-            self._failed(why)
+        self._gone(link, why)
         await link.close()
 
-    def _gone(self, link: Link) -> None:
+    def _gone(self, link: Link, why: str) -> None:
         """Note that a connection ended by itself."""
         if self._link is link:
             self._link = None
-            log.info("mcp server %s: the connection ended", self.name)
+            self._failed(why)
 
     def _failed(self, why: str) -> None:
-        if self._now() - self._since > _WELL_S and self._since:
+        if self._since is not None and self.now() - self._since > _WELL_S:
             self._failures = 0
-        self._since = 0.0
-        self._not_before = self._now() + BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
+        self._since = None
+        self.not_before = self.now() + BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
         self._failures += 1
         self.problem = why
         log.warning("mcp server %s is unavailable: %s", self.name, why)

@@ -57,10 +57,10 @@ class Link:
     Args:
         launch: To which server.
         changed: Called when the server says that it offers something else now.
-        ended: Called once, when nothing more can be said.
+        ended: Called once, when nothing more can be said, with the reason.
     """
 
-    def __init__(self, launch: Launch, changed: Callable[[], None], ended: Callable[[], None]) -> None:
+    def __init__(self, launch: Launch, changed: Callable[[], None], ended: Callable[[str], None]) -> None:
         self._launch = launch
         self._changed = changed
         self._ended = ended
@@ -164,7 +164,7 @@ class Link:
 
     def _connected(self) -> Client:
         if self._client is None:
-            raise Broken(f"the connection ended{self._last_words()}")
+            raise Broken(self._end())
         return self._client
 
     async def _asked(self, request: Awaitable[_T]) -> _T:
@@ -179,7 +179,7 @@ class Link:
         except MCPError as error:
             if error.code == CONNECTION_CLOSED or self._client is None:
                 await self._settled()
-                raise Broken(f"the connection ended{self._last_words()}") from error
+                raise Broken(self._end()) from error
             raise ToolError(f"The MCP server {self._launch.name} refused: {_short(error.message)}") from error
         except ValidationError as error:
             raise ToolError(
@@ -208,6 +208,9 @@ class Link:
         if self._owner is not None:
             await asyncio.wait([self._owner], timeout=1.0)
 
+    def _end(self) -> str:
+        return f"the connection ended{self._last_words()}"
+
     def _last_words(self) -> str:
         told = "" if self._program is None else self._program.told()
         return f" ({_short(told)})" if told else ""
@@ -235,7 +238,7 @@ class Link:
             self._fail(ready, error)
         finally:
             self._client = None
-            self._ended()
+            self._ended(self._end())
 
     def _fail(self, ready: asyncio.Future[None], error: Exception) -> None:
         while isinstance(error, ExceptionGroup):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from pyagentd.tools.mcp.connection import Connection
 from pyagentd.tools.mcp.launch import Launch
@@ -36,9 +36,9 @@ class Pool:
             self._looking = asyncio.create_task(self._end_idle_ones())
         return self._known[launch]
 
-    def known(self, launches: Iterable[Launch]) -> list[Connection]:
-        """Return those of ``launches`` that were wanted before."""
-        return [self._known[launch] for launch in launches if launch in self._known]
+    def all(self) -> list[Connection]:
+        """Return those that were wanted so far."""
+        return list(self._known.values())
 
     async def close(self) -> None:
         """End all of them."""

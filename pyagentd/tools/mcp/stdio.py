@@ -111,6 +111,9 @@ class Program:
             async with asyncio.timeout(_LEAVE_S):
                 await self._process.wait()
         await self._group.stop()
+        transport = getattr(self._process, "_transport", None)
+        if transport is not None:  # a pipe that nobody reads to its end would stay open
+            transport.close()
 
 
 @asynccontextmanager
