@@ -23,6 +23,7 @@ from pyagentd.agent.commands.command import Commands
 from pyagentd.agent.context.metering import meter_of
 from pyagentd.agent.delegating.agents import AgentSpawner
 from pyagentd.agent.dialogue.suggesting import Suggesting
+from pyagentd.agent.emacs.clients import EmacsClients
 from pyagentd.agent.files.restoring import Restoring
 from pyagentd.agent.hooking.hooks import Hooks
 from pyagentd.agent.lifecycle.contexts import Contexts
@@ -72,6 +73,7 @@ class Host(OpenBranches):
         agents: The agents that runs wait for.
         snapshots: What agents did to files.
         hooks: Who is asked before and told after.
+        emacs: Which clients offer buffers and tools.
         servers: Programs that offer tools.
         triggers: Takes turns that no human began.
         schedules: Which of them come by the clock.
@@ -101,6 +103,7 @@ class Host(OpenBranches):
         self.agents = AgentSpawner(self)
         self.snapshots = Restoring(self)
         self.hooks = Hooks(self)
+        self.emacs = EmacsClients(config.runtime_dir)
         self.servers = Servers(self)
         self.queue = Queueing(self)
         self.tasks = Tasks(self)
@@ -125,6 +128,7 @@ class Host(OpenBranches):
         """Let a client go from every branch it watched."""
         super().forget(sink)
         self.hooks.forget(sink)
+        self.emacs.forget(sink)
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""

@@ -19,6 +19,7 @@ from pyagentd.service.compaction import Compaction
 from pyagentd.service.contexts import ContextOperations
 from pyagentd.service.conversations import Conversations
 from pyagentd.service.daemon import Daemon
+from pyagentd.service.emacs import EmacsOperations
 from pyagentd.service.exchange import Exchange
 from pyagentd.service.history import Histories
 from pyagentd.service.hooks import HookOperations
@@ -33,6 +34,7 @@ from pyagentd.service.queue import Queue
 from pyagentd.service.schedules import Scheduling
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
+from pyagentd.service.settings import Settings
 from pyagentd.service.slash import SlashCommands
 from pyagentd.service.snapshots import SnapshotOperations
 from pyagentd.service.spawning import Spawning
@@ -67,6 +69,8 @@ class Service(
     Search,
     Exchange,
     HookOperations,
+    EmacsOperations,
+    Settings,
     SlashCommands,
     SnapshotOperations,
     Daemon,

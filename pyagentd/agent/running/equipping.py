@@ -18,6 +18,7 @@ from pyagentd.agent.approving.ledger import RunWitness, local_user
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.override import Override, overridden, settings_of
 from pyagentd.agent.compacting.fitting import fitting
+from pyagentd.agent.emacs.equipped import run_buffers, run_tools
 from pyagentd.agent.hooking.hooks import Moment
 from pyagentd.agent.hooking.projecthooks import guarded
 from pyagentd.agent.lifecycle import models
@@ -30,6 +31,7 @@ from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.prompting.prompt import system_prompt
 from pyagentd.agent.prompting.skills import index
 from pyagentd.agent.prompting.surroundings import Surroundings, skills_of, surroundings
+from pyagentd.agent.running.attached import AttachedBackend
 from pyagentd.agent.running.budget import limits_of
 from pyagentd.agent.running.offer import Offer, found_before
 from pyagentd.agent.running.resuming import DeferredBackend
@@ -176,7 +178,9 @@ class Equipping:
         )
 
     def _traced(self, backend: Backend) -> Backend:
-        return TracingBackend(backend, TraceWriter(self._branch.ref.branch_dir, self._run_id), self._host.clock)
+        directory = self._branch.ref.branch_dir
+        trace = TraceWriter(directory, self._run_id)
+        return TracingBackend(AttachedBackend(backend, directory), trace, self._host.clock)
 
     async def renewed(self, now: RunSettings, renewal: Renewal) -> RunSettings:
         """Return the settings of a named agent's run as its configuration is now; see ``runsettings.Fresh``.
@@ -288,6 +292,7 @@ class Equipping:
             keeping=host.snapshots.of_run(branch, self._run_id, root, commands=self._commands()),
             hooks=host.hooks.of_run(self._moment(root)),
             tasks=host.tasks.of_run(branch, self._options),
+            buffers=run_buffers(host, branch),
         )
 
     def _self(self) -> Self:
@@ -339,4 +344,9 @@ class Equipping:
         permitted = permitted_tools(self._presets, ref, ancestors, wanted)
         if "Bash" in permitted:  # what it begins, they look at and end
             permitted += [name for name in TASK_TOOLS if name not in permitted]
-        return {name: known[name] for name in permitted if name in known}
+        tools = {name: known[name] for name in permitted if name in known}
+
+        def of_emacs(names: list[str]) -> list[str]:
+            return permitted_tools(self._presets, ref, ancestors, names)
+
+        return tools | run_tools(host, self._branch, wanted, known, of_emacs)
