@@ -21,6 +21,7 @@ from pyagentd.cli.changes import changes, restore
 from pyagentd.cli.compact import compact
 from pyagentd.cli.context import context
 from pyagentd.cli.daemon import serve, status, stop
+from pyagentd.cli.defaults import settings
 from pyagentd.cli.doctor import doctor
 from pyagentd.cli.exchange import export, import_
 from pyagentd.cli.grants import grants, scope
@@ -72,7 +73,7 @@ for _command in (
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, context, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,
-    serve, stop, status, logs, reindex, doctor, config, messages, lisp, signature, completion,
+    serve, stop, status, logs, reindex, doctor, settings, config, messages, lisp, signature, completion,
 ):  # fmt: skip
     cli.add_command(_command)
 

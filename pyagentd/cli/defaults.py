@@ -1,0 +1,40 @@
+"""``pyagentd settings``: what named agents get where nobody says otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pyagentd.cli.link import daemon
+from pyagentd.cli.output import json_option, print_json
+
+_KEYS = ("default_model", "default_permissions", "idle_timeout")
+
+
+@click.command()
+@click.argument("key", required=False, type=click.Choice(_KEYS))
+@click.argument("value", required=False)
+@click.option("--reset", is_flag=True, help="Have KEY be its default again.")
+@json_option
+def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> None:
+    """Show the defaults of named agents, or one KEY of them; with VALUE, set that.
+
+    Model and permissions are those of agents made from now on. The idle timeout is a number of seconds, or a span
+    such as 45min, 2h, never; it holds for all of them.
+    """
+    if reset and (key is None or value is not None):
+        raise click.UsageError("--reset needs a KEY, and no VALUE")
+    with daemon() as link:
+        told = link.call("settings", key=key, value=value, reset=reset or None)
+    if as_json:
+        print_json({part: {name: told[part][name] for name in _KEYS} for part in ("settings", "defaults")})
+    elif key is not None and value is None and not reset:
+        click.echo(_shown(told["settings"][key]))
+    else:
+        for name in _KEYS:
+            click.echo(f"{name}\t{_shown(told['settings'][name])}")
+
+
+def _shown(value: Any) -> str:
+    return "-" if value is None else str(value)
