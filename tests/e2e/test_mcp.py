@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-
 from tests.e2e.conftest import System
 from tests.e2e.test_approvals import Terminal, scripted, terminal
 from tests.mcp.servers import needs_reference, reference, table
