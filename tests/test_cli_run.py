@@ -192,6 +192,21 @@ def test_a_timeout_stops_the_waiting_and_not_the_run(system: System, server: Mod
     wait_until_idle(system, session)
 
 
+@pytest.mark.parametrize(("extra", "most"), [("off", 2), ("on", 4)])
+def test_with_extra_requests_off_a_model_is_asked_only_what_was_typed(
+    system: System, server: ModelServer, extra: str, most: int
+) -> None:
+    del system.env["PYAGENTD_TITLES"]
+    system.env["PYAGENTD_EXTRA_REQUESTS"] = extra
+    session, _ = system.new()
+    server.say(*[answer("Yes.")] * 6)
+    system.ok("send", session, "one")
+    system.ok("send", session, "two")
+    system.ok("context", "save", session)
+    system.ok("stop")
+    assert len(server.requests) == most
+
+
 def test_abort_ends_what_another_client_waits_for(system: System, server: ModelServer) -> None:
     session, _ = system.new()
     server.say(answer("half", hang_after=4))

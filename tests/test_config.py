@@ -165,6 +165,17 @@ def test_confinement_is_tried_unless_file_or_environment_say_otherwise(tmp_path:
         config_of(tmp_path, '[shell]\nconfinement = "jail"\n')
 
 
+def test_one_setting_turns_off_all_that_asks_a_model_unasked(tmp_path: Path) -> None:
+    assert config_of(tmp_path).extra_requests is True
+    quiet = config_of(tmp_path, "[privacy]\nextra_requests = false\n[titles]\nenabled = true\n")
+    assert (quiet.extra_requests, quiet.titles, quiet.compaction.auto) == (False, False, False)
+    for name in ("privacy.extra_requests", "titles.enabled", "compaction.auto"):
+        assert quiet.settings[name].source.endswith("config.toml:2")
+    assert config_of(tmp_path, PYAGENTD_EXTRA_REQUESTS="off").titles is False
+    with pytest.raises(ConfigError, match="PYAGENTD_EXTRA_REQUESTS"):
+        config_of(tmp_path, PYAGENTD_EXTRA_REQUESTS="perhaps")
+
+
 @pytest.mark.parametrize(("text", "env"), [('[titles]\nenabled = "no"\n', {}), ("", {"PYAGENTD_TITLES": "perhaps"})])
 def test_a_switch_that_is_neither_on_nor_off_is_an_error(tmp_path: Path, text: str, env: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"config.toml:2: titles.enabled|PYAGENTD_TITLES"):

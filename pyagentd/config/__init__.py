@@ -14,6 +14,9 @@ a backend names the *variable* its key is in. A file looks like this::
     dir = "~/agents/named"                  # of named agents; without it, beside the sessions
     template = "~/agents/template"          # what a named agent is made from
 
+    [privacy]                               # see docs/privacy.md
+    extra_requests = true                   # may a model be asked what nobody typed: titles, summaries
+
     [titles]
     enabled = true                          # ask the model for a title after a session's first turn
     model = "claude-haiku-4-5"              # of the run's backend; without it, the run's model

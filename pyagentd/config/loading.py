@@ -17,8 +17,9 @@ from pyagentd.config.mcp import ServerSettings, read_server
 from pyagentd.config.models import ModelSettings, model_tables
 from pyagentd.config.places import KEYS as SKILLS_KEYS
 from pyagentd.config.places import OwnPlaces, own_places
+from pyagentd.config.privacy import PRIVACY_KEYS, by_hand, extra_requests, withheld
 from pyagentd.config.profiles import ProfileSettings, profile_tables
-from pyagentd.config.setting import Environment, Setting, picked
+from pyagentd.config.setting import SWITCH, Environment, Setting, picked, switched
 from pyagentd.config.triggers import TRIGGER_KEYS, TriggerSettings, trigger_table
 from pyagentd.config.web import WEB_KEYS, WebSettings, web_table
 from pyagentd.errors import ConfigError
@@ -32,6 +33,7 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "log": frozenset({"level"}),
     "presets": frozenset({"dir"}),
     "agents": frozenset({"dir", "template"}),
+    "privacy": PRIVACY_KEYS,
     "titles": frozenset({"enabled", "model"}),
     "shell": frozenset({"confinement"}),
     "compaction": COMPACTION_KEYS,
@@ -45,7 +47,6 @@ _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
     "mcp": None,
 }
 
-_SWITCH: Mapping[str, bool] = {"on": True, "off": False, "true": True, "false": False, "1": True, "0": False}
 _ALIASES: Mapping[str, str] = {"claude": "anthropic"}  # gptel's name, which presets written for it use
 
 
@@ -60,6 +61,7 @@ class Config:
     agents_dir: Path  # of named agents, each with a directory below it
     agent_template: Path | None  # what they are made from; None: what comes with the package
     log_level: str
+    extra_requests: bool  # whether a model may be asked what nobody typed
     titles: bool  # whether a model is asked for the title of a session
     titles_model: str | None  # which one, of the run's backend; None: the run's
     confinement: Confinement  # of commands, on this machine
@@ -118,6 +120,8 @@ def load_config(env: Environment | None = None) -> Config:
     backends, shown_backends = backend_tables(file, env)
     profiles, shown_profiles = profile_tables(file)
     models, shown_models = model_tables(file)
+    extra = SWITCH[own["privacy.extra_requests"].value]
+    settings = own | shown_compaction | shown_triggers | shown_backends | shown_profiles | shown_models
     return Config(
         file=file.path,
         sessions_dir=Path(own["sessions_dir"].value),
@@ -126,10 +130,11 @@ def load_config(env: Environment | None = None) -> Config:
         agents_dir=Path(own["agents.dir"].value),
         agent_template=Path(template) if (template := own["agents.template"].value) else None,
         log_level=own["log.level"].value,
-        titles=_SWITCH[own["titles.enabled"].value],
+        extra_requests=extra,
+        titles=extra and SWITCH[own["titles.enabled"].value],
         titles_model=own["titles.model"].value or None,
         confinement=_confinement(own["shell.confinement"]),
-        compaction=compaction,
+        compaction=compaction if extra else by_hand(compaction),
         backend_override=own["backend"].value or None,
         backends=backends,
         profiles=profiles,
@@ -141,7 +146,7 @@ def load_config(env: Environment | None = None) -> Config:
         triggers=triggers,
         models=models,
         web=web_table(file),
-        settings=own | shown_compaction | shown_triggers | shown_backends | shown_profiles | shown_models,
+        settings=settings if extra else settings | withheld(own["privacy.extra_requests"]),
     )
 
 
@@ -163,7 +168,8 @@ def _own_settings(file: ConfigFile, env: Environment) -> dict[str, Setting]:
         "agents.dir": replace(agents, value=str(agents_dir)),
         "agents.template": replace(template, value=str(absolute(template.value, base)) if template.value else ""),
         "log.level": level,
-        "titles.enabled": _titles(file, env),
+        "privacy.extra_requests": extra_requests(file, env),
+        "titles.enabled": switched(file, env, "titles.enabled", "PYAGENTD_TITLES"),
         "titles.model": picked(file, env, "titles.model", "PYAGENTD_TITLES_MODEL", ""),
         "shell.confinement": picked(file, env, "shell.confinement", "PYAGENTD_CONFINEMENT", "auto"),
         "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
@@ -176,14 +182,3 @@ def _confinement(setting: Setting) -> Confinement:
         known = ", ".join(CONFINEMENTS)
         raise ConfigError(f"{setting.source}: confinement is {setting.value!r}, not one of {known}")
     return confinement
-
-
-def _titles(file: ConfigFile, env: Environment) -> Setting:
-    """Return whether titles are made, "on" or "off"."""
-    if value := env.get("PYAGENTD_TITLES"):
-        if value.lower() not in _SWITCH:
-            raise ConfigError(f"environment PYAGENTD_TITLES: {value!r} is not on or off")
-        return Setting("on" if _SWITCH[value.lower()] else "off", "environment PYAGENTD_TITLES")
-    if (flag := file.flag("titles.enabled")) is not None:
-        return Setting("on" if flag else "off", file.place("titles.enabled"))
-    return Setting("on", "default")

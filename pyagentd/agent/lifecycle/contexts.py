@@ -258,8 +258,8 @@ class Contexts:
                 branch.recorder.record("edit", edit)
 
     async def _described(self, branch: LiveBranch, messages: Sequence[Message], options: SendOptions) -> str:
-        """Return what a model says of a conversation; its first words where no model can be asked."""
-        if branch.run is not None:
+        """Return what a model says of a conversation; its first words where no model can or may be asked."""
+        if branch.run is not None or not self._host.config.extra_requests:
             return first_words(messages)
         host, run_id = self._host, new_run_id()
         try:
