@@ -35,7 +35,6 @@ from pyagentd.service.schedules import Scheduling
 from pyagentd.service.search import Search
 from pyagentd.service.sessions import Sessions
 from pyagentd.service.settings import Settings
-from pyagentd.service.settings import Settings
 from pyagentd.service.slash import SlashCommands
 from pyagentd.service.snapshots import SnapshotOperations
 from pyagentd.service.spawning import Spawning
@@ -71,7 +70,6 @@ class Service(
     Exchange,
     HookOperations,
     EmacsOperations,
-    Settings,
     Settings,
     SlashCommands,
     SnapshotOperations,
