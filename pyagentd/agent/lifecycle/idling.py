@@ -34,6 +34,7 @@ IDLE_SETTING = "idle_timeout"
 
 IDLE_S = 30 * 60
 CHECK_S = 30.0
+LEAST_S = 0.1
 
 
 class Idling:
@@ -42,6 +43,7 @@ class Idling:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._last: dict[str, tuple[BranchRef, datetime]] = {}  # of conversations that go on: when it was last heard
+        self._begun = asyncio.Event()  # a conversation; its timer may be shorter than what is slept
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -147,11 +149,20 @@ class Idling:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(CHECK_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._begun.wait(), await asyncio.to_thread(self._pause_s))
+            self._begun.clear()
             try:
                 await self.tick()
             except Exception:  # the edge of this task: one agent must not end all timers
                 log.exception("idle timers")
+
+    def _pause_s(self) -> float:
+        """Return how long to wait until timers are looked at: shorter where they are short."""
+        try:
+            return min(CHECK_S, max(LEAST_S, self._idle_s() / 4)) if self._last else CHECK_S
+        except PyagentdError:  # no database yet
+            return CHECK_S
 
     def _idle_s(self) -> float:
         given = self._host.state.get(IDLE_SETTING, IDLE_S)
@@ -177,6 +188,7 @@ class Idling:
         is_new = branch.key not in self._last
         self._last[branch.key] = branch.ref, self._host.clock.now()
         if is_new:
+            self._begun.set()
             self._note(branch.ref, happening)
 
     def _note(self, ref: BranchRef, happening: Happening) -> None:
