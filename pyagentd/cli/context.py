@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
 
 import click
 
+from pyagentd.agent.lifecycle.telling import listing
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
 from pyagentd.cli.output import json_option, print_json
 from pyagentd.errors import NotFound
@@ -75,21 +73,4 @@ def history(session: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    for line in _listed(session, found):
-        click.echo(line)
-
-
-def _listed(name: str, found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what people read, in the form of SPEC 003 Context History."""
-    yield f"Sessions for {found[0]['agent_name']}:" if found else f"No saved sessions for {name}"
-    for row in found:
-        count = row["message_count"]
-        said = f"{row['description']} ({count} message{'' if count == 1 else 's'})"
-        yield f"  [{row['id'][:_ID]}] {_local(row['saved_at'])} - {said}"
-
-
-def _local(saved_at: str) -> str:
-    try:
-        return datetime.fromisoformat(saved_at).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return saved_at
+    click.echo(listing(session, found))

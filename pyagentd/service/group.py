@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
-from pyagentd.errors import BadRequest, NotFound, StoreError
+from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
 from pyagentd.store import metadata, paths
 from pyagentd.store.atomic import write_text
@@ -78,6 +78,14 @@ def described(ref: BranchRef) -> dict[str, Any]:
         "branch": ref.key,
         "file": str(paths.session_file(ref.branch_dir)),
     }
+
+
+def name_of(directory: Path) -> str:
+    """Return what people call the branch in a directory, "" when it is gone."""
+    try:
+        return paths.ref_of(directory).name
+    except NotASession:
+        return ""
 
 
 def expanded(path: str) -> Path:

@@ -10,11 +10,10 @@ from pyagentd.agent.triggering import occurrences
 from pyagentd.agent.triggering.occurrences import When
 from pyagentd.agent.triggering.schedules import LIFETIME
 from pyagentd.agent.triggering.triggers import OUTSIDE, Delivered, Trigger, local_user
-from pyagentd.errors import BadRequest, NotASession
+from pyagentd.errors import BadRequest
 from pyagentd.policy.profiles import compile_action
-from pyagentd.service.group import Client, Group
+from pyagentd.service.group import Client, Group, name_of
 from pyagentd.service.options import send_options
-from pyagentd.store import paths
 from pyagentd.store.index.schedules import Schedule
 
 
@@ -114,13 +113,9 @@ class Scheduling(Group):
 
     def _told(self, schedule: Schedule) -> dict[str, Any]:
         directory = self._host.schedules.directory(schedule)
-        try:
-            name = paths.ref_of(directory).name
-        except NotASession:
-            name = ""
         return {
             "id": schedule.id,
-            "session": name,
+            "session": name_of(directory),
             "branch": str(directory),
             "source": schedule.source,
             "when": occurrences.described(When(kind=schedule.kind, value=schedule.value, zone=schedule.zone)),

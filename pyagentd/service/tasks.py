@@ -9,8 +9,7 @@ from typing import Any
 from pyagentd.agent.tasks import telling
 from pyagentd.agent.tasks.standing import standing
 from pyagentd.clock import iso8601
-from pyagentd.errors import NotASession
-from pyagentd.service.group import Client, Group
+from pyagentd.service.group import Client, Group, name_of
 from pyagentd.store import hidden, paths
 from pyagentd.store.index import agents
 from pyagentd.store.index.tasks import Task
@@ -73,14 +72,10 @@ class TaskOperations(Group):
 
     def _task_told(self, task: Task) -> dict[str, Any]:
         directory = self._host.tasks.directory(task)
-        try:
-            name = paths.ref_of(directory).name
-        except NotASession:
-            name = ""
         return {
             "id": task.id,
             "agent": task.agent_name,
-            "session": name,
+            "session": name_of(directory),
             "branch": str(directory),
             "command": task.command,
             "cwd": task.cwd,
