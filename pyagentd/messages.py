@@ -49,7 +49,15 @@ class ToolResult:
     is_error: bool = False
 
 
-Part = Text | Reasoning | ToolCall | ToolResult
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    """A picture or a document that the user attached; made right before a request, see ``agent.running.attached``."""
+
+    type: str  # "image/png", "application/pdf"…
+    data: str = field(repr=False)  # base64
+
+
+Part = Text | Reasoning | ToolCall | ToolResult | Media
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)

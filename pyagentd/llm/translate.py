@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyagentd.llm.backend import ModelRequest, ToolSchema
-from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 Json = dict[str, Any]
 
@@ -80,6 +80,9 @@ def _block(part: Part) -> Json | None:
             return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
         case ToolResult():
             return _tool_result(part)
+        case Media(type=media_type, data=data):
+            kind = "image" if media_type.startswith("image/") else "document"
+            return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
 def _tool_result(part: ToolResult) -> Json:

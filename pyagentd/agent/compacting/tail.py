@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyagentd.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.messages import Part as Said
 from pyagentd.store.compaction import estimated
 from pyagentd.store.conversation import Conversation, Part
@@ -105,6 +105,8 @@ def _part_tokens(part: Said) -> int:
             return _CALL_TOKENS + estimated(str(dict(arguments)))
         case ToolResult(text=text):
             return _CALL_TOKENS + estimated(text)
+        case Media():
+            return 0  # it is made of a link when this was counted already
 
 
 def _cut(view: Sequence[Message], index: int, steps: dict[str, Cut]) -> Cut | None:

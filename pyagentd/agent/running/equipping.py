@@ -31,6 +31,7 @@ from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.prompting.prompt import system_prompt
 from pyagentd.agent.prompting.skills import index
 from pyagentd.agent.prompting.surroundings import Surroundings, skills_of, surroundings
+from pyagentd.agent.running.attached import AttachedBackend
 from pyagentd.agent.running.budget import limits_of
 from pyagentd.agent.running.offer import Offer, found_before
 from pyagentd.agent.running.resuming import DeferredBackend
@@ -177,7 +178,9 @@ class Equipping:
         )
 
     def _traced(self, backend: Backend) -> Backend:
-        return TracingBackend(backend, TraceWriter(self._branch.ref.branch_dir, self._run_id), self._host.clock)
+        directory = self._branch.ref.branch_dir
+        trace = TraceWriter(directory, self._run_id)
+        return TracingBackend(AttachedBackend(backend, directory), trace, self._host.clock)
 
     async def renewed(self, now: RunSettings, renewal: Renewal) -> RunSettings:
         """Return the settings of a named agent's run as its configuration is now; see ``runsettings.Fresh``.

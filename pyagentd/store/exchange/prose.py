@@ -18,9 +18,10 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from pyagentd.store.attachments import media_type
+
 _SCHEMES = frozenset({"http", "https", "mailto"})
 _WRITTEN_OUT = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
-_MAGIC = ((b"\x89PNG\r\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"))
 _LOWEST_HEADING = 6
 
 
@@ -89,10 +90,8 @@ def is_safe_link(address: str) -> bool:
 
 def data_uri(image: bytes) -> str:
     """Return an image written out, "" when it is none that browsers show."""
-    kind = next((kind for magic, kind in _MAGIC if image.startswith(magic)), "")
-    if image[:4] == b"RIFF" and image[8:12] == b"WEBP":
-        kind = "webp"
-    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}" if kind else ""
+    kind = media_type(image)
+    return f"data:{kind};base64,{base64.b64encode(image).decode()}" if kind.startswith("image/") else ""
 
 
 def _markdown(*, breaks: bool) -> MarkdownIt:

@@ -5,20 +5,18 @@ Everything after this is pure. Roles that were lost are recovered here, so every
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote
 
 from pyagentd.store import document, metadata, paths
 from pyagentd.store.align import placed
+from pyagentd.store.attachments import linked
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
 from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
 
-_IMAGE = re.compile(rf"!\[[^\]\n]*\]\(<?((?:\./)?{paths.FILES_DIR}/[^)\s>]+)")
 _LARGEST_IMAGE = 10 * 1024 * 1024  # bytes
 
 
@@ -82,11 +80,9 @@ def _agents(branch_dir: Path) -> Iterator[BranchRef]:
 
 def _images(body: str, branch_dir: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the images of ``files/`` that the document shows; a link that leads out of there is not followed."""
-    home = paths.files_dir(branch_dir).resolve()
-    for link in dict.fromkeys(_IMAGE.findall(body)):
-        file = (branch_dir / unquote(link)).resolve()
+    for each in linked(body, branch_dir):
         try:
-            if file.is_relative_to(home) and file.is_file() and file.stat().st_size <= _LARGEST_IMAGE:
-                yield link, file.read_bytes()
+            if each.shown and each.size <= _LARGEST_IMAGE:
+                yield each.link, each.file.read_bytes()
         except OSError:
             continue  # the page says what is not there

@@ -1,0 +1,60 @@
+"""What a text of a conversation links of the branch's ``files/``: pictures and other files that were attached.
+
+A link that leads out of ``files/`` is not followed. What a file is its first bytes say, not its name. Nothing is ever
+loaded from elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from pyagentd.store import paths
+
+_LINK = re.compile(rf"(!?)\[[^\]\n]*\]\(<?((?:\./)?{paths.FILES_DIR}/[^)\s>]+)")
+_MAGIC = (
+    (b"\x89PNG\r\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+_HEAD = 16  # bytes that tell
+
+
+class Linked(NamedTuple):
+    """A file that a text links: the link as it is written, whether as a picture, the file and its size in bytes."""
+
+    link: str
+    shown: bool
+    file: Path
+    size: int
+
+
+def linked(text: str, branch_dir: Path) -> Iterator[Linked]:
+    """Yield the files of ``files/`` that ``text`` links, each link once; those that are not there are left out."""
+    if paths.FILES_DIR not in text:
+        return
+    home = paths.files_dir(branch_dir).resolve()
+    for mark, link in dict.fromkeys(_LINK.findall(text)):
+        file = (branch_dir / unquote(link)).resolve()
+        try:
+            if file.is_relative_to(home) and file.is_file():
+                yield Linked(link, bool(mark), file, file.stat().st_size)
+        except OSError:
+            continue
+
+
+def media_type(data: bytes) -> str:
+    """Return what ``data``, or its first bytes, is; "" when it is none of what models look at."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "")
+
+
+def type_of(file: Path) -> str:
+    """Return the media type of a file, see ``media_type``."""
+    with file.open("rb") as opened:
+        return media_type(opened.read(_HEAD))
