@@ -14,7 +14,8 @@ from pyagentd.agent.branches.persist import Version
 from pyagentd.agent.commands.answering import answered
 from pyagentd.agent.context.metering import tell_below
 from pyagentd.agent.dialogue import chips, todo
-from pyagentd.agent.lifecycle import creating
+from pyagentd.agent.lifecycle import configuring, creating
+from pyagentd.agent.triggering.triggers import local_user
 from pyagentd.agent.turns import turnagent
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound
@@ -90,14 +91,17 @@ class Conversations(Group):
         return {"diff": await asyncio.to_thread(role_diff, *known) if known else ""}
 
     async def keep_settings(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Write what the document's Local Variables set in place of the preset into ``preset.md`` (DD-38)."""
+        """Write what the document's Local Variables set in place of the preset into ``preset.md`` (DD-38).
+
+        A named agent's model is written into its ``agent.json``, which owns it.
+        """
         async with self._host.using(self._ref(branch)) as live:
             live.require_writable()
             await live.reader.look(compare=False)
             values = live.override(self._host.presets.of_branch(live.ref))
-            if values:
+            if left := await configuring.keep(self._host, live.ref, values, user=local_user()):
                 with self._host.origins.keeping(live.ref):
-                    presetfile.set_values(paths.preset_file(live.ref.branch_dir), values)
+                    presetfile.set_values(paths.preset_file(live.ref.branch_dir), left)
             own = self._host.presets.of_branch(live.ref)
             live.given = settings_of(own)
             live.note_given()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyagentd.agent.branches import override
+from pyagentd.agent.lifecycle import creating
 from pyagentd.errors import Busy
 from pyagentd.policy.presets import Preset
 from pyagentd.service import Service
-from pyagentd.store import document
+from pyagentd.store import document, paths, presetfile
 from pyagentd.store.document import Document, body_sha256
 from pyagentd.store.local_variables import Settings
+from pyagentd.store.namedagents import agentfile
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_attaching import file_of, talk
 from tests.agent.world import Watcher, World, body, rows
@@ -109,6 +112,22 @@ async def test_what_the_user_set_can_be_kept(world: World) -> None:
     changed = [line for line in after.splitlines() if line not in before.splitlines()]
     assert changed[0] == "model: model-other" and "Read" in "".join(changed[1:]) and "Bash" not in "".join(changed)
     assert (await service.keep_settings(Watcher(), branch=ref.key))["kept"] == []
+    await talk(world, ref, "And now?")
+    assert world.server.last.body["model"] == "model-other"
+
+
+async def test_what_the_user_set_of_a_named_agent_is_kept_where_it_says_what_it_is(world: World) -> None:
+    world.preset(creating.DEFAULT_PRESET)
+    service = world.service()
+    made = await service.agent_init(Watcher(), name="my-agent")
+    ref = paths.ref_of(Path(made["dir"]))
+    await talk(world, ref, "Hi")
+    before = presetfile.read(paths.preset_file(ref.branch_dir)).text
+    set_variables(ref, model="model-other")
+    told = await service.keep_settings(Watcher(), branch=ref.key)
+    assert told["kept"] == ["model"] and told["overridden"] == []
+    assert agentfile.read(ref.session_dir).model == "model-other"
+    assert presetfile.read(paths.preset_file(ref.branch_dir)).text == before
     await talk(world, ref, "And now?")
     assert world.server.last.body["model"] == "model-other"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.lifecycle import creating
@@ -18,6 +19,7 @@ from pyagentd.store.index import agents
 from pyagentd.store.index.audit import Entry
 from pyagentd.store.namedagents import agentfile
 from pyagentd.store.namedagents.agentfile import AgentFile
+from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
     from pyagentd.agent.host import Host
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 SHOWN = ("name", "channel_id", "model", "system_prompt", "permissions", "created_at")
 SETTABLE = ("system_prompt", "model", "permissions")
 
+_OF_THE_MODEL = {"backend", "model"}  # keys of a preset that are one in the file
 _LONGEST = 500  # characters of an old or new value in the audit
 
 
@@ -60,6 +63,29 @@ async def change(host: Host, name: str, key: str, value: Any, *, user: str) -> A
     await asyncio.to_thread(agents.put, host.state, creating.row_of(host, after, ref, status=status))
     note(host, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
     return before
+
+
+async def keep(host: Host, ref: BranchRef, values: Mapping[str, Any], *, user: str) -> Mapping[str, Any]:
+    """Write what ``agent.json`` owns of settings that a person put into the document of a named agent.
+
+    Args:
+        host: Where it lives.
+        ref: A branch of it; of another session nothing is written.
+        values: By the names of a preset.
+        user: Whose they are, for the audit.
+
+    Returns:
+        What is left for ``preset.md``.
+
+    Raises:
+        NotFound, PresetError, StoreError: As ``change``; nothing was written.
+    """
+    if not host.named.is_named(ref) or not values.keys() & _OF_THE_MODEL:
+        return values
+    provider = values.get("backend") or (host.named.file(ref).model or "").rpartition("/")[0]
+    name = values.get("model") or host.presets.of_branch(ref).model
+    await change(host, ref.session_dir.name, "model", f"{provider}/{name}" if provider else name, user=user)
+    return {key: value for key, value in values.items() if key not in _OF_THE_MODEL}
 
 
 def note(host: Host, name: str, action: str, *, old: Any, new: Any, user: str) -> None:
