@@ -234,7 +234,7 @@
                          #'pyagentd-inspect--print))
 
 (defun pyagentd-inspect-request ()
-  "Show the request at point exactly as it was sent."
+  "Show the request at point exactly as it was sent, but for pictures."
   (interactive nil pyagentd-inspect-mode)
   (let* ((end (line-end-position))
          (step (or (get-text-property (line-beginning-position)
@@ -255,9 +255,19 @@
     (special-mode)
     (let ((inhibit-read-only t))
       (erase-buffer)
-      (insert text "\n"))
+      (insert text "\n")
+      (pyagentd-inspect--shorten))
     (goto-char (point-min))
     (display-buffer (current-buffer))))
+
+(defun pyagentd-inspect--shorten ()
+  "Let pictures, lines of megabytes, be named in this buffer only."
+  (goto-char (point-min))
+  (while (re-search-forward "\"data\": \"\\([A-Za-z0-9+/=]+\\)\"" nil t)
+    (let ((length (- (match-end 1) (match-beginning 1))))
+      (when (> length 200)
+        (replace-match (format "… %d characters of base64 …" length)
+                       t t nil 1)))))
 
 ;;;; The mode
 

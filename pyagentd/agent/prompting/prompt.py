@@ -22,6 +22,8 @@ def environment(root: Path, now: datetime) -> str:
         f"Platform: {platform.system()} {platform.release()}",
         f"Git: {_git_branch(root)}",
         f"Date: {now.astimezone():%Y-%m-%d}",
+        "Mentions: in messages of the user, @path is a file or directory below the workspace root; @name is a preset "
+        "that an agent can be made from.",
     ]
     return "<environment>\n" + "\n".join(lines) + "\n</environment>"
 
