@@ -21,6 +21,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from mcp_types import (
     CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
     Implementation,
     PromptListChangedNotification,
     ResourceListChangedNotification,
@@ -40,6 +41,7 @@ MOST_TOOLS = 1000
 MOST_LISTED = 2000  # resources, prompts
 _PAGES = 100
 _LISTEN_AGAIN_S = 30.0
+_NO_SESSION = ("404", "410")  # how a server answers that was started anew meanwhile
 _SHOWN = 500  # characters of what a server says about a failure
 
 _T = TypeVar("_T")
@@ -68,6 +70,7 @@ class Link:
         self._client: Client | None = None
         self._program: Program | None = None
         self._owner: asyncio.Task[None] | None = None
+        self._refused = ""  # what a server on the web answered last, where that was a refusal
 
     async def open(self) -> None:
         """Connect; the server is started and has said what it can.
@@ -177,7 +180,8 @@ class Link:
         try:
             return await request
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or self._client is None:
+            lost = self._refused.startswith(_NO_SESSION) and error.code != METHOD_NOT_FOUND
+            if lost or error.code == CONNECTION_CLOSED or self._client is None:
                 await self._settled()
                 raise Broken(self._end()) from error
             raise ToolError(f"The MCP server {self._launch.name} refused: {_short(error.message)}") from error
@@ -212,7 +216,7 @@ class Link:
         return f"the connection ended{self._last_words()}"
 
     def _last_words(self) -> str:
-        told = "" if self._program is None else self._program.told()
+        told = self._refused if self._program is None else self._program.told()
         return f" ({_short(told)})" if told else ""
 
     # -- the owner -----------------------------------------------------------------------------------------------
@@ -248,7 +252,7 @@ class Link:
             why = "it ended before it answered"
         if isinstance(error, FileNotFoundError):
             why = f"there is no program {self._launch.command[0]}"
-        log.info("mcp server %s: %s", self._launch.name, why)
+        log.info("mcp server %s: %s", self._launch.name, why, exc_info=log.isEnabledFor(logging.DEBUG) and error)
         if not ready.done():
             ready.set_exception(Broken(why + self._last_words()))
 
@@ -272,10 +276,18 @@ class Link:
         launch = self._launch
         timeout = httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=max(MCP_DEFAULT_SSE_READ_TIMEOUT, launch.call_s))
         async with (
-            httpx2.AsyncClient(headers=dict(launch.headers), timeout=timeout) as http,
+            httpx2.AsyncClient(
+                headers=dict(launch.headers), timeout=timeout, event_hooks={"response": [self._note]}
+            ) as http,
             streamable_http_client(launch.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
         ):
             yield streams
+
+    async def _note(self, response: httpx2.Response) -> None:
+        code = response.status_code
+        self._refused = f"{code} {response.reason_phrase}".strip() if code >= 400 else ""
+        if code in (401, 403):
+            self._refused += ": it wants another token; see `headers` of its settings"
 
     # -- what the server says by itself --------------------------------------------------------------------------
 

@@ -1,0 +1,64 @@
+"""A server on the web that speaks the newest protocol: tools, changes of them, tokens, and its absence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agent.test_approvals import results
+from tests.agent.test_mcp import call, having, notices, offered
+from tests.agent.world import World
+from tests.mcp.servers import HERE, table
+
+TOKEN = "a-secret-token-of-mine"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    file = tmp_path_factory.mktemp("mcp") / "port"
+    process = subprocess.Popen([sys.executable, str(HERE / "modern.py"), str(file), TOKEN])
+    try:
+        deadline = time.monotonic() + 60
+        while not file.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield f"http://127.0.0.1:{file.read_text()}/mcp"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def configured(url: str, **values: object) -> str:
+    return table("web", url=url, headers={"Authorization": "Bearer ${WEB_TOKEN}"}, **values)
+
+
+async def test_a_server_on_the_web_is_used_with_a_token_and_tells_of_changes(
+    world: World, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEB_TOKEN", TOKEN)
+    async with having(world, configured(url)) as talk:
+        await talk.say(
+            call("web_add", a=1, b=2), call("web_ask"), call("web_add", a="x", b=2), call("web_grow"), "Done.",
+            grants=world.granted("mcp:web:.*").grants,
+        )  # fmt: skip
+        assert await talk.end() == "grown"
+        told = [results(request)[0] for request in world.server.requests[1:4]]
+        assert '"total": 3' in told[0] and "Error executing tool ask" in told[1] and "must be an integer" in told[2]
+        (server,) = world.host.servers.pool.all()
+        assert server.catalog is not None and server.catalog.protocol >= "2026"
+        await talk.watcher.until(lambda: "new: grown" in notices(talk))
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        assert "web_grown" in offered(world)
+
+
+async def test_a_server_that_refuses_or_is_not_there_is_told(world: World, url: str) -> None:
+    gone = table("gone", url="http://127.0.0.1:9/mcp")
+    async with having(world, configured(url).replace("WEB_TOKEN", "NO_TOKEN:-wrong"), gone) as talk:
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        assert "401" in notices(talk) and "`headers`" in notices(talk) and "gone is unavailable" in notices(talk)
+        assert offered(world) == ["Read"]
