@@ -52,17 +52,10 @@
 
 ;;;; Words
 
-(defun pyagentd-named-config--json (permissions)
-  "Return PERMISSIONS, a profile as on the wire or its name, as JSON."
-  (if (stringp permissions) permissions
-    (json-serialize
-     (list :allow (vconcat (plist-get permissions :allow))
-           :ask (vconcat (plist-get permissions :ask))))))
-
 (defun pyagentd-named-config--value (key value)
   "Return VALUE of KEY, a keyword, on one line."
   (cond ((null value) (propertize "(default)" 'face 'shadow))
-        ((eq key :permissions) (pyagentd-named-config--json value))
+        ((eq key :permissions) (pyagentd-named-json value))
         (t (string-replace "\n" " " (string-trim (format "%s" value))))))
 
 (defun pyagentd-named-config--show (answer)
@@ -130,7 +123,7 @@
         (pyagentd-named-config--edit
          name "permissions"
          (if (stringp value) "{\"allow\": [], \"ask\": [\"tool:.*\"]}\n"
-           (concat (pyagentd-named-config--json value) "\n"))
+           (concat (pyagentd-named-json value) "\n"))
          #'js-mode)
       (pyagentd-named-config--set name "permissions" chosen))))
 

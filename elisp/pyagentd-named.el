@@ -48,6 +48,13 @@ Keys: :name, :dir, :session-id, :status (\"created\", \"idle\" or
 (defconst pyagentd-named--patience 60
   "Seconds to wait until an agent is made, renamed or destroyed.")
 
+(defun pyagentd-named-json (permissions)
+  "Return PERMISSIONS, a profile as on the wire or its name, as JSON or name."
+  (if (stringp permissions) permissions
+    (json-serialize
+     (list :allow (vconcat (plist-get permissions :allow))
+           :ask (vconcat (plist-get permissions :ask))))))
+
 ;;;; Which agent
 
 (defun pyagentd-named-here ()

@@ -61,6 +61,8 @@
 (require 'pyagentd-commands)
 (require 'pyagentd-spawned)
 (require 'pyagentd-visited)
+(require 'pyagentd-buffers)
+(require 'pyagentd-tools-emacs)
 (require 'pyagentd-manage)
 
 (autoload 'pyagentd-menu "pyagentd-menu" nil t)
@@ -110,11 +112,13 @@
 (autoload 'pyagentd-context-restore "pyagentd-contexts" nil t)
 (autoload 'pyagentd-context-history "pyagentd-contexts" nil t)
 (autoload 'pyagentd-tasks "pyagentd-tasks" nil t)
+(autoload 'pyagentd-settings "pyagentd-defaults" nil t)
 (autoload 'pyagentd-trust-presets "pyagentd-trust" nil t)
 (autoload 'pyagentd-trust-session "pyagentd-trust" nil t)
 (autoload 'pyagentd-changes "pyagentd-snapshots" nil t)
 (autoload 'pyagentd-hooks "pyagentd-hooks" nil t)
 (autoload 'pyagentd-add-hook "pyagentd-hooks")
+(autoload 'pyagentd-make-tool "pyagentd-tools")
 
 (define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
 (define-key pyagentd-mode-map (kbd "C-c C-u") #'pyagentd-rewind)

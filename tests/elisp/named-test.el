@@ -11,6 +11,7 @@
 (require 'pyagentd-named-config)
 (require 'pyagentd-contexts)
 (require 'pyagentd-tasks)
+(require 'pyagentd-defaults)
 
 (defun named-test--agent (root name &rest more)
   "Make the files of the agent NAME under ROOT; return its row, MORE keys first."
@@ -240,6 +241,32 @@ The variable `asked' is bound to them with what is shown, last one first."
       (with-current-buffer "*edit: permissions of web*"
         (should (equal (buffer-string)
                        "{\"allow\":[\"tool:.*\"],\"ask\":[]}\n"))))))
+
+;;;; Settings
+
+(ert-deftest pyagentd-settings-of-all-agents-are-set-and-reset ()
+  "SPEC 003 Persistence: Server defaults"
+  (named-test--with ()
+      'settings '(:settings (:default-model nil :default-permissions "open"
+                             :idle-timeout 5400)
+                  :defaults (:default-model nil :default-permissions "standard"
+                             :idle-timeout 1800))
+    (named-test--in (pyagentd-settings)
+      (should (equal (mapcar (lambda (line) (split-string line "  +" t " "))
+                             (seq-take (pyagentd-test-lines) 3))
+                     '(("default_model" "that of the preset" "model of new agents")
+                       ("default_permissions" "open" "permissions of new agents")
+                       ("idle_timeout" "90min"
+                        "when a conversation is saved and cleared"))))
+      (named-test--to "idle_timeout")
+      (switch-to-buffer (current-buffer))
+      (pyagentd-test-type "RET 2h RET")
+      (named-test--to "default_permissions")
+      (call-interactively (key-binding "D"))
+      (pyagentd-test-await
+       (equal (cdr (pyagentd-test-calls 'settings))
+              '((:key "idle_timeout" :value "2h")
+                (:key "default_permissions" :reset t)))))))
 
 ;;;; Contexts
 
