@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from pyagentd.agent.lifecycle import worktree
 from pyagentd.agent.tasks import telling
 from pyagentd.agent.tasks.standing import standing
 from pyagentd.clock import iso8601
@@ -51,6 +53,7 @@ class TaskOperations(Group):
             said = hidden.visible(live.conversation)
             last = max((message.row.get("created_at") or 0 for message in said), default=0)
             state = live.status["state"]
+            root = live.conversation.session.get("workspace_root")
         saved = (await host.contexts.history(ref))[:1]
         running = [task for task in await host.tasks.of(ref.session_id) if task.status == "running"]
         facts = {
@@ -60,6 +63,7 @@ class TaskOperations(Group):
             "status": life or state,
             "messages": len(said),
             "last_at": iso8601(datetime.fromtimestamp(last / 1000, UTC)) if last else None,
+            "git": await asyncio.to_thread(_git, Path(root)) if root else None,
             "saved": {"saved_at": saved[0].saved_at, "description": saved[0].description} if saved else None,
         }
         told = [self._task_told(task) for task in running]
@@ -87,3 +91,9 @@ class TaskOperations(Group):
             "wake": task.wake,
             "output_path": task.output_path,
         }
+
+
+def _git(directory: Path) -> dict[str, Any] | None:
+    """Return branch and number of uncommitted files of a repository, None where there is none; blocks."""
+    found = worktree.look(directory)
+    return None if found is None else {"branch": found.branch, "uncommitted": found.uncommitted}

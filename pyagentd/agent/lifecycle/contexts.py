@@ -157,14 +157,10 @@ class Contexts:
             if branch.run is not None or branch.queue.waiting or said.is_older_than(branch):
                 return False
             row = await self._write(branch, said, text, "idle_timeout")
-            await self._history.clear_held(branch)
-        span = f"{minutes} minute{'' if minutes == 1 else 's'}"
-        dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
-        self._say(
-            branch,
-            f"Session saved: {row.description}{dot} Context cleared after {span} of inactivity. "
-            f"Use /context restore {row.id} to resume.",
-        )
+            span = f"{minutes} minute{'' if minutes == 1 else 's'}"
+            notice = _put_away(row, f"after {span} of inactivity")
+            await self._history.clear_held(branch, notice=notice)
+        self._say(branch, notice)
         return True
 
     async def keep(self, branch: LiveBranch, trigger: Trigger) -> ContextRow | None:
@@ -187,9 +183,10 @@ class Contexts:
             return False
         last = next(iter(await asyncio.to_thread(table.of, self._host.state, self.owner(branch.ref).name)), None)
         if last is None or last.last_seq is None or branch.conversation.touched_since(last.last_seq, shown):
-            await self.keep(branch, trigger)
+            last = await self.keep(branch, trigger) or last
+        told = {} if last is None else {"notice": _put_away(last, "when the daemon was started anew")}
         async with branch.starting:
-            await self._history.clear_held(branch)
+            await self._history.clear_held(branch, **told)
         return True
 
     # -- what there is -----------------------------------------------------------------------------------------
@@ -352,6 +349,12 @@ class Contexts:
 
     def _say(self, branch: LiveBranch, text: str) -> None:
         branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
+
+
+def _put_away(row: ContextRow, when: str) -> str:
+    """Return what is told of a conversation that was put behind by itself (SPEC 003 Idle Timer 4)."""
+    dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
+    return f"Session saved: {row.description}{dot} Context cleared {when}. Use /context restore {row.id} to resume."
 
 
 def first_words(messages: Sequence[Message]) -> str:

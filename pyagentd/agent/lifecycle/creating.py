@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.lifecycle.overlay import profile_of
 from pyagentd.agent.lifecycle.repository import init_repository
+from pyagentd.agent.lifecycle.telling import left
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store import atomic, paths
+from pyagentd.store.hidden import is_command
 from pyagentd.store.index import agents
 from pyagentd.store.index.agents import AgentRow
 from pyagentd.store.namedagents import agentfile, layout, making, names
@@ -178,8 +180,14 @@ def welcome(host: Host, ref: BranchRef) -> str:
 
 
 def welcomes(host: Host, branch: LiveBranch) -> list[str]:
-    """Return what whoever opens a branch is told: of a named agent with whom nobody has talked yet, the welcome."""
-    return [welcome(host, branch.ref)] if host.named.is_named(branch.ref) and not branch.conversation.messages else []
+    """Return what whoever opens a branch is told.
+
+    Of a named agent with whom nobody has talked yet, the welcome; of a conversation that was put behind since nobody
+    went on, where it is.
+    """
+    if host.named.is_named(branch.ref) and all(map(is_command, branch.conversation.messages.values())):
+        return [welcome(host, branch.ref)]
+    return left(branch.conversation)
 
 
 async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from pyagentd.store import hidden
+from pyagentd.store.conversation import Conversation
+
 _ID = 8  # characters of an id that are shown
+
+
+def left(conversation: Conversation) -> list[str]:
+    """Return what whoever opens a branch is told of the conversation that was put behind there, if none goes on."""
+    if hidden.visible(conversation):
+        return []
+    last = next((each for each in reversed(hidden.groups(conversation)) if each.by == hidden.CONTEXT), None)
+    notice = last.messages[0].metadata.get("notice") if last else None
+    return [str(notice)] if notice else []
 
 
 def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:

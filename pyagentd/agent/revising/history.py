@@ -175,8 +175,10 @@ class History:
             await self._change(branch, [*rows, *hidden.show(chosen.messages, now_ms=now_ms)])
             return Changed(hidden=_ids(gone), shown=_ids(chosen.messages))
 
-    async def clear_held(self, branch: LiveBranch) -> Changed:
+    async def clear_held(self, branch: LiveBranch, **notes: Any) -> Changed:
         """Put the conversation behind a boundary, for a caller that holds ``branch.starting``: the next is a new one.
+
+        ``notes`` become metadata of its messages; ``notice``: what whoever opens it until then is told.
 
         Raises:
             Busy: A run is in flight.
@@ -186,7 +188,7 @@ class History:
         gone = hidden.continuation(branch.conversation, "")
         if not gone:
             raise BadRequest("No active session to clear")
-        await self._hide(branch, gone, by=hidden.CONTEXT, after="")
+        await self._hide(branch, gone, by=hidden.CONTEXT, after="", **notes)
         return Changed(hidden=_ids(gone))
 
     async def give_roles_held(self, branch: LiveBranch, by: By) -> None:

@@ -15,7 +15,8 @@ def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -
 
     Args:
         facts: ``agent``, ``model``, ``permissions``, ``status``, ``messages`` (how many the conversation has),
-            ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or None).
+            ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or None), ``git``
+            ({branch, uncommitted}, of the repository it works in, or None).
         running: The tasks that run.
         now: The time.
     """
@@ -24,10 +25,11 @@ def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -
     session = f"active ({count} message{'' if count == 1 else 's'}{idle})" if count else "none"
     lines = [
         f"Agent: {facts['agent']}",
-        f"Model: {facts['model'] or 'none'}",
-        f"Permissions: {facts['permissions'] or 'none'}",
+        f"Model: {facts['model'] or 'the default of its backend'}",
+        f"Permissions: {facts['permissions'] or 'those of its preset'}",
         f"Status: {facts['status']}",
         f"Session: {session}",
+        *_git(facts.get("git")),
         "",
         "Running tasks:" if running else "No running tasks.",
         *(f"  [{task.id}] {one_line(task.command, 60)} (running, {_for(task.started_at, now)})" for task in running),
@@ -36,6 +38,13 @@ def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -
         at = datetime.fromisoformat(saved["saved_at"])
         lines += ["", f"Last session saved: {at:%Y-%m-%d %H:%M} - {saved['description']}"]
     return "\n".join(lines)
+
+
+def _git(found: Mapping[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    count = found["uncommitted"]
+    return [f"Git: {found['branch'] or 'no branch'} ({count} uncommitted file{'' if count == 1 else 's'})"]
 
 
 def _for(at: str, now: datetime) -> str:

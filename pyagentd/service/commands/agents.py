@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pyagentd.agent.commands.command import Answer, Argument, Call, Command
+from pyagentd.agent.lifecycle.defaults import DEFAULTS
 from pyagentd.service.commands.asking import Asking, columns, run_options
 
 KEYS = ("system_prompt", "model", "permissions", "name")
@@ -58,6 +59,33 @@ def commands(ask: Asking) -> tuple[Command, ...]:
             run=partial(_destroy, ask),
         ),
     )
+
+
+def settings_commands(ask: Asking) -> tuple[Command, ...]:
+    """Return the command for the defaults of new agents."""
+    return (
+        Command(
+            name="settings",
+            summary="Show the defaults of named agents, or set one of them; with --reset to its default",
+            arguments=(
+                Argument(name="key", choices=tuple(DEFAULTS), values="keys"),
+                Argument(name="value", summary="its new value", takes="rest"),
+                Argument(name="reset", takes="flag"),
+            ),
+            run=partial(_settings, ask),
+        ),
+    )
+
+
+async def _settings(ask: Asking, call: Call) -> Answer:
+    given = call.arguments
+    told = await ask(call, "settings", **given)
+    rows = [(key, "-" if value is None else str(value)) for key, value in told["settings"].items()]
+    note = f"\n{told['note']}" if told.get("note") else ""
+    if key := given.get("key"):
+        value = dict(rows)[key]
+        return Answer(text=f"{key} is {value}{' now' if len(given) > 1 else ''}{note}", data=told)
+    return Answer(text=columns(rows), data=told)
 
 
 async def _init(ask: Asking, call: Call) -> Answer:

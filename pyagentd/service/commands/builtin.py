@@ -37,6 +37,7 @@ class Builtin:
             *contexts.commands(ask),
             *session.commands(ask),
             *models.commands(ask),
+            *agents.settings_commands(ask),
         )
 
     async def commands(self, ref: BranchRef | None) -> Sequence[Command]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pyagentd.agent.commands.command import Answer, Call, Command
+from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.service import Service
-from pyagentd.store import document
+from pyagentd.store import document, paths
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached, body, rows
 from tests.server import answer, tool_use
@@ -199,3 +201,77 @@ async def test_a_command_can_send_a_message(world: World) -> None:
     assert text.index("/docs:review") < text.index("Review the documents.") < text.index("They are fine")
     assert world.server.requests[-1].body["messages"][-1]["role"] == "user"
     assert "docs:review" not in json.dumps(world.server.requests[-1].body)
+
+
+@pytest.mark.spec("003", "Viewing Tasks: /status")
+@pytest.mark.spec("003", "Viewing Tasks: /tasks")
+async def test_an_agent_says_how_it_stands_and_what_it_runs(world: World) -> None:
+    world.preset(DEFAULT_PRESET)
+    service = world.service()
+    made = await service.agent_init(Watcher(), name="web", model="claude-haiku-4-5")
+    ref = paths.ref_of(Path(made["dir"]))
+    (Path(made["dir"]) / "workspace/new.txt").write_text("new")
+    assert (await asked(world, service, ref, "/status")).split("\n") == [
+        "Agent: web",
+        "Model: claude-haiku-4-5",
+        "Permissions: standard",
+        "Status: idle",
+        "Session: none",
+        "Git: main (1 uncommitted file)",
+        "",
+        "No running tasks.",
+    ]
+    assert await asked(world, service, ref, "/tasks") == "No running tasks for web."
+    world.server.say("Hello")
+    await said(world, service, ref, "Hi")
+    await asked(world, service, ref, "/context save first")
+    lines = (await asked(world, service, ref, "/status")).split("\n")
+    assert "Session: active (2 messages, idle 0 sec)" in lines
+    assert lines[-1] == "Last session saved: 2026-03-04 05:06 - first"
+
+
+async def test_the_defaults_of_agents_are_shown_and_set(world: World) -> None:
+    ref, service = world.session(), world.service()
+    assert "default_permissions  standard" in await asked(world, service, ref, "/settings")
+    assert await asked(world, service, ref, "/settings idle_timeout 2h") == "idle_timeout is 7200 now"
+    assert await asked(world, service, ref, "/settings idle_timeout") == "idle_timeout is 7200"
+    assert await asked(world, service, ref, "/settings idle_timeout --reset") == "idle_timeout is 1800 now"
+
+
+async def test_an_agent_is_destroyed_only_when_what_is_lost_was_shown(world: World) -> None:
+    world.preset(DEFAULT_PRESET)
+    ref, service = world.session(), world.service()
+    assert "web is in" in await asked(world, service, ref, "/agent init web 'You look after pages.' \"\" locked")
+    told = await asked(world, service, ref, "/agent destroy web --keep-files")
+    assert told.startswith("The agent web is not destroyed yet.")
+    assert told.endswith("To destroy it: /agent destroy web --keep-files --yes")
+    assert "web  idle" in await asked(world, service, ref, "/agent list")
+    assert "Destroyed the agent web" in await asked(world, service, ref, "/agent destroy web --keep-files --yes")
+    assert "no named agent" in await asked(world, service, ref, "/agent list")
+
+
+async def test_an_agent_that_ends_itself_answers_its_client_alone(world: World) -> None:
+    world.preset(DEFAULT_PRESET)
+    service = world.service()
+    made = await service.agent_init(Watcher(), name="web")
+    ref = paths.ref_of(Path(made["dir"]))
+    told = await said(world, service, ref, "/agent destroy web --keep-files --yes")
+    assert told["command"]["text"].startswith("Destroyed") and not told["command"]["recorded"]
+
+
+@pytest.mark.spec("003", "Context History")
+async def test_saved_conversations_go_on_and_those_of_others_are_listed(world: World) -> None:
+    ref, other, service = world.session(), world.session("other"), world.service()
+    world.server.say("Hello", "New", "Again")
+    await said(world, service, ref, "Hi")
+    saved = await asked(world, service, ref, "/context save the first")
+    id = saved.split("[")[1].split("]")[0]
+    listed = await asked(world, service, other, f"/context history {ref.session_id}")
+    assert listed.startswith(f"Sessions for {ref.session_id}:\n  [{id}] ") and "the first (2 messages)" in listed
+    await asked(world, service, ref, "/context clear")
+    assert (await said(world, service, ref, "/context clear"))["command"]["code"] == "bad-request"
+    await said(world, service, ref, "Something else")
+    await asked(world, service, ref, f"/context restore {id}")
+    await said(world, service, ref, "Go on")
+    seen = json.dumps(world.server.requests[-1].body["messages"])
+    assert "Hi" in seen and "Go on" in seen and "Something else" not in seen and "/context" not in seen

@@ -12,6 +12,7 @@ from pyagentd.agent.lifecycle.idling import IDLE_SETTING
 from pyagentd.agent.lifecycle.renaming import rename
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store import hidden
+from pyagentd.store.document import body_sha256
 from pyagentd.store.index import agents
 from pyagentd.store.paths import BranchRef
 from tests.agent.lifecycle.test_contexts import saved
@@ -107,6 +108,27 @@ async def test_the_notice_says_what_a_model_made_of_the_conversation(world: Worl
         "Session saved: Counted; two is pending. Context cleared after 30 minutes of inactivity. "
         f"Use /context restore {row.id} to resume."
     )
+
+
+@pytest.mark.spec("003", "Idle Timer 4: notice")
+async def test_whoever_opens_it_later_is_told_what_became_of_the_conversation(
+    world: World, clock: ManualClock
+) -> None:
+    ref, service = await agent(world), world.service()
+    await say(world, ref, "one")
+    clock.forward(minutes=30)
+    world.server.say(answer(text("Counted")))
+    await world.host.idling.tick()
+
+    async def notes() -> list[str]:
+        sha256 = body_sha256(body(ref))
+        return list((await service.attach(Watcher(), branch=ref.key, sha256=sha256, mode="view"))["notes"])
+
+    (row,) = await world.host.contexts.history(ref)
+    said = "Session saved: Counted. Context cleared after 30 minutes of inactivity. "
+    assert await notes() == [f"{said}Use /context restore {row.id} to resume."]
+    await say(world, ref, "two")
+    assert await notes() == []
 
 
 @pytest.mark.spec("003", "Active Session: none yet")
