@@ -227,12 +227,7 @@ It is in text of the user, after white space or an opening bracket."
 (put 'pyagentd-mention-at-point 'permanent-local-hook t)
 (add-hook 'pyagentd-attached-hook #'pyagentd-mention--at-attach)
 
-(defun pyagentd-mention--tab (command)
-  "Return COMMAND for TAB after an @, nil elsewhere: TAB is the major mode's."
-  (and (pyagentd-mention-bounds) command))
-
-(define-key pyagentd-mode-map (kbd "TAB")
-            '(menu-item "" completion-at-point :filter pyagentd-mention--tab))
+(add-hook 'pyagentd-completing-functions #'pyagentd-mention-bounds)
 
 (provide 'pyagentd-mention)
 ;;; pyagentd-mention.el ends here
