@@ -204,6 +204,38 @@ async def test_another_session_is_read_where_the_scope_names_it(run: Run, root: 
     assert (sessions / "named/session.md").read_text() == "named\n"
 
 
+async def test_a_workspace_in_a_closed_directory_is_worked_in_whatever_is_writable_around_it(
+    run: Run, root: Path, mechanism: str
+) -> None:
+    agents = root / "agents"
+    mine, other = agents / "mine", agents / "other"
+    work = mine / "workspace"
+    for file in (work / ".env", other / "secret", mine / "agent.json", work / "a"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("hidden-value\n" if file.name in (".env", "secret") else "before\n")
+    _repository(work)
+    config = (work / ".git/config").read_bytes()
+    done = await run(
+        f"cd {work} && git add a && git -c user.name=a -c user.email=a@b commit -qm one && git log --format=%s; "
+        f"cat .env {other}/secret; grep -ra hidden {root}; echo x >.git/config; echo x >.git/hooks/pre-commit; "
+        f"echo x >{mine}/agent.json; ls -A {agents}",
+        read=(f"{root}/**", f"{work}/**"),
+        write=(f"{root}/**", f"{work}/**"),
+        protected=(str(mine / "agent.json"), str(other / "agent.json")),
+        closed=(str(agents),),
+        own=(str(mine),),
+    )
+    assert done.text.startswith("one\n") and "hidden-value" not in done.text
+    assert (mine / "agent.json").read_text() == "before\n"
+    if mechanism == "bubblewrap":  # Landlock has such changes told
+        assert (work / ".git/config").read_bytes() == config and not (work / ".git/hooks/pre-commit").exists()
+
+
+def _repository(directory: Path) -> None:
+    subprocess.run(["git", "init", "-q", directory], check=True)
+    (directory / ".git/hooks").mkdir(exist_ok=True)
+
+
 @needs_bubblewrap
 async def test_a_place_that_is_protected_before_it_exists_cannot_be_made(
     call: Call, ctx: ToolContext, root: Path

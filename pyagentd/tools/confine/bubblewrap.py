@@ -77,9 +77,9 @@ def _base(plan: Plan) -> Iterator[str]:
 
 def _mounts(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
     """Yield everything inside the base with what sorts it: by path, parents first."""
-    closed = [*(path for path, is_directory in plan.hidden if is_directory), *plan.readonly]
+    hidden = {path for path, is_directory in plan.hidden if is_directory}
     for path, writable in plan.trees:
-        if path != "/" and not (writable and any(inside(path, place) for place in closed)):
+        if path != "/" and not (writable and (path in hidden or any(inside(path, kept) for kept in plan.readonly))):
             yield parts(path), _TREE, ["--bind-try" if writable else "--ro-bind-try", path, path]
     for path in plan.pinned:
         yield parts(path), _PIN, ["--bind-try", path, path]

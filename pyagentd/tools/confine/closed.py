@@ -15,7 +15,7 @@ from pyagentd.tools.confine import places
 from pyagentd.tools.confine.names import Rules, base_of, literal, literal_prefix
 from pyagentd.tools.confine.places import inside, parts
 from pyagentd.tools.confine.scope import ShellScope
-from pyagentd.tools.confine.trees import split
+from pyagentd.tools.confine.trees import Trees, split
 from pyagentd.tools.confine.walk import Found, TooMany, find
 
 _HOME_LEVELS = 3
@@ -81,8 +81,11 @@ def _in_temporary(tree: str, rules: Rules, apart: set[str], kept: Collection[str
         path = f"{tree}/{name}"
         if path in apart or rules.effect(f"{tree}/", name, True) is not None:
             continue
-        if any(inside(each, path) for each in kept):
+        if any(inside(path, each) for each in kept):
             yield from find(path, rules, apart)
+            continue
+        if any(inside(each, path) for each in kept):
+            yield from _in_temporary(path, rules, apart, kept)
             continue
         try:
             here = list(find(path, rules, apart, most=_MOST_TEMPORARY))
@@ -107,10 +110,12 @@ def _listening() -> Iterator[str]:
             continue
 
 
-def outermost(hidden: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    """Yield what is not below another hidden directory, parents first."""
-    last: str | None = None
+def outermost(hidden: Iterable[tuple[str, bool]], trees: Trees) -> Iterator[tuple[str, bool]]:
+    """Yield what no other hidden directory hides, parents first: what is below one only where a tree shows it."""
+    around: list[str] = []
     for path, is_directory in sorted(hidden, key=lambda entry: parts(entry[0])):
-        if last is None or not inside(path, last):
+        while around and not inside(path, around[-1]):
+            around.pop()
+        if not around or trees.shows(path, around[-1]):
             yield path, is_directory
-            last = path if is_directory else last
+            around += [path] if is_directory else []

@@ -94,11 +94,17 @@ def _made(
     """
     near = Trees(trees)
     _make_missing(path for path in scope.protected if near.writable(path))
-    gone = list(closed.outermost((p, d) for p, d in hidden.items() if near.of(p) is not None or places.is_system(p)))
-    shut = [path for path, is_directory in gone if is_directory]
+    within = ((p, d) for p, d in hidden.items() if near.of(p) is not None or places.is_system(p))
+    gone = list(closed.outermost(within, near))
+
+    def unseen(path: str) -> bool:
+        return any(
+            inside(path, place) and not near.shows(path, place) for place, is_directory in gone if is_directory
+        )
+
     kept = [path for path in scope.protected if near.of(path) is not None]
     decisive = [path for path in git_found if near.writable(path) and not any(inside(path, place) for place in kept)]
-    readonly = sorted({p for p in (*kept, *decisive) if not any(inside(p, place) for place in shut)}, key=parts)
+    readonly = sorted((p for p in {*kept, *decisive} if not unseen(p)), key=parts)
     pinned = {above for path in fixed for above in near.above(path)}
     pinned |= {above for path in decisive for above in near.above(path) if _GIT in f"{above}/"}
     if len(gone) + len(readonly) + len(pinned) > MOST_PLACES:
@@ -113,7 +119,7 @@ def _made(
         readonly=tuple(readonly),
         hidden=tuple(gone),
         git=frozenset(decisive),
-        pinned=tuple(p for p in sorted(pinned, key=parts) if not any(inside(p, place) for place in (*shut, *kept))),
+        pinned=tuple(p for p in sorted(pinned, key=parts) if not unseen(p) and not any(inside(p, k) for k in kept)),
         temporary=not any(trees.get(path, False) for path in ("/tmp", "/")),
         network=scope.network,
     )

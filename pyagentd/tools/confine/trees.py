@@ -32,6 +32,11 @@ class Trees:
         tree = self.of(path)
         return tree is not None and self._trees[tree]
 
+    def shows(self, path: str, place: str) -> bool:
+        """Return whether ``path``, in the hidden directory ``place``, is seen: it is in a tree that begins there."""
+        tree = self.of(path)
+        return tree is not None and tree != place and inside(tree, place)
+
     def above(self, path: str) -> Iterator[str]:
         """Yield the directories between a writable tree and ``path`` in it."""
         if self.writable(path):
