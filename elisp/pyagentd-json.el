@@ -47,5 +47,24 @@ Both null and false are nil."
     (let ((json-array-type 'list) (json-false nil))
       (json-read-from-string text))))
 
+(defun pyagentd-json-plist (text)
+  "Return what the JSON in TEXT says, as plists with keywords and vectors.
+False is `:json-false', null is nil; so functions of tools expect it."
+  (if (fboundp 'json-parse-string)
+      (json-parse-string text :object-type 'plist :array-type 'array
+                         :null-object nil :false-object :json-false)
+    (let ((json-object-type 'plist) (json-array-type 'vector)
+          (json-key-type 'keyword) (json-false :json-false) (json-null nil))
+      (json-read-from-string text))))
+
+(defun pyagentd-json-of (plist)
+  "Return PLIST as a JSON object.
+Its values are strings, numbers, t, nil (null), `:json-false', plists and
+vectors of these."
+  (cond ((null plist) "{}")
+        ((fboundp 'json-serialize)
+         (json-serialize plist :null-object nil :false-object :json-false))
+        (t (let ((json-false :json-false)) (json-encode plist)))))
+
 (provide 'pyagentd-json)
 ;;; pyagentd-json.el ends here

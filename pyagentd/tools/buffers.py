@@ -85,14 +85,16 @@ def only_open(path: str) -> ToolError:
 
 def replacements(before: str, after: str) -> list[Replacement]:
     """Return what makes ``after`` of ``before``, in order, as small as is cheap: what stays keeps its marks."""
-    head = _common(before, after)
+    head = before.rfind("\n", 0, _common(before, after)) + 1
     tail = _common(before[head:][::-1], after[head:][::-1])
+    line = before.find("\n", len(before) - tail)  # whole lines are compared, or marks in the middle of one move
+    tail = 0 if line < 0 else len(before) - line - 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     if not old and not new:
         return []
-    lines, others = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    lines, others = _lines(old), _lines(new)
     if len(lines) + len(others) > _COMPARED_LINES:
-        return [Replacement(head, head + len(old), new)]
+        return [_trimmed(head, old, new)]
     found = []
     ends, starts = _offsets(lines), _offsets(others)
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
@@ -104,7 +106,17 @@ def replacements(before: str, after: str) -> list[Replacement]:
 def _trimmed(start: int, old: str, new: str) -> Replacement:
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
-    return Replacement(start + head, start + len(old) - tail, new[head : len(new) - tail])
+    text = new[head : len(new) - tail]
+    if (
+        not old and start and text.endswith("\n")
+    ):  # new lines stand behind a line, and not before the next one's marks
+        return Replacement(start - 1, start - 1, f"\n{text[:-1]}")
+    return Replacement(start + head, start + len(old) - tail, text)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of ``text`` with their ends; only a newline ends one."""
+    return [f"{line}\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
 
 
 def _offsets(lines: Sequence[str]) -> list[int]:
