@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import click
 
 from pyagentd.cli.branches import LONG_S
-from pyagentd.cli.link import daemon
-from pyagentd.cli.output import json_option, print_json, printable
+from pyagentd.cli.link import complete_model, complete_named, daemon, run_environment
+from pyagentd.cli.output import json_option, note, print_json, printable
 
 _KEYS = ("system_prompt", "model", "permissions", "name")
 
@@ -26,7 +27,12 @@ def agent() -> None:
 @agent.command("init")
 @click.argument("name")
 @click.option("--system-prompt", metavar="TEXT", help="What it is told to be; - reads it from stdin.")
-@click.option("--model", metavar="[BACKEND/]MODEL", help="Its model (default: that of the settings, or its preset).")
+@click.option(
+    "--model",
+    metavar="[BACKEND/]MODEL",
+    shell_complete=complete_model,
+    help="Its model (default: that of the settings, or its preset); `pyagentd models` lists those there are.",
+)
 @click.option("--permissions", metavar="PROFILE", help="A profile: open, standard, locked, your own, or its JSON.")
 @json_option
 def init(name: str, system_prompt: str | None, model: str | None, permissions: str | None, as_json: bool) -> None:
@@ -35,15 +41,20 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
     If an agent of that name was destroyed and its files kept, it is taken up again with what is given here.
     """
     prompt = sys.stdin.read() if system_prompt == "-" else system_prompt
+    env, key = run_environment(os.environ, "anthropic")
     with daemon() as link:
         made = link.call(
             "agent-init",
             timeout=LONG_S,
+            env=env,
+            key=key,
             name=name,
             system_prompt=prompt,
             model=model,
             permissions=permissions,
         )
+    if made["note"]:
+        note(made["note"])
     if as_json:
         print_json({key: made[key] for key in ("name", "dir", "session_id")})
     else:
@@ -69,7 +80,7 @@ def listing(destroyed: bool, as_json: bool) -> None:
 
 
 @agent.command("config")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_named)
 @click.argument("key", required=False, type=click.Choice(_KEYS))
 @click.argument("value", required=False)
 @click.option("--reset", is_flag=True, help="Have KEY be its default again.")
@@ -81,7 +92,11 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
     """
     given = sys.stdin.read() if value == "-" else value
     with daemon() as link:
-        told = link.call("agent-config", timeout=LONG_S, name=name, key=key, value=given, reset=reset or None)
+        env, api_key = run_environment(os.environ, "anthropic")
+        wanted = {"name": name, "key": key, "value": given, "reset": reset or None}
+        told = link.call("agent-config", timeout=LONG_S, **wanted, env=env, api_key=api_key)
+    if told["note"]:
+        note(told["note"])
     if as_json:
         print_json({part: told[part] for part in ("name", "dir", "config")})
     elif key is not None and given is None and not reset:
@@ -92,7 +107,7 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
 
 
 @agent.command("rename")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_named)
 @click.argument("new_name")
 @json_option
 def rename_agent(name: str, new_name: str, as_json: bool) -> None:
@@ -106,7 +121,7 @@ def rename_agent(name: str, new_name: str, as_json: bool) -> None:
 
 
 @agent.command("destroy")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_named)
 @click.option("--keep-files", is_flag=True, help="Leave its directory, to be taken up by another `agent init`.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option

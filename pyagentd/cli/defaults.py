@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
-from pyagentd.cli.link import daemon
-from pyagentd.cli.output import json_option, print_json
+from pyagentd.cli.link import daemon, run_environment
+from pyagentd.cli.output import json_option, note, print_json
 
+_LONGEST_S = 60.0  # providers may be asked for a model
 _KEYS = ("default_model", "default_permissions", "idle_timeout")
 
 
@@ -26,7 +28,11 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
     if reset and (key is None or value is not None):
         raise click.UsageError("--reset needs a KEY, and no VALUE")
     with daemon() as link:
-        told = link.call("settings", key=key, value=value, reset=reset or None)
+        env, api_key = run_environment(os.environ, "anthropic")
+        wanted = {"key": key, "value": value, "reset": reset or None}
+        told = link.call("settings", timeout=_LONGEST_S, **wanted, env=env, api_key=api_key)
+    if told["note"]:
+        note(told["note"])
     if as_json:
         print_json({part: {name: told[part][name] for name in _KEYS} for part in ("settings", "defaults")})
     elif key is not None and value is None and not reset:

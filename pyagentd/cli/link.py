@@ -98,12 +98,41 @@ def run_environment(env: Mapping[str, str], backend: str) -> tuple[dict[str, str
 
 
 def complete_session(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids that begin with ``incomplete``, from the disk: completion must not start a daemon."""
-    from pyagentd.config import sessions_dir
+    """Return the ids that begin with ``incomplete``, from the disk: completion must not start a daemon.
+
+    Those of named agents are their names.
+    """
+    from pyagentd.config import load_config, sessions_dir
     from pyagentd.store.registry import Registry
 
-    entries = Registry(sessions_dir()).scan()
+    try:
+        agents = load_config().agents_dir
+    except ConfigError:
+        agents = None
+    entries = Registry(sessions_dir(), agents=agents).scan()
     return sorted({entry.ref.session_id for entry in entries if entry.ref.session_id.startswith(incomplete)})
+
+
+def complete_named(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of named agents that begin with ``incomplete``, from the disk."""
+    from pyagentd.config import load_config
+    from pyagentd.store.namedagents.layout import AGENT_FILE
+
+    try:
+        files = load_config().agents_dir.glob(f"*/{AGENT_FILE}")
+    except ConfigError:
+        return []
+    return sorted(file.parent.name for file in files if file.parent.name.startswith(incomplete))
+
+
+def complete_model(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the models that begin with ``incomplete``: those that providers listed, and those known by name."""
+    from pyagentd.config import sessions_dir
+    from pyagentd.llm import catalog
+    from pyagentd.store import modellists
+
+    listed = {name for each in modellists.read(sessions_dir()).values() for name in each.models}
+    return sorted(name for name in listed | set(catalog.shipped()) if name.startswith(incomplete))
 
 
 def complete_agent(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyagentd.cli.link import branch_of, complete_agent, complete_session, daemon, run_environment, watch
+from pyagentd.cli.link import (
+    branch_of,
+    complete_agent,
+    complete_model,
+    complete_session,
+    daemon,
+    run_environment,
+    watch,
+)
 from pyagentd.cli.outcome import ExitCode, report
 from pyagentd.cli.output import json_option, note, print_json, shown
 from pyagentd.errors import BadRequest, PyagentdError
@@ -69,7 +77,12 @@ _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
     shell_complete=complete_agent,
     help="Who answers from this message on: a preset, such as plan or build.",
 )
-@click.option("--model", metavar="NAME", help="Which model answers from this message on, [BACKEND/]NAME.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    shell_complete=complete_model,
+    help="Which model answers from this message on, [BACKEND/]NAME.",
+)
 @click.option("--id", "message_id", metavar="ID", help="The message's id; sent twice it is one message.")
 @json_option
 def send(

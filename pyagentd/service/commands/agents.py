@@ -79,7 +79,7 @@ def settings_commands(ask: Asking) -> tuple[Command, ...]:
 
 async def _settings(ask: Asking, call: Call) -> Answer:
     given = call.arguments
-    told = await ask(call, "settings", **given)
+    told = await ask(call, "settings", **given, env=call.options.env, api_key=call.options.api_key)
     rows = [(key, "-" if value is None else str(value)) for key, value in told["settings"].items()]
     note = f"\n{told['note']}" if told.get("note") else ""
     if key := given.get("key"):

@@ -173,7 +173,7 @@ def test_ids_are_counted_for_each_agent_and_only_so_many_run(world: World) -> No
         table.put(state, task, most=2)
 
 
-@pytest.mark.spec("003", "Viewing Tasks")
+@pytest.mark.spec("003", "Viewing Tasks: /tasks")
 def test_tasks_are_listed_as_specified() -> None:
     build = Task(
         branch_dir="", id="task_001", agent_name="frontend-agent", command="npm run build", cwd="/", pid=12345,
@@ -196,7 +196,7 @@ def test_tasks_are_listed_as_specified() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.spec("003", "Viewing Tasks")
+@pytest.mark.spec("003", "Viewing Tasks: /status")
 def test_an_agents_status_is_told_as_specified() -> None:
     build = Task(
         branch_dir="", id="task_001", agent_name="frontend-agent", command="npm run build", cwd="/", pid=12345,
