@@ -365,7 +365,7 @@ argument, or ASK from Lisp, ask which session."
     (define-key map "l" #'pyagentd-list-sessions)
     (define-key map "/" #'pyagentd-search)
     (define-key map "q" #'pyagentd-asks)
-    (define-key map "t" #'pyagentd-menu)
+    (define-key map "m" #'pyagentd-menu)
     map)
   "Commands for any buffer, to be bound to a prefix key of yours.
 For instance (global-set-key (kbd \"C-c a\") \\='pyagentd-command-map).")

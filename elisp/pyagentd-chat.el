@@ -58,6 +58,10 @@
 They get the plist of the run: :id, :reason (`done', `error' or
 `aborted') and :message.")
 
+(defvar pyagentd-chat-sent-functions nil
+  "Functions called in a session buffer with a prompt that is being sent.
+They get its text.")
+
 ;;;; Sending
 
 (defun pyagentd-chat--prompt-end ()
@@ -149,6 +153,9 @@ While a run is in progress it waits for its turn, and stays where it is."
                       (copy-marker pyagentd-insert--marker)))
          (here (copy-marker end)))
     (pyagentd-queued-note id (pyagentd-queued-start end) end)
+    (run-hook-with-args 'pyagentd-chat-sent-functions
+                        (buffer-substring-no-properties
+                         (pyagentd-queued-start end) end))
     (unless busy
       (pyagentd-insert-start end)
       (pyagentd-status-set '(:state sending)))

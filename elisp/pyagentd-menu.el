@@ -21,7 +21,8 @@
 
 ;;; Commentary:
 
-;; One transient with the commands of the package.
+;; The commands of the package as transients that show what holds now: one
+;; for a conversation, and from there others.
 
 ;;; Code:
 
@@ -48,72 +49,230 @@
 (require 'pyagentd-trust)
 (require 'pyagentd-hooks)
 (require 'pyagentd-snapshots)
+(require 'pyagentd-ask-words)
+(require 'pyagentd-add)
+(require 'pyagentd-fold)
+(require 'pyagentd-media)
+(require 'pyagentd-code)
+(require 'pyagentd-model)
+(require 'pyagentd-keys)
+(require 'pyagentd-recall)
 
 (declare-function pyagentd-session "pyagentd")
 (declare-function pyagentd-visit-preset "pyagentd")
+(declare-function pyagentd-doctor "pyagentd-doctor")
+(declare-function pyagentd-agent-init "pyagentd-named")
+(declare-function pyagentd-agent-rename "pyagentd-named")
+(declare-function pyagentd-agent-list "pyagentd-named-list")
+(declare-function pyagentd-agent-config "pyagentd-named-config")
+(declare-function pyagentd-agent-destroy "pyagentd-destroy")
+(declare-function pyagentd-context-save "pyagentd-contexts")
+(declare-function pyagentd-context-clear "pyagentd-contexts")
+(declare-function pyagentd-context-restore "pyagentd-contexts")
+(declare-function pyagentd-context-history "pyagentd-contexts")
+(declare-function pyagentd-tasks "pyagentd-tasks")
+(declare-function pyagentd-settings "pyagentd-defaults")
+
+;;;; What holds now
+
+(defun pyagentd-menu--value (name value)
+  "Return NAME with VALUE, which holds now; nil for nothing to say."
+  (if (member value '(nil ""))
+      name
+    (concat name " " (propertize (format "%s" value) 'face 'transient-value))))
+
+(defun pyagentd-menu--session-p ()
+  "Return non-nil if this buffer is a session."
+  (bound-and-true-p pyagentd-mode))
 
 (defun pyagentd-menu--somewhere-p ()
   "Return non-nil if there is a session that a command could act on."
   (ignore-errors (pyagentd-here)))
+
+(defun pyagentd-menu--title ()
+  "Return what the menu is about: the session here and what it does."
+  (if (not (pyagentd-menu--session-p))
+      "Conversation"
+    (concat (propertize (truncate-string-to-width
+                         (or pyagentd-status-title pyagentd--session-id "")
+                         40 nil nil "…")
+                        'face 'transient-heading)
+            "  " (pyagentd-status--text pyagentd-status))))
+
+(defun pyagentd-menu--queue ()
+  "Return the queue with how many messages wait."
+  (let ((number (or (plist-get pyagentd-status :queued) 0)))
+    (pyagentd-menu--value "Queue" (and (> number 0) number))))
+
+(defun pyagentd-menu--agent ()
+  "Return the agent that answers next."
+  (pyagentd-menu--value "Agent" (or pyagentd-plan-next pyagentd-plan--agent
+                                    pyagentd-status-preset)))
+
+(defun pyagentd-menu--model ()
+  "Return the model that answers."
+  (pyagentd-menu--value "Model" pyagentd-status-model))
+
+(defun pyagentd-menu--asks ()
+  "Return the list of asks with how many there are anywhere."
+  (let ((number (length (pyagentd-ask-open))))
+    (pyagentd-menu--value "List" (and (> number 0) number))))
+
+(defun pyagentd-menu--agents ()
+  "Return the list of agents with how many work here."
+  (let ((number (pyagentd-overlay--count)))
+    (pyagentd-menu--value "Agents" (and (> number 0) number))))
+
+(defun pyagentd-menu--context ()
+  "Return the context with how full the window is."
+  (pyagentd-menu--value
+   "Context"
+   (when-let ((used (plist-get pyagentd-context :used)))
+     (format "%d%% %s" (round (* 100.0 used)
+                              (max 1 (plist-get pyagentd-context :window)))
+             (pyagentd-context--cost pyagentd-context)))))
+
+(defun pyagentd-menu--steps ()
+  "Return the list of steps with how far the agent is."
+  (pyagentd-menu--value
+   "Steps" (and pyagentd-todo (format "%d/%d" (pyagentd-todo--done)
+                                      (length pyagentd-todo)))))
+
+(defun pyagentd-menu--hidden ()
+  "Return the hidden turns with whether they are shown."
+  (pyagentd-menu--value
+   "Hidden turns" (and pyagentd-hidden--overlays
+                       (if pyagentd-hidden--shown "shown" "folded"))))
+
+(defun pyagentd-menu--overridden ()
+  "Return the settings that differ from preset.md."
+  (pyagentd-menu--value
+   "Keep settings"
+   (and (pyagentd-menu--session-p)
+        (mapconcat (lambda (variable)
+                     (string-remove-prefix
+                      "gptel-" (string-remove-prefix
+                                "gptel--" (symbol-name variable))))
+                   (pyagentd-settings-overridden) ", "))))
+
+(defun pyagentd-menu--branch ()
+  "Return the tree of branches with the name of the one here."
+  (pyagentd-menu--value "Tree" pyagentd--branch-name))
+
+(defun pyagentd-menu--daemon ()
+  "Return how to connect with the daemon, or that it is done."
+  (pyagentd-menu--value "Connect" (and (pyagentd-rpc-connected-p) "done")))
+
+;;;; Options
+
+(defmacro pyagentd-menu--define-option (name words variable values)
+  "Define the command NAME, which lets VARIABLE have the next of VALUES.
+WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
+  (declare (indent 2) (debug (symbolp stringp symbolp sexp)))
+  `(progn
+     (transient-define-suffix ,name ()
+       ,(format "Let `%s' have its next value, for this Emacs." variable)
+       :transient t
+       :description
+       (lambda ()
+         (pyagentd-menu--value ,words (or (car (rassoc ,variable ',values))
+                                          (format "%S" ,variable))))
+       (interactive)
+       (setq ,variable (pyagentd-menu--next ,variable ',values)))))
+
+(defun pyagentd-menu--next (value values)
+  "Return the value that follows VALUE in VALUES, a list of (WORD . VALUE)."
+  (cdar (or (cdr (member (rassoc value values) values)) values)))
+
+(pyagentd-menu--define-option pyagentd-menu-fold
+    "Fold" pyagentd-fold
+  (("thoughts and tools" . (reasoning tool)) ("tools" . (tool))
+   ("thoughts" . (reasoning)) ("nothing" . nil)))
+
+(pyagentd-menu--define-option pyagentd-menu-pictures
+    "Pictures" pyagentd-media-show
+  (("shown" . t) ("links" . nil)))
+
+(pyagentd-menu--define-option pyagentd-menu-revert
+    "Files that agents change" pyagentd-revert-visited
+  (("read again" . t) ("left alone" . nil)))
+
+(pyagentd-menu--define-option pyagentd-menu-notify
+    "Tell on the desktop" pyagentd-notify-desktop
+  (("never" . nil) ("in the background" . background) ("always" . t)))
+
+(pyagentd-menu--define-option pyagentd-menu-log
+    "Log" pyagentd-log-level
+  (("all" . debug) ("info" . info) ("warnings" . warn) ("errors" . error)))
+
+;;;; Menus
 
 ;;;###autoload (autoload 'pyagentd-menu "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu ()
   "Commands of pyagentd.
 Those on a session are for the one in this buffer, or at point where
 sessions are listed."
-  [["Conversation"
+  [:description
+   pyagentd-menu--title
+   ["Say"
     ("RET" "Send" pyagentd-send)
     ("W" "Say to the run" pyagentd-steer)
-    ("Q" "Queue" pyagentd-queue)
+    ("Q" pyagentd-queue :description pyagentd-menu--queue)
     ("k" "Abort" pyagentd-abort)
-    ("L" "Agent" pyagentd-choose-agent)
+    ("L" pyagentd-choose-agent :description pyagentd-menu--agent)
+    ("*" pyagentd-choose-model :description pyagentd-menu--model)
     ("!" "Approve plan" pyagentd-approve)
+    ("o" "Pick an option" pyagentd-chips-pick)
     ("t" "Take over" pyagentd-take-over)]
    ["What is asked"
     ("y" "Allow once" pyagentd-allow-once)
-    ("Y" "For this session" pyagentd-allow-session)
-    ("P" "Always in project" pyagentd-allow-always)
+    ("Y" "In this session" pyagentd-allow-session)
+    ("P" "In this project" pyagentd-allow-always)
     ("n" "Deny" pyagentd-deny)
-    ("N" "Deny with a reason" pyagentd-deny-with-reason)
+    ("N" "Deny, why" pyagentd-deny-with-reason)
     ("=" "Diff" pyagentd-ask-diff)
     ("E" "Edit arguments" pyagentd-ask-edit)
     ("a" "Answer any" pyagentd-answer)
-    ("o" "Pick an option" pyagentd-chips-pick)
-    ("O" "Fold the steps" pyagentd-todo)
-    ("q" "List" pyagentd-asks)]
-   ["Agents and rights"
-    ("g" "Agents" pyagentd-agents)
-    ("G" "Grants" pyagentd-grants)
-    ("u" "Audit" pyagentd-audit)
-    ("M-i" "Inspect" pyagentd-inspect)
-    ("m" "Mission" pyagentd-mission)
-    ("M" "Its trace" pyagentd-mission-trace)
-    ("M-s" "Schedules" pyagentd-schedules)
-    ("T" "Trust presets" pyagentd-trust-presets)
-    ("S" "Trust session" pyagentd-trust-session)
-    ("H" "Hooks" pyagentd-hooks)
-    ("C" "Changed files" pyagentd-changes)]
+    ("q" pyagentd-asks :description pyagentd-menu--asks)]
    ["Turns"
     ("U" "Rewind" pyagentd-rewind)
-    ("z" "Reverse rewind" pyagentd-unrewind)
+    ("z" "Reverse it" pyagentd-unrewind)
     ("X" "Edit prompt" pyagentd-edit-prompt)
     ("M-g" "Answer again" pyagentd-regenerate)
     ("M-n" "Next variant" pyagentd-next-variant)
-    ("M-p" "Previous variant" pyagentd-previous-variant)
-    ("h" "Show hidden" pyagentd-show-hidden)
+    ("M-p" "Previous one" pyagentd-previous-variant)
     ("F" "Fork" pyagentd-fork)
-    ("M-c" "Compact" pyagentd-compact)]
-   ["Branches"
-    :if pyagentd-menu--somewhere-p
-    ("b" "Branch here" pyagentd-branch)
-    ("w" "Switch to" pyagentd-switch-branch)
-    ("v" "Tree" pyagentd-branches)]]
-  [["Settings"
-    ("p" "Preset" pyagentd-visit-preset)
-    ("+" "Keep settings" pyagentd-keep-settings)
-    ("-" "Drop settings" pyagentd-drop-settings)
-    ("R" "What was recovered" pyagentd-show-recovery)
-    ("$" "Context and cost" pyagentd-context)]
+    ("M-c" "Compact" pyagentd-compact)
+    ("C" "Changed files" pyagentd-changes)]]
+  [["Put into the prompt"
+    ("i" "File" pyagentd-add-files)
+    ("I" "Copied picture" pyagentd-yank-picture)
+    ("H" "Earlier prompt" pyagentd-recall-prompt)]
+   ["Look"
+    ("$" pyagentd-context :description pyagentd-menu--context)
+    ("g" pyagentd-agents :description pyagentd-menu--agents)
+    ("M-i" "Inspect" pyagentd-inspect)]
+   ["Text"
+    ("c" "Copy code" pyagentd-copy-code)
+    ("TAB" "Fold all" pyagentd-fold-toggle-all)
+    ("h" pyagentd-show-hidden :description pyagentd-menu--hidden)
+    ("O" pyagentd-todo :description pyagentd-menu--steps)]
+   ["More"
+    ("S" "Sessions…" pyagentd-menu-sessions)
+    ("A" "Agents…" pyagentd-menu-agents)
+    ("R" "Rights…" pyagentd-menu-rights)
+    ("p" "Settings…" pyagentd-menu-settings)
+    ("?" "Keys" pyagentd-keys)]])
+
+;;;###autoload (autoload 'pyagentd-menu-sessions "pyagentd-menu" nil t)
+(transient-define-prefix pyagentd-menu-sessions ()
+  "Commands on sessions and their branches."
+  [["Sessions"
+    ("s" "New session" pyagentd-session)
+    ("l" "List" pyagentd-list-sessions)
+    ("f" "Search" pyagentd-search)
+    ("i" "Import chat" pyagentd-import)
+    ("I" "Index anew" pyagentd-reindex)]
    ["This session"
     :if pyagentd-menu--somewhere-p
     ("r" "Rename" pyagentd-rename)
@@ -121,13 +280,73 @@ sessions are listed."
     ("e" "Export" pyagentd-export)
     ("A" "Archive" pyagentd-archive)
     ("x" "Delete" pyagentd-delete)]
-   ["Sessions"
-    ("s" "New session" pyagentd-session)
-    ("l" "List" pyagentd-list-sessions)
-    ("f" "Search" pyagentd-search)
-    ("i" "Import chat" pyagentd-import)
-    ("I" "Index anew" pyagentd-reindex)
-    ("d" "Disconnect" pyagentd-rpc-disconnect)]])
+   ["Branches"
+    :if pyagentd-menu--somewhere-p
+    ("b" "Branch here" pyagentd-branch)
+    ("w" "Switch to" pyagentd-switch-branch)
+    ("v" pyagentd-branches :description pyagentd-menu--branch)]
+   ["Daemon"
+    ("c" pyagentd-connect :description pyagentd-menu--daemon)
+    ("d" "Disconnect" pyagentd-rpc-disconnect)
+    ("?" "What is wrong" pyagentd-doctor)]])
+
+;;;###autoload (autoload 'pyagentd-menu-agents "pyagentd-menu" nil t)
+(transient-define-prefix pyagentd-menu-agents ()
+  "Commands on agents, their tasks and their conversations."
+  [["At work"
+    ("g" pyagentd-agents :description pyagentd-menu--agents)
+    ("t" "Tasks" pyagentd-tasks)
+    ("s" "Schedules" pyagentd-schedules)
+    ("m" "Mission" pyagentd-mission)
+    ("M" "Its trace" pyagentd-mission-trace)]
+   ["With a name"
+    ("n" "New" pyagentd-agent-init)
+    ("l" "List" pyagentd-agent-list)
+    ("c" "Configure" pyagentd-agent-config)
+    ("r" "Rename" pyagentd-agent-rename)
+    ("x" "Destroy" pyagentd-agent-destroy)
+    ("d" "Defaults" pyagentd-settings)]
+   ["Its conversations"
+    ("S" "Save" pyagentd-context-save)
+    ("C" "Clear" pyagentd-context-clear)
+    ("R" "Restore" pyagentd-context-restore)
+    ("h" "History" pyagentd-context-history)]])
+
+;;;###autoload (autoload 'pyagentd-menu-rights "pyagentd-menu" nil t)
+(transient-define-prefix pyagentd-menu-rights ()
+  "Commands on what agents may do."
+  [["Rights"
+    ("g" "Granted" pyagentd-grants)
+    ("u" "Decisions" pyagentd-audit)
+    ("p" "This session's preset.md" pyagentd-visit-preset)
+    ("h" "Hooks" pyagentd-hooks)]
+   ["Trust"
+    ("T" "Presets of the project" pyagentd-trust-presets)
+    ("S" "This session" pyagentd-trust-session)]])
+
+;;;###autoload (autoload 'pyagentd-menu-settings "pyagentd-menu" nil t)
+(transient-define-prefix pyagentd-menu-settings ()
+  "Settings of this session and of this Emacs."
+  [["This session"
+    :if pyagentd-menu--session-p
+    ("L" pyagentd-choose-agent :description pyagentd-menu--agent)
+    ("*" pyagentd-choose-model :description pyagentd-menu--model)
+    ("+" pyagentd-keep-settings :description pyagentd-menu--overridden)
+    ("-" "Drop settings" pyagentd-drop-settings)
+    ("p" "preset.md" pyagentd-visit-preset)
+    ("R" "What was recovered" pyagentd-show-recovery)]
+   ["This Emacs"
+    ("f" pyagentd-menu-fold)
+    ("i" pyagentd-menu-pictures)
+    ("v" pyagentd-menu-revert)
+    ("n" pyagentd-menu-notify)
+    ("l" pyagentd-menu-log)
+    ("c" "All options" pyagentd-customize)]])
+
+(defun pyagentd-customize ()
+  "Show all options of pyagentd."
+  (interactive)
+  (customize-group 'pyagentd))
 
 (provide 'pyagentd-menu)
 ;;; pyagentd-menu.el ends here

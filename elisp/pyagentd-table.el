@@ -55,7 +55,10 @@ Where there are none say NOTE, by default that there is nothing."
     (goto-char (point-max))
     (let ((inhibit-read-only t))
       (insert (if entries "\n" (concat (or note pyagentd-table-empty) "\n\n"))
-              (pyagentd-table-keys pyagentd-table-help) "\n"))))
+              (pyagentd-table-keys
+               (if (assoc "?" pyagentd-table-help) pyagentd-table-help
+                 (append pyagentd-table-help '(("?" "all keys")))))
+              "\n"))))
 
 (defun pyagentd-table-say (note)
   "Show NOTE, or nil, in the mode line."

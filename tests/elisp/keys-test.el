@@ -1,0 +1,88 @@
+;;; keys-test.el --- Tests of cheat sheet and menu -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'blocks)
+(require 'keys)
+(require 'pyagentd-menu)
+(require 'pyagentd-agents)
+
+(ert-deftest pyagentd-keys-every-list-has-a-sheet ()
+  (dolist (mode '(pyagentd-list-mode pyagentd-asks-mode pyagentd-agents-mode
+                  pyagentd-grants-mode pyagentd-audit-mode pyagentd-queue-mode
+                  pyagentd-branches-mode pyagentd-schedules-mode
+                  pyagentd-search-mode pyagentd-snapshots-mode
+                  pyagentd-inspect-mode pyagentd-mission-mode))
+    (with-temp-buffer
+      (funcall mode)
+      (should (eq (key-binding "?") #'pyagentd-keys))
+      (should (> (length (pyagentd-keys-here)) 3))
+      (pcase-dolist (`(,key . ,words) (pyagentd-keys-here))
+        (should (commandp (key-binding (kbd key))))
+        (should-not (string-empty-p words))))))
+
+(ert-deftest pyagentd-keys-the-list-says-it-in-fewer-words ()
+  (with-temp-buffer
+    (pyagentd-agents-mode)
+    (should (equal (cdr (assoc "k" (pyagentd-keys-here))) "stop one"))
+    (should (equal (pyagentd-keys--text '(("a" . "one") ("RET" . "two")) 100)
+                   (concat "a    one" (make-string 42 ?\s) "RET  two")))))
+
+(ert-deftest pyagentd-keys-a-session-has-one-too ()
+  (blocks-with
+    (should (eq (key-binding (kbd "C-c ?")) #'pyagentd-keys))
+    (let ((keys (pyagentd-keys-here)))
+      (should (string-prefix-p "Send the conversation"
+                               (cdr (assoc "C-c RET" keys))))
+      (should-not (assoc "?" keys)))))
+
+(ert-deftest pyagentd-menu-shows-what-holds ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :title "Tea" :preset "programmer"
+                          :settings '(:model "opus")
+                          :status '(:state idle :queued 2)
+                          :context '(:used 500 :window 1000 :cost-usd 0.5))
+    (should (equal (mapcar (lambda (function)
+                             (substring-no-properties (funcall function)))
+                           '(pyagentd-menu--title pyagentd-menu--queue
+                             pyagentd-menu--agent pyagentd-menu--model
+                             pyagentd-menu--context pyagentd-menu--steps))
+                   '("Tea  Ready" "Queue 2" "Agent programmer" "Model opus"
+                     "Context 50% $0.50" "Steps")))))
+
+(ert-deftest pyagentd-menu-an-option-has-its-next-value ()
+  (let ((pyagentd-fold '(reasoning tool)))
+    (call-interactively #'pyagentd-menu-fold)
+    (should (equal pyagentd-fold '(tool)))
+    (call-interactively #'pyagentd-menu-fold)
+    (call-interactively #'pyagentd-menu-fold)
+    (should (equal pyagentd-fold nil))
+    (call-interactively #'pyagentd-menu-fold)
+    (should (equal pyagentd-fold '(reasoning tool)))))
+
+(ert-deftest pyagentd-menu-all-of-them-have-commands ()
+  (dolist (menu '(pyagentd-menu-sessions pyagentd-menu-agents
+                  pyagentd-menu-rights pyagentd-menu-settings))
+    (named-let walk ((tree (get menu 'transient--layout)))
+      (cond ((and (consp tree) (plist-get (ignore-errors (nth 2 tree)) :command))
+             (should (commandp (plist-get (nth 2 tree) :command))))
+            ((vectorp tree) (mapc #'walk tree))
+            ((consp tree) (mapc #'walk tree))))))
+
+(ert-deftest pyagentd-recall-a-prompt-is-said-again ()
+  (let ((pyagentd-prompt-history nil))
+    (blocks-with
+      (run-hook-with-args 'pyagentd-chat-sent-functions " Of another\nsession ")
+      (let (seen)
+        (pyagentd-test-with-options seen
+          (pyagentd-test-type "C-c M-r Of TAB RET"))
+        (should (equal (mapcar #'car seen)
+                       '("Second ⏎ thing" "First thing" "Of another ⏎ session"))))
+      (should (string-suffix-p "### Of another\nsession\n\n" (buffer-string)))
+      (should (equal pyagentd-prompt-history '("Of another\nsession"))))))
+
+(provide 'keys-test)
+;;; keys-test.el ends here
