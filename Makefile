@@ -8,7 +8,7 @@ EMACS ?= emacs
 CASK := $(shell command -v cask)
 ELISP := $(wildcard elisp/*.el)
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults fuzz-lisp lint lint-py lint-el check bench screenshot dist clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults fuzz-lisp lint lint-py lint-el check bench screenshot doc dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench: setup ## Print the benchmarks, each beside its reference
 
 screenshot: setup ## Make docs/screenshot.png again, on a display that nobody sees
 	@scripts/screenshot.sh
+
+doc: setup ## Make build/manual/: the manual as Info and as one HTML page
+	@scripts/manual.sh
 
 dist: setup ## Make dist/: the wheel of the daemon, and the Emacs package as a file and as an archive
 	@scripts/dist.sh

@@ -20,6 +20,12 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 package=$work/$name
 mkdir "$package"
 cp elisp/*.el dist/*.whl LICENSE "$package"
+if command -v makeinfo >/dev/null; then
+    scripts/manual.sh "$work/manual" >/dev/null
+    cp "$work"/manual/{pyagentd.info,dir} "$package"
+else
+    echo "dist: without the manual, since makeinfo is missing (sudo apt-get install -y texinfo)" >&2
+fi
 emacs --batch -l scripts/dist.el -f dist-package "$package" dist/elpa
 echo "dist: $(ls dist/*.whl)"
 echo "dist: dist/$name.tar        M-x package-install-file"
