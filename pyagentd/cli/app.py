@@ -30,6 +30,7 @@ from pyagentd.cli.hooks import hooks
 from pyagentd.cli.lisp import lisp
 from pyagentd.cli.logs import logs
 from pyagentd.cli.manage import archive, delete, duplicate, rename
+from pyagentd.cli.mcp import mcp
 from pyagentd.cli.messages import messages
 from pyagentd.cli.mission import mission
 from pyagentd.cli.models import models
@@ -69,7 +70,7 @@ def cli() -> None:
 
 for _command in (
     new, send, agent, mission, attach, approve, queue, tasks, schedule, trigger, sessions, search, show, usage, abort,
-    export, import_, presets, models, skills, trust, hooks,
+    export, import_, presets, models, skills, trust, hooks, mcp,
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, context, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,

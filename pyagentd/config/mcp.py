@@ -101,7 +101,7 @@ def read_server(name: str, table: object, place: str, *, strict: bool = True) ->
         call_s=keys.seconds("timeout", CALL_S),
         start_s=keys.seconds("start_timeout", START_S),
         trusted=keys.flag("trusted", default=False),
-        enabled=keys.flag("enabled", default=True),
+        enabled=keys.flag("enabled", default=True) and not (not strict and keys.flag("disabled", default=False)),
         source=place,
     )
 

@@ -25,6 +25,7 @@ from pyagentd.service.history import Histories
 from pyagentd.service.hooks import HookOperations
 from pyagentd.service.inspection import Inspection
 from pyagentd.service.lifecycle import Lifecycle
+from pyagentd.service.mcp import McpOperations
 from pyagentd.service.missions import Missions
 from pyagentd.service.models import ModelOperations
 from pyagentd.service.namedagents import NamedAgents
@@ -55,6 +56,7 @@ class Service(
     Branches,
     Sessions,
     Lifecycle,
+    McpOperations,
     Missions,
     ModelOperations,
     NamedAgents,
@@ -94,6 +96,4 @@ class Service(
         """Return every operation by its name on the wire."""
         names = [name for name, _ in inspect.getmembers(type(self), inspect.iscoroutinefunction)]
         # An operation called like a word of the language, such as `import_`, has its name without the line.
-        return {
-            name.rstrip("_").replace("_", "-"): getattr(self, name) for name in names if not name.startswith("_")
-        }
+        return {name.rstrip("_").replace("_", "-"): getattr(self, name) for name in names if not name.startswith("_")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,15 +42,16 @@ def project_hooks(root: Path) -> ProjectHooks | None:
     if not os.path.lexists(file):
         return None
     try:
-        data = _content(file)
+        data = content(file)
         hooks = read_hooks(tomllib.loads(data.decode()), lambda name: f"{file} ({name})")
-        scripts = [(path, _content(path)) for path in _scripts(root, hooks)]
+        words = (word for hook in hooks for word in hook.command)
+        scripts = [(path, content(path)) for path in scripts_of(root, words)]
     except (OSError, ValueError, ConfigError) as error:
         return ProjectHooks(root=root, file=file, hash="", error=str(error))
     hashed = hashlib.sha256(b"hooks\0" + os.fsencode(root.resolve()) + b"\0" + hashlib.sha256(data).digest())
-    for path, content in scripts:
-        hashed.update(os.fsencode(path) + b"\0" + hashlib.sha256(content).digest())
-    shown = tuple((path, content.decode(errors="replace")) for path, content in scripts)
+    for path, code in scripts:
+        hashed.update(os.fsencode(path) + b"\0" + hashlib.sha256(code).digest())
+    shown = tuple((path, code.decode(errors="replace")) for path, code in scripts)
     text = data.decode(errors="replace")
     return ProjectHooks(root=root, file=file, hash=hashed.hexdigest(), text=text, hooks=hooks, scripts=shown)
 
@@ -61,17 +62,18 @@ def guarded(scope: Callable[[], ShellScope], root: Path) -> Callable[[], ShellSc
     return scope if not own else lambda: replace(known := scope(), protected=(*known.protected, *own))
 
 
-def _scripts(root: Path, hooks: tuple[HookSettings, ...]) -> Iterator[Path]:
-    """Yield the files of the project that commands name."""
+def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:
+    """Yield the files of a project that the words of commands name."""
     resolved, seen = root.resolve(), set[Path]()
-    for word in (word for hook in hooks for word in hook.command):
+    for word in words:
         path = (root / Path(word).expanduser()).resolve()
         if path not in seen and path.is_relative_to(resolved) and path.is_file():
             seen.add(path)
             yield path
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """Return what a file of a project holds; raises ``OSError``, or ``ValueError`` when it is too large."""
     # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         data = file.read(_MOST_BYTES + 1)

@@ -7,7 +7,7 @@ be started is told to the user, and the run goes on without it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,10 +63,13 @@ def joining(
         offer: Where the tools go.
     """
     ref = family[0]
-    wanted, problems = servers.of(ref, preset, root, options)
-    for problem in problems:
-        servers.say(ref.key, problem)
-    return Joining(servers=servers, key=ref.key, wanted=wanted, offer=offer, permitted=permits(presets, family))
+    return Joining(
+        servers=servers,
+        key=ref.key,
+        wanted=lambda: servers.of(ref, preset, root, options),
+        offer=offer,
+        permitted=permits(presets, family),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,29 +79,30 @@ class Joining:
     Attributes:
         servers: Those of the daemon.
         key: Of the branch.
-        wanted: Those of the run.
+        wanted: Returns those of the run.
         offer: Where their tools go.
         permitted: Which of them may.
     """
 
     servers: Servers
     key: str
-    wanted: Sequence[Server]
+    wanted: Callable[[], Awaitable[Sequence[Server]]]
     offer: Offer
     permitted: Permits
 
     async def __call__(self) -> None:
         """Wait until every server has said what it offers, or cannot; have that offered."""
-        catalogs = await self._catalogs()
+        wanted = await self.wanted()
+        catalogs = await self._catalogs(wanted)
         found: list[ToolSpec] = []
-        for server in self.wanted:
+        for server in wanted:
             if (catalog := catalogs.get(server.name)) is not None:
                 tools = [tool for tool in catalog.tools if self.permitted(server.name, tool.name)]
                 found += specs(server.settings, server.connection, tools)
         self.offer.add(named(found, self.offer.tools))
 
-    async def _catalogs(self) -> Mapping[str, Catalog]:
-        asked = {asyncio.ensure_future(server.connection.offers()): server for server in self.wanted}
+    async def _catalogs(self, wanted: Sequence[Server]) -> Mapping[str, Catalog]:
+        asked = {asyncio.ensure_future(server.connection.offers()): server for server in wanted}
         if not asked:
             return {}
         try:

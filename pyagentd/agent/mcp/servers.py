@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
 from pyagentd.agent.running.settings import SendOptions, variable_of
 from pyagentd.config.mcp import ServerSettings
 from pyagentd.errors import ConfigError
@@ -58,15 +60,38 @@ class Servers:
         """End all of them."""
         await self.pool.close()
 
-    def known(self, root: Path | None) -> dict[str, ServerSettings]:
-        """Return the configured servers of a workspace by name."""
-        return {each.name: each for each in self._host.config.mcp}
+    async def known(self, root: Path) -> tuple[dict[str, ServerSettings], list[str]]:
+        """Return the configured servers of a workspace by name, and why others of it are not among them."""
+        own = {each.name: each for each in self._host.config.mcp}
+        project = await asyncio.to_thread(project_servers, root)
+        if project is None:
+            return own, []
+        problems = [f"MCP servers of the project that cannot be used: {project.error}"] if project.error else []
+        if not project.servers:
+            return own, problems
+        if not self.trusts(project):
+            names = ", ".join(each.name for each in project.servers)
+            return own, [
+                *problems,
+                f"{project.files[-1][0]} names MCP servers that you have not said you trust, or that changed since: "
+                f"{names} are not started. Read it, then: pyagentd mcp trust",
+            ]
+        # Grants speak of names, so the user's own are theirs.
+        return {each.name: each for each in project.servers} | own, problems
 
-    def of(self, ref: BranchRef, preset: Preset, root: Path, options: SendOptions) -> tuple[list[Server], list[str]]:
-        """Return the servers that hold for a branch, and what is wrong with others; nothing is started."""
+    def trusts(self, project: ProjectServers) -> bool:
+        """Return whether the user agreed to exactly this."""
+        return project.hash in self._host.presets.trust
+
+    async def of(self, ref: BranchRef, preset: Preset, root: Path, options: SendOptions) -> list[Server]:
+        """Return the servers that hold for a branch, and tell what is wrong with others; nothing is started."""
         wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
-        found, missing = wanted.of(self.known(root))
-        problems = [f"There is no MCP server {name!r}, which the preset {preset.name} names" for name in missing]
+        if wanted == _AGENTS:
+            return []
+        known, problems = await self.known(root)
+        found, missing = wanted.of(known)
+        if not problems:  # they may be the project's
+            problems += [f"There is no MCP server {name!r}, which the preset {preset.name} names" for name in missing]
         servers = []
         for settings in found:
             try:
@@ -78,7 +103,9 @@ class Servers:
             users = self._users.setdefault(server.connection.launch, {})
             users.pop(ref.key, None)
             users[ref.key] = None
-        return servers, problems
+        for problem in problems:
+            self.say(ref.key, problem)
+        return servers
 
     def server(self, settings: ServerSettings, root: Path, options: SendOptions) -> Server:
         """Return one server as it is in a workspace; raises ``ConfigError``."""

@@ -130,6 +130,12 @@ class Connection:
             self._listed = (self._listed[0], found)
         return self._listed[1] or ()
 
+    def try_again(self) -> None:
+        """Start it when it is wanted next, however often that failed: somebody says so."""
+        self.not_before, self._failures = 0.0, 0
+        if self._link is None and self.catalog is not None and self.problem:
+            self.catalog = None  # it is asked anew
+
     async def close(self) -> None:
         """End it for good."""
         self._closed = True

@@ -76,6 +76,11 @@ def launch(settings: ServerSettings, around: Surrounding) -> Launch:
     )
 
 
+def at_root(text: str, root: Path) -> str:
+    """Return ``text`` with the workspace in the place of its names, and all else as it is written."""
+    return _VARIABLE.sub(lambda found: str(root) if found[1] in _ROOT else found[0], text)
+
+
 def _value(settings: ServerSettings, around: Surrounding, found: re.Match[str]) -> str:
     name, otherwise = found[1], found[2]
     if name in _ROOT:

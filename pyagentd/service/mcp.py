@@ -1,0 +1,177 @@
+"""Operations on MCP servers: which there are, trying one, trusting those of a project."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
+from pyagentd.agent.mcp.servers import Server
+from pyagentd.agent.running.settings import SendOptions
+from pyagentd.config.mcp import ServerSettings
+from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
+from pyagentd.service.group import Client, Group, directory
+from pyagentd.tools.mcp.toolspecs import rule_of
+
+_SHOWN = 100_000  # characters of all files and scripts in one answer
+_LISTED = 500  # resources and prompts in one answer
+
+_log = logging.getLogger(__name__)
+
+
+class McpOperations(Group):
+    """Programs and web servers that offer tools."""
+
+    async def mcp(
+        self, client: Client, *, root: str | None = None, env: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Return the servers of the user and of the project ``root``; none is started.
+
+        The answer is ``{servers: ({name, command, url, origin, source, trusted, enabled, state, problem, title,
+        tools}…), hash, files: ({path, text}…), scripts: ({path, text}…), error}``; ``origin`` is user or project,
+        ``state`` stopped, starting, running or failed, ``tools`` their number or nil, ``hash`` what ``trust-mcp``
+        takes, ``scripts`` the project's own programs that its servers run.
+        """
+        place, project = await self._servers_of(root)
+        own = [
+            self._one_server(each, place, env, origin="user", trusted=True, hidden=False)
+            for each in self._host.config.mcp
+        ]
+        if project is None:
+            return {"servers": own, "hash": "", "files": [], "scripts": [], "error": ""}
+        names, trusted = {each["name"] for each in own}, self._host.servers.trusts(project)
+        own += [
+            self._one_server(each, place, env, origin="project", trusted=trusted, hidden=each.name in names)
+            for each in project.servers
+        ]
+        files, scripts = _shown(project.files), _shown(project.scripts)
+        return {"servers": own, "hash": project.hash, "files": files, "scripts": scripts, "error": project.error}
+
+    async def mcp_test(
+        self, client: Client, *, name: str, root: str | None = None, env: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Start a server if it does not run, and ask what it offers.
+
+        The answer is ``{name, ok, duration_ms, title, protocol, tools: ({name, rule, description, looks}…),
+        resources: ({uri, name, template}…), prompts: ({name, description, arguments}…), error}``.
+        """
+        place, _ = await self._servers_of(root)
+        known, problems = await self._host.servers.known(place)
+        if name not in known:
+            why = problems[0] if problems else f"Known: {', '.join(sorted(known)) or 'none'}"
+            raise NotFound(f"There is no MCP server {name!r}", mend=why)
+        began = time.monotonic()
+        told: dict[str, Any] = {"name": name, "ok": True, "error": ""}
+        try:
+            server = self._host.servers.server(known[name], place, _options(env))
+            server.connection.try_again()
+            told |= await _offers(server)
+        except (ToolError, ConfigError) as error:
+            told |= {"ok": False, "error": str(error)}
+        return told | {"duration_ms": round((time.monotonic() - began) * 1000)}
+
+    async def trust_mcp(self, client: Client, *, root: str, hash: str) -> dict[str, Any]:
+        """Trust the servers of the project ``root`` as they were when ``hash`` was told."""
+        _, project = await self._servers_of(root)
+        if project is None or not project.servers:
+            raise BadRequest(
+                f"{root} has no MCP servers that can be used{': ' + project.error if project else ''}",
+                mend="They are in .mcp.json or .pyagentd/mcp.toml",
+            )
+        if project.hash != hash:
+            raise BadRequest(
+                f"The MCP servers of {root} have changed since", mend="Look at them again (pyagentd mcp list)"
+            )
+        await asyncio.to_thread(self._host.presets.trust.add, [hash])
+        _log.info("%s trusts the MCP servers of %s (%s)", client.name, root, hash)
+        return {"trusted": [each.name for each in project.servers]}
+
+    async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers | None]:
+        if root is None:
+            return Path.home(), None
+        place = await asyncio.to_thread(directory, root)
+        return place, await asyncio.to_thread(project_servers, place)
+
+    def _one_server(
+        self,
+        settings: ServerSettings,
+        root: Path,
+        env: Mapping[str, str] | None,
+        *,
+        origin: str,
+        trusted: bool,
+        hidden: bool,
+    ) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "name": settings.name,
+            "command": list(settings.command),
+            "url": settings.url,
+            "origin": origin,
+            "source": settings.source,
+            "trusted": trusted,
+            "enabled": settings.enabled,
+            "state": "stopped",
+            "problem": "the user's server of that name holds" if hidden else "",
+            "title": "",
+            "tools": None,
+        }
+        if hidden or not trusted:
+            return told
+        try:
+            server = self._host.servers.server(settings, root, _options(env)).connection
+        except ConfigError as error:
+            return told | {"state": "failed", "problem": str(error)}
+        known = server.catalog
+        return told | {
+            "state": server.state,
+            "problem": server.problem,
+            "title": known.title if known else "",
+            "tools": len(known.tools) if known else None,
+        }
+
+
+async def _offers(server: Server) -> dict[str, Any]:
+    """Return what a server offers; raises ``ToolError``."""
+    catalog = await server.connection.offers()
+    resources, prompts = await server.connection.resources(), await server.connection.prompts()
+    return {
+        "title": catalog.title,
+        "protocol": catalog.protocol,
+        "tools": [
+            {
+                "name": each.name,
+                "rule": rule_of(server.name, each.name),
+                "description": each.description[:200],
+                "looks": each.only_looks,
+            }
+            for each in catalog.tools
+        ],
+        "resources": [
+            {"uri": each.uri, "name": each.name, "template": each.template} for each in resources[:_LISTED]
+        ],
+        "prompts": [
+            {
+                "name": each.name,
+                "description": each.description[:200],
+                "arguments": [{"name": name, "required": required} for name, required in each.arguments],
+            }
+            for each in prompts[:_LISTED]
+        ],
+    }
+
+
+def _options(env: Mapping[str, str] | None) -> SendOptions:
+    return SendOptions(env=dict(env or {}))
+
+
+def _shown(files: Iterable[tuple[Path, str]]) -> list[dict[str, str]]:
+    room, shown = _SHOWN, []
+    for path, text in files:
+        cut = text if len(text) <= room else f"{text[: max(0, room)]}\n[{len(text) - max(0, room)} more characters]"
+        shown.append({"path": str(path), "text": cut})
+        room -= len(text)
+    return shown

@@ -1,0 +1,162 @@
+"""Servers of a project: nothing is started before its user trusts it, and what counts is the content."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyagentd.agent.mcp.projectservers import project_servers
+from pyagentd.config import load_config
+from pyagentd.config.mcp import ServerSettings, read_server
+from pyagentd.errors import BadRequest, ConfigError, NotFound
+from tests.agent.test_approvals import Talk
+from tests.agent.test_mcp import having, notices, offered
+from tests.agent.world import World
+from tests.mcp.servers import plain, table
+
+SERVER = {"command": plain()[0], "args": plain()[1:]}
+
+
+def write(world: World, **servers: Any) -> Path:
+    file = world.project / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    return file
+
+
+async def turn(talk: Talk, world: World) -> list[str]:
+    await talk.say("Done.")
+    await talk.watcher.finished(talk.branch)
+    return offered(world)
+
+
+async def trust(talk: Talk, world: World) -> None:
+    told = await talk.service.mcp(talk.watcher, root=str(world.project))
+    await talk.service.trust_mcp(talk.watcher, root=str(world.project), hash=told["hash"])
+
+
+async def test_a_projects_servers_are_started_once_they_are_trusted_as_they_are(world: World) -> None:
+    write(world, notes=SERVER)
+    async with having(world) as talk:
+        assert await turn(talk, world) == ["Read"]
+        assert ".mcp.json names MCP servers that you have not said you trust" in notices(talk)
+        assert not world.host.servers.pool.all()
+        await trust(talk, world)
+        assert "notes_echo" in await turn(talk, world)
+        write(world, notes={**SERVER, "env": {"A": "1"}})
+        assert await turn(talk, world) == ["Read"]
+        with pytest.raises(BadRequest, match="have changed since"):
+            await talk.service.trust_mcp(talk.watcher, root=str(world.project), hash="0" * 64)
+
+
+async def test_a_script_of_the_project_that_a_server_runs_counts_too(world: World) -> None:
+    for name, word, cwd in (
+        ("a", "${workspaceFolder}/tools/a.py", ""),
+        ("b", "b.py", "tools"),
+        ("c", "tools/c.py", ""),
+    ):
+        script = world.project / "tools" / f"{name}.py"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text("one")
+        write(world, notes={"command": "python3", "args": [word], **({"cwd": cwd} if cwd else {})})
+        before = project_servers(world.project)
+        assert before is not None and [path.name for path, _ in before.scripts] == [script.name]
+        script.write_text("two")
+        after = project_servers(world.project)
+        assert after is not None and after.hash != before.hash
+
+
+async def test_the_users_server_of_a_name_is_the_users(world: World) -> None:
+    write(world, notes={"command": "/no/such"})
+    async with having(world, table("notes", plain())) as talk:
+        await trust(talk, world)
+        assert "notes_echo" in await turn(talk, world)
+        told = (await talk.service.mcp(talk.watcher, root=str(world.project)))["servers"]
+        assert [(row["origin"], row["state"], row["problem"]) for row in told] == [
+            ("user", "running", ""), ("project", "stopped", "the user's server of that name holds"),
+        ]  # fmt: skip
+
+
+async def test_one_that_cannot_be_reached_is_in_no_others_way(world: World) -> None:
+    write(world, old={"type": "sse", "url": "https://x.example/sse"}, notes=SERVER, off={**SERVER, "disabled": True})
+    async with having(world) as talk:
+        await trust(talk, world)
+        names = await turn(talk, world)
+        assert "notes_echo" in names and "off_echo" not in names
+        assert "the type 'sse', which cannot be reached" in notices(talk)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', "\xff"])
+def test_a_file_that_cannot_be_read_starts_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".mcp.json").write_text(text, encoding="latin-1")
+    found = project_servers(tmp_path)
+    assert found is not None and not found.servers and str(tmp_path) in found.error and not found.hash
+
+
+def test_a_pipe_in_the_files_place_makes_nobody_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".mcp.json")
+    assert project_servers(tmp_path) is None or not project_servers(tmp_path).servers  # type: ignore[union-attr]
+
+
+async def test_our_own_file_names_servers_too(world: World) -> None:
+    (world.project / ".pyagentd").mkdir()
+    (world.project / ".pyagentd/mcp.toml").write_text(table("notes", plain()).replace("[mcp.", "["))
+    async with having(world) as talk:
+        await trust(talk, world)
+        assert "notes_echo" in await turn(talk, world)
+
+
+async def test_a_session_from_elsewhere_starts_no_server(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+        world.host.origins.foreign = lambda ref: True  # type: ignore[method-assign]
+        assert await turn(talk, world) == ["Read"] and not world.host.servers.pool.all()
+
+
+async def test_a_server_is_tried(world: World) -> None:
+    async with having(world, table("notes", plain()), table("dies", plain("dies"))) as talk:
+        told = await talk.service.mcp_test(talk.watcher, name="notes")
+        assert told["ok"] and told["tools"][0] == {
+            "name": "echo", "rule": "mcp:notes:echo", "description": "To echo", "looks": True,
+        }  # fmt: skip
+        assert [each["uri"] for each in told["resources"]] == ["memo://notes/1", "memo://notes/{id}"]
+        assert told["prompts"][0]["arguments"] == [{"name": "file", "required": True}]
+        for _ in range(3):  # however often it failed: a person wants to know
+            told = await talk.service.mcp_test(talk.watcher, name="dies")
+            assert not told["ok"] and "no database" in told["error"]
+        with pytest.raises(NotFound, match="'nosuch'"):
+            await talk.service.mcp_test(talk.watcher, name="nosuch")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "needs either a command or a url"),
+        ({"command": ["x"], "url": "https://x"}, "needs either a command or a url"),
+        ({"command": [3]}, "command of the MCP server a is not"),
+        ({"url": "ftp://x"}, "is no address"),
+        ({"command": ["x"], "env": {"A": 1}}, "env of the MCP server a is not a table of texts"),
+        ({"command": ["x"], "timeout": 0}, "timeout of the MCP server a is not a number of seconds"),
+        ({"command": ["x"], "trusted": "yes"}, "trusted of the MCP server a is not true or false"),
+        ({"command": ["x"], "more": 1}, "unknown key 'more'"),
+        (3, "is not a table"),
+    ],
+)
+def test_what_is_wrong_with_a_server_is_told_with_its_place(given: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^here: .*{said}"):
+        read_server("a", given, "here")
+
+
+@pytest.mark.parametrize("name", ["a b", "", "-a", "a:b", "x" * 33])
+def test_names_are_plain(name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name for an MCP server"):
+        read_server(name, {"command": "x"}, "here")
+
+
+def test_the_configuration_has_its_servers_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('\n[mcp.a]\ncommand = "x"\nargs = ["y"]\n[mcp.a.env]\nB = "c"\n')
+    (server,) = load_config({"PYAGENTD_CONFIG": str(file)}).mcp
+    assert server == ServerSettings(name="a", command=("x", "y"), env=(("B", "c"),), source=f"{file}:2")
