@@ -116,7 +116,6 @@ async def complete(host: Host, row: AgentRow, intent: str, *, user: str) -> File
             if row.status != "destroyed":
                 host.departed.discard(place)
             raise
-        host.departed.discard(place)
     host.idling.forget(place)
     await host.schedules.forget(place)
     configuring.note(host, row.name, "destroy", old=None, new={"files": files}, user=user)
