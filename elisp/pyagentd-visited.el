@@ -27,6 +27,7 @@
 
 ;;; Code:
 
+(require 'pulse)
 (require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-events)
@@ -38,6 +39,19 @@ that `auto-revert-mode' looks after."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
+
+(defcustom pyagentd-pulse-edits t
+  "Non-nil means to flash what an agent has changed where it is seen."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
+(defface pyagentd-pulse '((t :inherit pulse-highlight-start-face))
+  "Face in which text flashes that an agent has changed."
+  :group 'pyagentd)
+
+(defvar-local pyagentd-visited--span nil
+  "Where the text has changed while it was read again, (BEG . END) or nil.")
 
 (defvar pyagentd-visited--changed nil
   "Names of files that an agent has changed and no buffer was asked about.")
@@ -92,8 +106,41 @@ that `auto-revert-mode' looks after."
          (message "%s: an agent changed the file; your changes are not saved"
                   (buffer-name)))
         (t
-         (let ((inhibit-message t) (message-log-max nil))
-           (revert-buffer t t t)))))
+         (pyagentd-visited--revert))))
+
+(defun pyagentd-visited--revert ()
+  "Read the file of this buffer again, and flash what is another now."
+  (let ((inhibit-message t) (message-log-max nil))
+    (setq pyagentd-visited--span nil)
+    (add-hook 'after-change-functions #'pyagentd-visited--note nil t)
+    (unwind-protect (revert-buffer t t t)
+      (remove-hook 'after-change-functions #'pyagentd-visited--note t)))
+  (when pyagentd-visited--span
+    (pyagentd-pulse (car pyagentd-visited--span)
+                    (cdr pyagentd-visited--span))))
+
+(defun pyagentd-visited--note (beg end length)
+  "Note that the text between BEG and END, LENGTH before, is another now."
+  (let ((grown (- end beg length)))
+    (setq pyagentd-visited--span
+          (pcase pyagentd-visited--span
+            ('nil (cons beg end))
+            (`(,first . ,last)
+             (cons (min first beg)
+                   (max end (if (> last beg) (+ last grown) last))))))))
+
+(defun pyagentd-pulse (beg end)
+  "Flash the lines from BEG to END, which an agent changed, if they are seen."
+  (when (and pyagentd-pulse-edits (get-buffer-window nil 'visible))
+    (save-excursion
+      (save-restriction
+        (widen)
+        (let ((first (progn (goto-char (min beg (point-max)))
+                            (line-beginning-position)))
+              (last (progn (goto-char (min end (point-max)))
+                           (if (and (bolp) (> end beg)) (point)
+                             (min (point-max) (1+ (line-end-position)))))))
+          (pulse-momentary-highlight-region first last 'pyagentd-pulse))))))
 
 (pyagentd-events-register 'files #'pyagentd-visited--on-files)
 

@@ -60,6 +60,7 @@
 (require 'pyagentd-media)
 (require 'pyagentd-recall)
 (require 'pyagentd-keys)
+(require 'pyagentd-return)
 (require 'pyagentd-commands)
 (require 'pyagentd-spawned)
 (require 'pyagentd-visited)

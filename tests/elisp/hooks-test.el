@@ -68,5 +68,25 @@
           (kill-buffer))
       (delete-file file))))
 
+(ert-deftest pyagentd-visited-flashes-the-lines-that-are-others-now ()
+  (let ((file (make-temp-file "pyagentd-")) flashed)
+    (unwind-protect
+        (cl-letf (((symbol-function 'pulse-momentary-highlight-region)
+                   (lambda (beg end &rest _)
+                     (setq flashed (buffer-substring-no-properties beg end)))))
+          (write-region "one\ntwo\nthree\nfour\n" nil file nil 'quiet)
+          (switch-to-buffer (find-file-noselect file))
+          (goto-char (point-max))
+          (write-region "one\ntwo!\nthird\nfour\n" nil file nil 'quiet)
+          (pyagentd-visited--revert)
+          (should (equal flashed "two!\nthird\n"))
+          (should (eobp))
+          (setq flashed nil)
+          (let ((pyagentd-pulse-edits nil))
+            (pyagentd-pulse 1 2)
+            (should-not flashed))
+          (kill-buffer))
+      (delete-file file))))
+
 (provide 'hooks-test)
 ;;; hooks-test.el ends here
