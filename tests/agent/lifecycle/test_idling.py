@@ -195,6 +195,16 @@ async def test_the_end_of_the_daemon_ends_the_timers(world: World, clock: Manual
     assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "idling"] == []
 
 
+@pytest.mark.spec("003", "Graceful Shutdown 3: connections are closed")
+async def test_the_end_of_the_daemon_closes_the_database(world: World, clock: ManualClock) -> None:
+    ref = await agent(world)
+    await say(world, ref, "one")
+    log = world.host.state.path.with_name(f"{world.host.state.path.name}-wal")
+    assert log.exists()
+    await world.host.shutdown()
+    assert not log.exists(), "who closes it last tidies up"
+
+
 async def test_an_agent_that_waits_for_a_human_goes_on_in_the_next_daemon(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     world.server.say(answer(tool_use("Bash", command="touch x")))
@@ -215,6 +225,7 @@ async def test_an_agent_that_waits_for_a_human_goes_on_in_the_next_daemon(world:
         await world.host.abort(branch)
 
 
+@pytest.mark.spec("003", "Persistence: Active conversation")
 async def test_what_a_killed_daemon_did_not_save_the_next_one_does(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
     await say(world, ref, "one")

@@ -9,7 +9,6 @@ from pyagentd.agent.lifecycle.states import TRANSITIONS, Happening, Life, after
 H, L = Happening, Life
 
 
-@pytest.mark.spec("003", "State Diagram: ACTIVE to IDLE by the idle timeout")
 @pytest.mark.parametrize(
     ("life", "happening", "next"),
     [

@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.host import Host
+from pyagentd.agent.lifecycle.creating import Wanted, create
 from pyagentd.agent.tasks.process import is_runner, started_of
 from pyagentd.agent.tasks.standing import standing
 from pyagentd.agent.tasks.telling import listing, recorded, tail
+from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store.index import tasks as table
 from pyagentd.store.index.tasks import Task
+from pyagentd.store.namedagents import agentfile
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import World, assert_closed, body, last_of, rows
 from tests.server import answer, tool_use
@@ -77,6 +80,19 @@ async def test_a_task_goes_on_when_its_turn_is_over_and_its_end_is_recorded(worl
     assert (task.status, task.exit_code) == ("failed", 1)
     assert tail(Path(task.output_path), 1000)[0].startswith("built\n")
     assert woken(ref) == []
+
+
+@pytest.mark.spec("003", "Task Tracking: completed or failed with its exit code")
+async def test_the_file_of_a_named_agent_says_how_each_ended(world: World) -> None:
+    world.preset(DEFAULT_PRESET)
+    ref = await create(world.host, Wanted(name="bob", permissions="open"))
+    await run(world, ref, bash("true"), bash("exit 3"), "Started.")
+    await over(world.host, "bob")
+    ended = agentfile.read(ref.session_dir).values["running_tasks"]
+    assert [(each["command"], each["status"], each["exit_code"]) for each in ended] == [
+        ("true", "completed", 0),
+        ("exit 3", "failed", 3),
+    ]
 
 
 async def test_its_end_begins_a_turn_when_it_was_asked_for(world: World) -> None:
