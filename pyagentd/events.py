@@ -50,6 +50,8 @@ emacs        {id, what: "look"|"change"|"call"|"confirm"|"stop", facts or path}:
 notice       {text}: one line for the user (seq 0)
 task         {id, agent, command, status, started_at, pid, exit_code, ended_at, output}: a command in the background
              began, printed something (``output`` is the end of it) or ended; see ``agent.tasks`` (seq 0)
+agents       (): named agents came, went, began or ended to answer, or are another now; for clients that oversee them
+             (branch "", seq 0)
 session      {title, archived_at}: facts of the session changed (seq 0)
 deleted      (): the branch was moved to the trash (seq 0)
 progress     {id, done, total}: how far a long operation is; only for the client that asked (branch "", seq 0)
@@ -64,8 +66,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[
     "insert", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted",
-    "changed", "lease", "roles", "todo", "files", "hook", "emacs", "notice", "session", "deleted", "progress", "log", "task",
-    "context", "resync",
+    "changed", "lease", "roles", "todo", "files", "hook", "emacs", "notice", "session", "deleted", "progress", "log",
+    "task", "context", "resync", "agents",
     "chips",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None

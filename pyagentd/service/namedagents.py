@@ -51,15 +51,20 @@ class NamedAgents(Group):
         ref = await creating.create(self._host, wanted)
         self._registry.add(ref)
         self._tell_written(ref)
+        self._host.publish(Event("agents", "", 0))
         told = {"name": name, "dir": str(ref.session_dir), **described(ref)}
         return {**told, "welcome": creating.welcome(self._host, ref), "note": note or None}
 
-    async def agent_list(self, client: Client, *, destroyed: bool = False) -> dict[str, Any]:
+    async def agent_list(self, client: Client, *, destroyed: bool = False, watch: bool = False) -> dict[str, Any]:
         """Return all named agents by name, ``{agents: (A…)}``, with ``destroyed`` those too that are gone.
 
         A has ``name``, ``dir``, ``session_id``, ``status``, ``model``, ``permissions``, ``created_at``, ``branch``
         (to attach to; nil without files), ``state`` of its active branch and ``error`` (what is wrong with its file).
+        With ``watch`` the client is told by events of kind "agents" when something of that has changed, and by
+        "task" of all tasks, as long as it is connected.
         """
+        if watch:
+            self._host.overseers.add(client)
         rows = await asyncio.to_thread(agents.known, self._host.state, destroyed=destroyed)
         found = [await asyncio.to_thread(self._listed, row) for row in rows]
         for each in found:
@@ -114,6 +119,7 @@ class NamedAgents(Group):
         self._registry.forget(old.session_dir)
         self._registry.add(ref)
         self._tell_written(old, ref)
+        self._host.publish(Event("agents", "", 0))
         config = await configuring.shown(self._host, new_name)
         return {"name": new_name, "dir": str(ref.session_dir), "config": config, **described(ref)}
 
@@ -143,12 +149,14 @@ class NamedAgents(Group):
         done = await destroying.destroy(self._host, name, keep_files=keep_files, user=local_user())
         self._registry.forget(done.directory)
         self._tell_written(*done.gone)
+        self._host.publish(Event("agents", "", 0))
         told = {"name": name, "dir": str(done.directory), "files": done.files}
         return {**told, "saved": [row.id for row in done.saved], "text": done.text}
 
     def _publish(self, name: str) -> None:
         """Tell who watches an agent that another configuration holds."""
         place = self._host.config.agents_dir.resolve() / name
+        self._host.publish(Event("agents", "", 0))
         for live in self._host.inside(place):
             live.publish(Event("notice", live.key, 0, ({"text": f"The configuration of {name} was changed"},)))
 

@@ -23,8 +23,13 @@ _SHOWN_BYTES = 30_000
 class TaskOperations(Group):
     """What runs behind conversations."""
 
-    async def tasks(self, client: Client, *, branch: str | None = None) -> dict[str, Any]:
-        """Return the tasks of a session or named agent, or all: {tasks, text}, in the order in which they began."""
+    async def tasks(self, client: Client, *, branch: str | None = None, watch: bool = False) -> dict[str, Any]:
+        """Return the tasks of a session or named agent, or all: {tasks, text}, in the order in which they began.
+
+        With ``watch`` the client is told of all tasks and named agents from now on, as ``agent_list``.
+        """
+        if watch:
+            self._host.overseers.add(client)
         name = paths.root_of(self._ref(branch)).session_id if branch else None
         found = await self._host.tasks.of(name)
         text = telling.listing(name or "all agents", found, self._host.clock.now())

@@ -31,6 +31,9 @@ from pyagentd.store.unfinished import unfinished_agents
 
 _T = TypeVar("_T")
 
+OVERSEEN = ("agents", "task")
+"""Kinds of events that are about more than one conversation."""
+
 
 class Listener(Protocol):
     """Who wants to know what happened; neither method blocks or raises."""
@@ -52,6 +55,7 @@ class OpenBranches:
         asks: Questions to humans that are open.
         trees: What earlier daemons left waiting.
         departed: Directories of agents that were destroyed; nobody opens what is in them.
+        overseers: Clients that are told of named agents and of tasks wherever they are.
     """
 
     def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
@@ -61,6 +65,7 @@ class OpenBranches:
         self.trees = Trees(self, self.asks.has)
         self.listeners: list[Listener] = []
         self.departed: set[Path] = set()
+        self.overseers: set[Sink] = set()
         self._branches: dict[str, LiveBranch] = {}
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._errands: set[asyncio.Task[Any]] = set()
@@ -201,15 +206,20 @@ class OpenBranches:
 
     def forget(self, sink: Sink) -> None:
         """Let a client go from every branch it watched."""
+        self.overseers.discard(sink)
         for branch in self.all_opened:
             branch.detach(sink)
             if branch.idle:
                 self.own(self.close_if_idle(branch))
 
     def publish(self, event: Event) -> None:
-        """Tell whoever watches the event's branch."""
+        """Tell whoever watches the event's branch, and of what is overseen, who does that."""
         if (branch := self._branches.get(event.branch)) is not None:
             branch.publish(event)
+        if event.kind in OVERSEEN:
+            for sink in self.overseers:
+                if branch is None or sink not in branch.sinks:
+                    sink.push(event)
 
     @property
     def all_opened(self) -> list[LiveBranch]:

@@ -20,6 +20,7 @@ from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
+from pyagentd.events import Event
 from pyagentd.store import paths
 from pyagentd.store.index import agents
 from pyagentd.store.paths import BranchRef
@@ -185,6 +186,7 @@ class Idling:
     def _touch(self, branch: LiveBranch, happening: Happening) -> None:
         if not self._name(branch.ref):
             return
+        self._tell()
         is_new = branch.key not in self._last
         self._last[branch.key] = branch.ref, self._host.clock.now()
         if is_new:
@@ -206,8 +208,12 @@ class Idling:
                 await asyncio.to_thread(note)
             except PyagentdError as error:
                 log.warning("agent %s: %s", name, error)
+            self._tell()
 
         self._host.own(errand())
+
+    def _tell(self) -> None:
+        self._host.publish(Event("agents", "", 0))
 
     def _name(self, ref: BranchRef) -> str:
         """Return the name of the agent whose branch ``ref`` is, "" of other sessions."""

@@ -291,8 +291,8 @@ class Tasks:
             await self._host.submit(branch, given)
 
     def _tick(self, running: _Running) -> None:
-        """Show the end of what a task printed, to who watches its branch."""
-        if self._host.opened(str(self.directory(running.task))) is None:
+        """Show the end of what a task printed, to who watches its branch, or all tasks."""
+        if self._host.opened(str(self.directory(running.task))) is None and not self._host.overseers:
             return
         text, _ = telling.tail(Path(running.task.output_path), _SHOWN_BYTES)
         if text != running.shown:
