@@ -95,6 +95,16 @@ A daemon that does not know or is not there says nothing."
         (funcall taken :contexts
                  (lambda (row) (substring (plist-get row :id) 0 8))
                  (lambda (row) (plist-get row :description)))))
+      ("models"
+       (pyagentd-commands--ask
+        'models nil
+        (lambda (answer)
+          (pyagentd-commands--keep
+           kind (seq-mapcat (lambda (provider)
+                              (mapcar (lambda (model)
+                                        (cons model (plist-get provider :name)))
+                                      (plist-get provider :models)))
+                            (plist-get answer :providers))))))
       ("tasks"
        (pyagentd-commands--ask
         'tasks branch

@@ -28,6 +28,7 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-later)
+(require 'pyagentd-model)
 (require 'pyagentd-table)
 (require 'pyagentd-named)
 
@@ -99,7 +100,7 @@
                   ("idle_timeout"
                    (completing-read prompt '("10min" "30min" "2h" "never")
                                     nil nil nil nil (plist-get row :text)))
-                  (_ (read-string prompt nil nil (plist-get row :text))))))
+                  (_ (pyagentd-model-read prompt)))))
     (unless (member value '(nil ""))
       (pyagentd-defaults--set (list :key id :value value)))))
 

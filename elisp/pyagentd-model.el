@@ -69,14 +69,18 @@ What the daemon says meanwhile is offered too."
                                  (copy-sequence pyagentd-model-history)))
      string predicate)))
 
-(defun pyagentd-model--read ()
-  "Read the name of a model."
-  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
+(defun pyagentd-model-read (prompt)
+  "Read the name of a model with PROMPT; it may be empty."
   (pyagentd-model--fetch)
-  (completing-read
+  (completing-read prompt #'pyagentd-model--table nil nil nil
+                   'pyagentd-model-history))
+
+(defun pyagentd-model--read ()
+  "Read the name of a model for this session."
+  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
+  (pyagentd-model-read
    (format-prompt "Model of this session, empty for that of preset.md"
-                  (pyagentd-block-get 'gptel-model))
-   #'pyagentd-model--table nil nil nil 'pyagentd-model-history))
+                  (pyagentd-block-get 'gptel-model))))
 
 ;;;###autoload
 (defun pyagentd-choose-model (name)

@@ -32,6 +32,8 @@
 (require 'pyagentd-later)
 (require 'pyagentd-table)
 (require 'pyagentd-edit)
+(require 'pyagentd-env)
+(require 'pyagentd-model)
 (require 'pyagentd-named)
 (require 'pyagentd-named-list)
 
@@ -91,7 +93,8 @@
   "Set KEY of the agent NAME to VALUE, nil for its default; then call THEN."
   (let ((buffer (current-buffer)))
     (pyagentd-later
-     'agent-config (if value (list :name name :key key :value value)
+     'agent-config (if value (append (list :name name :key key :value value)
+                                     (pyagentd-named-config--means key))
                      (list :name name :key key :reset t))
      (lambda (answer)
        (when then (funcall then))
@@ -100,8 +103,14 @@
            (pyagentd-named-config--show answer)))
        (run-hooks 'pyagentd-changed-hook)
        (message "%s of %s: %s" key name
-                (if value "set" "the default again")))
+                (or (plist-get answer :note)
+                    (if value "set" "the default again"))))
      60)))
+
+(defun pyagentd-named-config--means (key)
+  "Return what the daemon needs to check a value of KEY: for models, ours."
+  (when (equal key "model")
+    (list :env (pyagentd-env-variables) :api-key (pyagentd-env-key))))
 
 (defun pyagentd-named-config--edit (name key text mode)
   "Edit TEXT, which KEY of the agent NAME is, in a buffer in MODE."
@@ -146,9 +155,9 @@
                        #'pyagentd-named-config--text-mode))
       (:model (pyagentd-named-config--set
                name "model"
-               (let ((model (read-string (format-prompt "Model of %s" value name)
-                                         nil nil value)))
-                 (unless (member model '(nil "")) model))))
+               (let ((model (pyagentd-model-read
+                             (format-prompt "Model of %s" value name))))
+                 (if (equal model "") value model))))
       (:permissions (pyagentd-named-config--permissions name value)))))
 
 (defun pyagentd-named-config-reset ()

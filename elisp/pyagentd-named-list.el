@@ -29,6 +29,7 @@
 
 (require 'seq)
 (require 'pyagentd-core)
+(require 'pyagentd-events)
 (require 'pyagentd-place)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
@@ -103,7 +104,8 @@ D destroys an agent, K does so and keeps its files.")
 (defun pyagentd-named-list--fetch ()
   "Fetch the agents; they are shown when they come."
   (pyagentd-table-fetch 'agent-list
-                        (list :destroyed pyagentd-named-list--destroyed)
+                        (list :destroyed pyagentd-named-list--destroyed
+                              :watch t)
                         #'pyagentd-named-list--show))
 
 (defun pyagentd-named-list--revert (&rest _)
@@ -112,7 +114,8 @@ D destroys an agent, K does so and keeps its files.")
   (pyagentd-named-list--fetch))
 
 (defun pyagentd-named-list--on-change (&rest _)
-  "Fetch the agents again in a moment, if their list is shown."
+  "Fetch the agents again in a moment, if their list is shown.
+A new daemon is also told so that it is."
   (when-let ((buffer (get-buffer "*pyagentd named agents*")))
     (with-current-buffer buffer
       (when (and (derived-mode-p 'pyagentd-named-list-mode)
@@ -121,6 +124,10 @@ D destroys an agent, K does so and keeps its files.")
         (setq pyagentd-named-list--timer
               (run-at-time pyagentd-named-list--pause nil
                            #'pyagentd-named-list--on-timer buffer))))))
+
+(pyagentd-events-register 'agents #'pyagentd-named-list--on-change)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-named-list--on-change)
+(add-hook 'pyagentd-changed-hook #'pyagentd-named-list--on-change)
 
 (defun pyagentd-named-list--on-timer (buffer)
   "Fetch the agents in BUFFER again."
@@ -283,8 +290,6 @@ What would be lost with each is named before it is done."
         pyagentd-table-empty "There are no named agents; + makes one."
         pyagentd-here-function #'pyagentd-named-list--here)
   (setq-local revert-buffer-function #'pyagentd-named-list--revert)
-  (add-hook 'pyagentd-changed-hook #'pyagentd-named-list--on-change)
-  (add-hook 'pyagentd-run-finished-functions #'pyagentd-named-list--on-change)
   (tabulated-list-init-header))
 
 ;;;###autoload

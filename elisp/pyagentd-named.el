@@ -29,9 +29,11 @@
 
 (require 'seq)
 (require 'pyagentd-core)
+(require 'pyagentd-env)
 (require 'pyagentd-place)
 (require 'pyagentd-here)
 (require 'pyagentd-later)
+(require 'pyagentd-model)
 
 (defvar pyagentd-named-known nil
   "What the daemon said last about the named agents, a list of plists.
@@ -127,7 +129,7 @@ again."
    (list (string-trim (read-string "Name of the agent: "))
          (read-string "What it is and does (empty: a general agent): ")
          (and current-prefix-arg
-              (read-string "Model (empty: the default): "))
+              (pyagentd-model-read "Model (empty: the default): "))
          (and current-prefix-arg
               (completing-read "Permissions (empty: the default): "
                                pyagentd-named-profiles))))
@@ -136,11 +138,13 @@ again."
     (pyagentd-later
      'agent-init (list :name name :system-prompt (funcall given prompt)
                        :model (funcall given model)
-                       :permissions (funcall given permissions))
+                       :permissions (funcall given permissions)
+                       :env (pyagentd-env-variables) :key (pyagentd-env-key))
      (lambda (made)
        (run-hooks 'pyagentd-changed-hook)
        (pyagentd-named-visit made)
-       (message "%s" (plist-get made :welcome)))
+       (message "%s%s" (plist-get made :welcome)
+                (if-let ((note (plist-get made :note))) (concat "\n" note) "")))
      pyagentd-named--patience)))
 
 ;;;; Another name

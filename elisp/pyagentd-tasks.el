@@ -94,8 +94,7 @@
 
 (defun pyagentd-tasks--fetch ()
   "Fetch the tasks; they are shown when they come."
-  (pyagentd-table-fetch 'tasks (and pyagentd-tasks--branch
-                                    (list :branch pyagentd-tasks--branch))
+  (pyagentd-table-fetch 'tasks (list :branch pyagentd-tasks--branch :watch t)
                         #'pyagentd-tasks--show))
 
 (defun pyagentd-tasks--revert (&rest _)
@@ -131,6 +130,7 @@
         (with-current-buffer buffer (pyagentd-tasks--output-fetch))))))
 
 (pyagentd-events-register 'task #'pyagentd-tasks--on-event)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-tasks--on-change)
 
 ;;;; Output
 
