@@ -30,6 +30,7 @@ from pyagentd.agent.lifecycle.contexts import Contexts
 from pyagentd.agent.lifecycle.idling import Idling
 from pyagentd.agent.lifecycle.models import Models
 from pyagentd.agent.lifecycle.overlay import Overlay
+from pyagentd.agent.mcp.prompts import Prompts
 from pyagentd.agent.mcp.servers import Servers
 from pyagentd.agent.missions.kindred import Kindred
 from pyagentd.agent.running import stopping
@@ -108,6 +109,7 @@ class Host(OpenBranches):
         self.queue = Queueing(self)
         self.tasks = Tasks(self)
         self.commands = Commands()
+        self.commands.sources.append(Prompts(self))
         self.models = Models(config, clock)
         self._submitting = Submitting(self)
         self.triggers, self.schedules = Triggers(self), Schedules(self)

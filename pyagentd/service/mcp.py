@@ -74,6 +74,26 @@ class McpOperations(Group):
             told |= {"ok": False, "error": str(error)}
         return told | {"duration_ms": round((time.monotonic() - began) * 1000)}
 
+    async def mcp_resources(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return what a message in ``branch`` can mention, as far as it is known; starts servers that are not.
+
+        The answer is ``{resources: ({mention, name, description, template}…)}``; ``mention`` is ``@server:uri``.
+        """
+        live = self._open(branch)
+        servers = await self._host.servers.of_branch(live, SendOptions())
+        self._host.servers.look(servers)
+        found = [
+            {
+                "mention": f"@{server.name}:{each.uri}",
+                "name": each.name,
+                "description": each.description[:200],
+                "template": each.template,
+            }
+            for server in servers
+            for each in server.connection.resources
+        ]
+        return {"resources": found[:_LISTED]}
+
     async def trust_mcp(self, client: Client, *, root: str, hash: str) -> dict[str, Any]:
         """Trust the servers of the project ``root`` as they were when ``hash`` was told."""
         _, project = await self._servers_of(root)
@@ -137,7 +157,7 @@ class McpOperations(Group):
 async def _offers(server: Server) -> dict[str, Any]:
     """Return what a server offers; raises ``ToolError``."""
     catalog = await server.connection.offers()
-    resources, prompts = await server.connection.resources(), await server.connection.prompts()
+    resources, prompts = server.connection.resources, server.connection.prompts
     return {
         "title": catalog.title,
         "protocol": catalog.protocol,

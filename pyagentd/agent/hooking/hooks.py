@@ -94,7 +94,7 @@ class Hooks:
                 text = facts["text"] = changed
         if prompt.message_id:  # it is asked again: it has its row
             return prompt
-        if text != prompt.text and (view := _with_text(prompt.view, prompt.text, text)) is not None:
+        if text != prompt.text and (view := with_text(prompt.view, prompt.text, text)) is not None:
             self._notice(branch, "A hook changed what the model sees of your message")
             return replace(prompt, view=view, metadata={**metadata, "model_text": text})
         return replace(prompt, metadata=metadata)
@@ -269,7 +269,7 @@ def _model_id(model: object) -> str | None:
     return str(model.get("model_id")) if isinstance(model, Mapping) else None
 
 
-def _with_text(view: tuple[Message, ...], old: str, new: str) -> tuple[Message, ...] | None:
+def with_text(view: tuple[Message, ...], old: str, new: str) -> tuple[Message, ...] | None:
     """Return ``view`` with the prompt ``old`` at its end replaced; None when it is not there as it was said."""
     if not view or view[-1].role != "user":
         return None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
 from pyagentd.agent.running.settings import SendOptions, variable_of
 from pyagentd.config.mcp import ServerSettings
-from pyagentd.errors import ConfigError
+from pyagentd.errors import ConfigError, PyagentdError, ToolError
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.servers import WantedServers
@@ -107,6 +109,21 @@ class Servers:
             self.say(ref.key, problem)
         return servers
 
+    async def of_branch(self, branch: LiveBranch, options: SendOptions) -> list[Server]:
+        """Return the servers of an open branch as its next run would have them; none where they cannot be told."""
+        try:
+            preset = self._host.presets.of_branch(branch.ref)
+        except PyagentdError:
+            return []
+        root = Path(branch.conversation.session.get("workspace_root") or Path.home())
+        return await self.of(branch.ref, preset, root, options)
+
+    def look(self, servers: Sequence[Server]) -> None:
+        """Have servers say what they offer that have not yet; nobody waits for it."""
+        for server in servers:
+            if server.connection.catalog is None and server.connection.state == "stopped" and not self._host.closing:
+                self._host.own(_offers(server))
+
     def server(self, settings: ServerSettings, root: Path, options: SendOptions) -> Server:
         """Return one server as it is in a workspace; raises ``ConfigError``."""
         around = Surrounding(
@@ -137,6 +154,11 @@ class Servers:
                 self.notice(
                     key, f"The MCP server {connection.name} offers other tools from the next message on ({told})"
                 )
+
+
+async def _offers(server: Server) -> None:
+    with contextlib.suppress(ToolError):  # whoever wants something of it is told
+        await server.connection.offers()
 
 
 def by_name(servers: Sequence[Server]) -> Mapping[str, Server]:

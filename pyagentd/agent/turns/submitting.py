@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.mcp.mentions import included
 from pyagentd.agent.running.equipping import Equipping
 from pyagentd.agent.running.run import new_run_id
 from pyagentd.agent.running.settings import SendOptions
@@ -107,6 +108,7 @@ class Submitting:
         await branch.look_once()
         run_id = new_run_id()
         prompt = await self._host.hooks.message_user(branch, await read(), options, run_id)
+        prompt = await included(self._host, branch, prompt, options)
         prompt = self._host.snapshots.marked(branch.ref, prompt)
         equipping = Equipping(self._host, branch, run_id, options, message=prompt.metadata)
         settings = await equipping.settings(prompt.settings)

@@ -46,6 +46,8 @@ class Connection:
 
     Attributes:
         catalog: What it offers; None: nobody has asked it yet.
+        resources: Its resources, as it last said.
+        prompts: Its prompts, likewise.
         problem: Why it could not be started, or ended; "" while all is well.
         not_before: When it may be started again.
     """
@@ -70,7 +72,8 @@ class Connection:
         self._since: float | None = None  # when it was last started, while it runs
         self._used = now()
         self._using = 0
-        self._listed: tuple[tuple[ServerResource, ...] | None, tuple[ServerPrompt, ...] | None] = (None, None)
+        self.resources: tuple[ServerResource, ...] = ()
+        self.prompts: tuple[ServerPrompt, ...] = ()
         self._closed = False
 
     @property
@@ -111,24 +114,6 @@ class Connection:
     async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
         """Return the messages that a prompt becomes, each with its role; raises ``ToolError``."""
         return await self._using_it(lambda link: link.prompt(name, args))
-
-    async def resources(self) -> tuple[ServerResource, ...]:
-        """Return its resources; raises ``ToolError``."""
-        if not (await self.offers()).has_resources:
-            return ()
-        if self._listed[0] is None:
-            found = await self._using_it(lambda link: link.resources())
-            self._listed = (found, self._listed[1])
-        return self._listed[0] or ()
-
-    async def prompts(self) -> tuple[ServerPrompt, ...]:
-        """Return its prompts; raises ``ToolError``."""
-        if not (await self.offers()).has_prompts:
-            return ()
-        if self._listed[1] is None:
-            found = await self._using_it(lambda link: link.prompts())
-            self._listed = (self._listed[0], found)
-        return self._listed[1] or ()
 
     def try_again(self) -> None:
         """Start it when it is wanted next, however often that failed: somebody says so."""
@@ -201,6 +186,7 @@ class Connection:
             await link.open()
             try:
                 self._learn(await link.catalog())
+                await self._list_more(link)
             except BaseException:
                 await link.close()
                 raise
@@ -241,7 +227,6 @@ class Connection:
 
     def _changed(self) -> None:
         """Ask the server anew what it offers: it says that this is something else now."""
-        self._listed = (None, None)
         if self._listing is None and self._link is not None and not self._closed:
             self._listing = asyncio.create_task(self._list_again())
 
@@ -251,8 +236,18 @@ class Connection:
             self._listing, link = None, self._link
             if link is not None:
                 self._learn(await link.catalog())
+                await self._list_more(link)
         except Exception as error:  # it is asked again when something is wanted of it
             log.info("mcp server %s: what it offers now is not known: %s", self.name, error)
+
+    async def _list_more(self, link: Link) -> None:
+        """Learn which resources and prompts there are; a server that cannot say is used all the same."""
+        assert self.catalog is not None
+        try:
+            self.resources = await link.resources() if self.catalog.has_resources else ()
+            self.prompts = await link.prompts() if self.catalog.has_prompts else ()
+        except ToolError as error:
+            log.info("mcp server %s: %s", self.name, error)
 
     def _learn(self, found: Catalog) -> None:
         before, self.catalog = self.catalog, found

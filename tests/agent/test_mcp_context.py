@@ -1,0 +1,85 @@
+"""Resources of servers in a message, and prompts of servers as slash commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyagentd.agent.mcp.mentions import mentioned
+from tests.agent.test_approvals import talking
+from tests.agent.test_mcp import having, notices
+from tests.agent.world import World, body
+from tests.mcp.servers import plain, table
+
+
+def seen(world: World, number: int = -1) -> str:
+    """What the model saw of the last message of the user."""
+    return str(world.server.requests[number].messages[-1]["content"])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Read @notes:memo://notes/1, please", ["memo://notes/1"]),
+        ("(@notes:memo://a) and @notes:memo://b. @notes:memo://a!", ["memo://a", "memo://b"]),
+        ("a@notes:memo://a, @other:memo://a, @notes: memo://a, @notes:nothing", []),
+    ],
+)
+def test_what_is_a_mention(text: str, found: list[str]) -> None:
+    assert [uri for _, uri in mentioned(text, ["notes"])] == found
+
+
+async def test_the_model_reads_what_a_message_mentions_and_the_document_stays(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+        text = "Sum up @notes:memo://notes/1 and @notes:nosuch://x."
+        await talk.say("Done.", text=text)
+        await talk.watcher.finished(talk.branch)
+        said = seen(world)
+        assert 'resource server="notes" uri="memo://notes/1">\\nSays memo://notes/1.\\n</resource>' in said
+        assert "[@notes:nosuch://x could not be read: The MCP server notes refused" in said
+        assert "no resource nosuch://x" in notices(talk)
+        assert text in body(talk.branch.ref) and "Says memo" not in body(talk.branch.ref)
+        await talk.say("Again.", text="And?")
+        await talk.watcher.finished(talk.branch)
+        assert world.server.last.messages[0] == world.server.requests[0].messages[0], "the model sees the same again"
+
+
+async def test_what_no_person_said_mentions_nothing(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+        world.server.say("Done.")
+        await world.host.prompt(
+            talk.branch,
+            text="See @notes:memo://notes/1",
+            options=world.options,
+            metadata={"trigger": {"source": "webhook", "fired_at": 1}},
+        )
+        await talk.watcher.finished(talk.branch)
+        assert "Says memo" not in seen(world)
+
+
+async def test_a_prompt_of_a_server_is_a_command(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+        service: Any = talk.service
+        await world.host.commands.of(talk.branch.ref)  # whoever types a slash has the servers started
+        (server,) = world.host.servers.pool.all()
+        await server.offers()
+        command = (await world.host.commands.of(talk.branch.ref))["notes:review"]
+        assert (command.synopsis, command.origin) == ("/notes:review <file>…", "notes")
+        world.server.say("Looks good.")
+        told = await service.prompt(
+            talk.watcher, branch=talk.branch.key, text="/notes:review a b.py", env=world.options.env
+        )
+        assert told["run"] and told["command"]["name"] == "notes:review"
+        ended = {"id": told["run"], "phase": "finished"}
+        await talk.watcher.until(lambda: any(ended.items() <= e.args[0].items() for e in talk.watcher.of("run")))
+        assert "Review a b.py carefully." in seen(world) and "/notes:review a b.py" in body(talk.branch.ref)
+
+
+async def test_what_can_be_mentioned_is_listed_for_completion(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk, talking(world, talk.service) as other:
+        assert await talk.service.mcp_resources(talk.watcher, branch=other.branch.key) == {"resources": []}
+        (server,) = world.host.servers.pool.all()
+        await server.offers()
+        told = (await talk.service.mcp_resources(talk.watcher, branch=other.branch.key))["resources"]
+        assert told[0]["mention"] == "@notes:memo://notes/1" and told[1]["template"]
