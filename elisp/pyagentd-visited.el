@@ -142,6 +142,7 @@ that `auto-revert-mode' looks after."
                              (min (point-max) (1+ (line-end-position)))))))
           (pulse-momentary-highlight-region first last 'pyagentd-pulse))))))
 
+(add-hook 'pyagentd-buffers-changed-functions #'pyagentd-pulse)
 (pyagentd-events-register 'files #'pyagentd-visited--on-files)
 
 (provide 'pyagentd-visited)
