@@ -212,6 +212,13 @@ That is a list of (TEXT . SUMMARY)."
                         :arguments))
     (insert " ")))
 
+(defun pyagentd-commands--exit-argument (command argument)
+  "Return what goes on behind ARGUMENT of COMMAND when it is whole."
+  (let ((last (equal argument (car (last (plist-get command :arguments))))))
+    (lambda (_text status)
+      (when (and (eq status 'finished) (not last) (not (eq ?\s (char-after))))
+        (insert " ")))))
+
 (defun pyagentd-commands--complete (command text)
   "Return how to complete the last word of TEXT, arguments of COMMAND."
   (let* ((words (pyagentd-commands--words text))
@@ -226,6 +233,7 @@ That is a list of (TEXT . SUMMARY)."
              (if (string-prefix-p "-" word)
                  (lambda () (pyagentd-commands--flags command))
                (lambda () (pyagentd-commands--candidates argument))))
+            :exit-function (pyagentd-commands--exit-argument command argument)
             :exclusive 'no))))
 
 (defun pyagentd-commands-at-point ()
