@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.spec.breaking import Break
 from tests.spec.breaks_agents import BREAKS_OF_AGENTS
 from tests.spec.breaks_conversation import BREAKS_OF_CONVERSATIONS
+from tests.spec.breaks_lifecycle import BREAKS_OF_LIFECYCLES
 from tests.spec.breaks_missions import BREAKS_OF_MISSIONS
 from tests.spec.breaks_signatures import BREAKS_OF_SIGNATURES
 
@@ -214,5 +215,6 @@ BREAKS = [
 
 BREAKS += BREAKS_OF_AGENTS
 BREAKS += BREAKS_OF_CONVERSATIONS
+BREAKS += BREAKS_OF_LIFECYCLES
 BREAKS += BREAKS_OF_MISSIONS
 BREAKS += BREAKS_OF_SIGNATURES

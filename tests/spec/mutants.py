@@ -28,6 +28,7 @@ _COPIED = (
     "elisp",
     "presets",
     "skills",
+    "template",
     "tests",
     "scripts",
     "pyproject.toml",

@@ -1,0 +1,374 @@
+"""For every scenario of specification 003 one way to break the code that fulfils it; see ``breaks``."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.spec.breaking import Break
+
+_LIFECYCLE = "pyagentd/agent/lifecycle"
+_CREATING = f"{_LIFECYCLE}/creating.py"
+_DESTROYING = f"{_LIFECYCLE}/destroying.py"
+_CONTEXTS = f"{_LIFECYCLE}/contexts.py"
+_IDLING = f"{_LIFECYCLE}/idling.py"
+_SELFEDIT = f"{_LIFECYCLE}/selfedit.py"
+_STATES = f"{_LIFECYCLE}/states.py"
+_DOCS = f"{_LIFECYCLE}/docs.py"
+_OVERLAY = f"{_LIFECYCLE}/overlay.py"
+_MAKING = "pyagentd/store/namedagents/making.py"
+_FILES = "pyagentd/store/contexts.py"
+_AGENTS = "pyagentd/store/index/agents.py"
+_HOST = "pyagentd/agent/host.py"
+_TASKS = "pyagentd/agent/tasks/tasks.py"
+_TELLING = "pyagentd/agent/tasks/telling.py"
+
+_of = partial(Break, spec="003")
+
+BREAKS_OF_LIFECYCLES = [
+    _of(
+        "Creation flow 1: the name is validated",
+        "pyagentd/store/namedagents/names.py",
+        "    return _NAME.fullmatch(text) is not None",
+        "    return _NAME.match(text) is not None",
+    ),
+    _of(
+        "Creation flow 2: the template is copied",
+        _MAKING,
+        "            atomic.copy_tree(entry, target)",
+        "            pass",
+    ),
+    _of(
+        "Creation flow 3: the workspace is a git repository",
+        f"{_LIFECYCLE}/repository.py",
+        '        ("commit", "--quiet",',
+        '        ("status", "--short",',
+    ),
+    _of(
+        "Creation flow 4: overrides are merged into agent.json",
+        _MAKING,
+        "        values = {**agentfile.read(draft).values, **material.values, ",
+        "        values = {**material.values, **agentfile.read(draft).values, ",
+    ),
+    _of(
+        "Creation flow 5: the agent is registered",
+        _CREATING,
+        "        await asyncio.to_thread(agents.register, host.state, row)\n",
+        "",
+    ),
+    _of(
+        "Creation flow 6: its conversation is opened",
+        _CREATING,
+        "        branch.record_session(workspace_root=layout.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)",
+        "        pass",
+    ),
+    _of(
+        "Creation flow 7: it is welcomed",
+        _CREATING,
+        "permissions: {shown}. {said}",
+        "permissions: {shown}.",
+    ),
+    _of(
+        "Template Contents",
+        _MAKING,
+        '    installed = package / "template"\n',
+        '    installed = package / "presets"\n',
+    ),
+    _of(
+        "Post-Creation State",
+        _MAKING,
+        "    for made in (layout.docs_dir, layout.saved_dir, layout.workspace_dir):",
+        "    for made in (layout.docs_dir, layout.workspace_dir):",
+    ),
+    _of("System Prompt", _OVERLAY, '        fields["body"] = file.system_prompt.strip()', "        pass"),
+    _of(
+        "Documentation",
+        _DOCS,
+        '            told.append(f"# {DOCS_DIR}/{name}',
+        '            left_out.append(f"# {name}',
+    ),
+    _of("Documentation: path traversal", _DOCS, '    if not resolved.startswith(f"{jail}/"):', "    if False:"),
+    _of("Permission Profile", _SELFEDIT, 'permissions, confirm="always"', "permissions, confirm=True"),
+    _of(
+        "Permission Profile: an invalid one is rejected",
+        _SELFEDIT,
+        '            resolved(profile_of(new, me.profiles, source="new_profile"))',
+        "            pass",
+    ),
+    _of(
+        "Model", _OVERLAY, '        backend, _, fields["model"] = file.model.rpartition("/")', '        backend = ""'
+    ),
+    _of("Self-Edit Audit Trail", _SELFEDIT, '{"old": _short(self.old), "new"', '{"old": None, "new"'),
+    _of(
+        "Active Session: none yet",
+        _IDLING,
+        "        self._touch(branch, Happening.MESSAGE)\n\n    def run_ended",
+        "\n    def run_ended",
+    ),
+    _of(
+        "Active Session: continued",
+        "pyagentd/store/view.py",
+        "for n, (role, parts) in messages)",
+        "for n, (role, parts) in list(messages)[-1:])",
+    ),
+    _of(
+        "Idle Timer: reset",
+        _IDLING,
+        "        self._last[branch.key] = branch.ref, self._host.clock.now()\n        if is_new:",
+        "        self._last.setdefault(branch.key, (branch.ref, self._host.clock.now()))\n        if is_new:",
+    ),
+    _of(
+        "Idle Timer 1: summary",
+        _CONTEXTS,
+        "        text = await self._described(branch, said.messages, options)\n        async with",
+        "        text = first_words(said.messages)\n        async with",
+    ),
+    _of(
+        "Idle Timer 2: saved",
+        _CONTEXTS,
+        'self._write(branch, said, text, "idle_timeout")',
+        'self._write(branch, said, text, "shutdown")',
+    ),
+    _of(
+        "Idle Timer 3: cleared",
+        _CONTEXTS,
+        "            await self._history.clear_held(branch, notice=notice)\n",
+        "",
+    ),
+    _of("Idle Timer 4: notice", _CONTEXTS, "Use /context restore {row.id} to resume.", "It is gone."),
+    _of(
+        "Manual Save: with a description",
+        _CONTEXTS,
+        "        text = one_line(description) or await self._described",
+        "        text = await self._described",
+    ),
+    _of(
+        "Manual Save: summary without a description",
+        _CONTEXTS,
+        "one_line(description) or await self._described(branch, said.messages, options)",
+        "one_line(description) or first_words(said.messages)",
+    ),
+    _of(
+        "Manual Save: the context is not cleared",
+        _CONTEXTS,
+        '        return await self._write(branch, said, text, "manual_save")',
+        '        await self.clear(branch)\n        return await self._write(branch, said, text, "manual_save")',
+    ),
+    _of(
+        "Manual Clear",
+        _CONTEXTS,
+        "            changed = await self._history.clear_held(branch)\n        self._host.idling",
+        "            changed = await self._history.rewind_held(branch)\n        self._host.idling",
+    ),
+    _of(
+        "Context Restore 1: looked up by id",
+        _CONTEXTS,
+        "table.find, self._host.state, id, owner.name)",
+        "table.find, self._host.state, id, None)",
+    ),
+    _of(
+        "Context Restore 2: history loaded from the file",
+        f"{_LIFECYCLE}/restoring.py",
+        "    for message in messages_of(entries):",
+        "    for message in list(messages_of(entries))[:1]:",
+    ),
+    _of(
+        "Context Restore 3: the context is replaced",
+        _CONTEXTS,
+        '            if hidden.continuation(branch.conversation, ""):',
+        "            if False:",
+    ),
+    _of(
+        "Context Restore 4: notice",
+        _CONTEXTS,
+        '        self._say(branch, f"Context restored:',
+        '        str(f"Context restored:',
+    ),
+    _of("Context History", "pyagentd/store/index/contexts.py", "ORDER BY saved_at DESC", "ORDER BY saved_at"),
+    _of("Session File Format", _FILES, '        "message_count": context.message_count,\n', ""),
+    _of(
+        "Session File Format: triggers",
+        _FILES,
+        '        "trigger": context.trigger,',
+        '        "trigger": "manual_save",',
+    ),
+    _of(
+        "Task Tracking",
+        _TASKS,
+        "            task = await asyncio.to_thread(table.put, self._host.state, task, most=MOST)",
+        '            task = replace(task, id="task_001")',
+    ),
+    _of(
+        "Task Tracking: completed or failed with its exit code",
+        "pyagentd/agent/tasks/process.py",
+        '        return "completed" if self.exit_code == 0 and not self.reason else "failed"',
+        '        return "completed"',
+    ),
+    _of("Viewing Tasks: /tasks", _TELLING, '"Recently completed:", *', "*"),
+    _of("Viewing Tasks: /status", "pyagentd/agent/tasks/standing.py", 'f"Permissions: {', 'f"Profile: {'),
+    _of(
+        "Destruction Flow 1: the active session is saved",
+        _DESTROYING,
+        'host.contexts.keep(branch, "destroy")',
+        'host.contexts.keep(branch, "shutdown")',
+    ),
+    _of("Destruction Flow 2: its conversation is closed", _DESTROYING, "stop=host.abort", "stop=None"),
+    _of(
+        "Destruction Flow 3: status destroyed, records preserved",
+        _DESTROYING,
+        'host.state, name, "destroyed", now_ms',
+        'host.state, name, "idle", now_ms',
+    ),
+    _of(
+        "Destruction Flow 4: files are deleted",
+        _DESTROYING,
+        "            files = await asyncio.to_thread(_removed, place)",
+        '            files = "trashed"',
+    ),
+    _of("Destruction Flow 5: deregistered", _DESTROYING, "    host.departed.add(place)\n", ""),
+    _of("File Preservation", _DESTROYING, '"leave" if keep_files else "remove"', '"remove"'),
+    _of(
+        "Re-creation: agent.json is merged",
+        _MAKING,
+        "    agentfile.change(place, {**material.values, ",
+        "    agentfile.write(place, {**material.values, ",
+    ),
+    _of(
+        "Re-creation: the workspace is preserved",
+        _MAKING,
+        "        if target.exists() or target.is_symlink():\n            continue\n        if entry.is_dir()",
+        "        if target.exists():\n            atomic.discard(target)\n        if entry.is_dir()",
+    ),
+    _of(
+        "Re-creation: saved sessions are reachable",
+        _CREATING,
+        "    host.departed.discard(ref.session_dir)\n",
+        "",
+    ),
+    _of(
+        "Re-creation: the name is free without files",
+        _AGENTS,
+        "        db.execute(\"DELETE FROM agents WHERE name = ? AND status = 'destroyed'\", (row.name,))\n"
+        '        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():\n'
+        '            raise Conflict(f"There is an agent called {row.name!r} already")\n'
+        '        db.execute(f"INSERT INTO',
+        '        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():\n'
+        '            raise Conflict(f"There is an agent called {row.name!r} already")\n'
+        '        db.execute(f"INSERT INTO',
+    ),
+    _of(
+        "State Diagram: CREATED to IDLE",
+        _CREATING,
+        'ref, status="idle", intent=row.intent)',
+        'ref, status="created", intent=row.intent)',
+    ),
+    _of(
+        "State Diagram: IDLE to ACTIVE by a message",
+        _STATES,
+        "    Life.IDLE: {\n        Happening.MESSAGE: Life.ACTIVE,",
+        "    Life.IDLE: {\n        Happening.MESSAGE: Life.IDLE,",
+    ),
+    _of(
+        "State Diagram: IDLE to ACTIVE by a restore",
+        _IDLING,
+        "        self._touch(branch, Happening.RESTORE)",
+        "        pass",
+    ),
+    _of(
+        "State Diagram: ACTIVE to IDLE by /context clear",
+        _CONTEXTS,
+        "        self._host.idling.cleared(branch)\n",
+        "",
+    ),
+    _of(
+        "State Diagram: ACTIVE to IDLE by the idle timeout",
+        _STATES,
+        "        Happening.IDLE_TIMEOUT: Life.IDLE,",
+        "        Happening.IDLE_TIMEOUT: Life.ACTIVE,",
+    ),
+    _of(
+        "State Diagram: ACTIVE to DESTROYED",
+        "pyagentd/agent/branches/openbranches.py",
+        '                branch.publish(Event("deleted", branch.key, 0))\n',
+        "",
+    ),
+    _of(
+        "State Diagram: IDLE to DESTROYED",
+        _DESTROYING,
+        "    await host.schedules.forget(place)\n",
+        "",
+    ),
+    _of(
+        "Persistence: Agent configuration",
+        f"{_LIFECYCLE}/configuring.py",
+        '    note(host, name, f"config:{key}", ',
+        '    note(host, name, "config", ',
+    ),
+    _of(
+        "Persistence: Active conversation",
+        _CONTEXTS,
+        "            last = await self.keep(branch, trigger) or last\n",
+        "            pass\n",
+    ),
+    _of(
+        "Persistence: Saved sessions",
+        "pyagentd/store/namedagents/layout.py",
+        "    return directory.absolute() / SAVED_DIR",
+        "    return directory.absolute() / DOCS_DIR",
+    ),
+    _of(
+        "Persistence: Session metadata",
+        "pyagentd/service/contexts.py",
+        "found = await contexts.known(agent) if agent else",
+        "found = [] if agent else",
+    ),
+    _of(
+        "Persistence: Audit log",
+        _DESTROYING,
+        '    configuring.note(host, row.name, "destroy",',
+        '    str((host, row.name, "destroy"),',
+    ),
+    _of(
+        "Persistence: Agent registry",
+        _AGENTS,
+        '    where = "" if destroyed else " WHERE status != \'destroyed\'"',
+        "    where = \" WHERE status != 'destroyed'\"",
+    ),
+    _of(
+        "Persistence: Workspace files",
+        _DESTROYING,
+        "    if place.is_dir():  # a daemon",
+        "    if False:  # a daemon",
+    ),
+    _of(
+        "Persistence: Agent docs",
+        _MAKING,
+        "    _fill(place, material.template)\n",
+        "    atomic.discard(layout.docs_dir(place))\n    _fill(place, material.template)\n",
+    ),
+    _of(
+        "Persistence: Server defaults",
+        f"{_LIFECYCLE}/defaults.py",
+        "    host.state.put(key, value)",
+        "    DEFAULTS[key] = value",
+    ),
+    _of(
+        "Persistence: Available models cache",
+        "pyagentd/store/modellists.py",
+        'FILE_NAME = "available_models.json"',
+        'FILE_NAME = "models.json"',
+    ),
+    _of(
+        "Graceful Shutdown 1: active sessions are saved",
+        _HOST,
+        "        await self.idling.save_all()\n",
+        "",
+    ),
+    _of("Graceful Shutdown 2: idle timers are cancelled", _HOST, "        await self.idling.close()\n", ""),
+    _of("Graceful Shutdown 3: connections are closed", _HOST, "            self.state.close()", "            pass"),
+    _of(
+        "Restart: agents are loaded idle",
+        _IDLING,
+        "                        self.cleared(branch, Happening.SHUTDOWN)\n",
+        "                        pass\n",
+    ),
+]
