@@ -111,7 +111,7 @@ async def _may_be(branch: LiveBranch, given: Submission) -> bool:
         return may_be_command(given.text.strip())
     doc = (await asyncio.to_thread(memory.read, branch.file)).document
     spans = [span.end for span in doc.spans if span.end <= given.end]
-    return _SLASH.search(doc.body, max(spans, default=0), given.end) is not None
+    return _SLASH.search(doc.body[max(spans, default=0) : given.end]) is not None
 
 
 def _came(branch: LiveBranch, given: Submission) -> bool:
