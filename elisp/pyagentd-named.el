@@ -149,6 +149,15 @@ again."
 
 ;;;; Another name
 
+(defun pyagentd-named--directory (name)
+  "Return the directory of the agent NAME if it is known, or shown here."
+  (or (plist-get (pyagentd-named-row name) :dir)
+      (seq-some (lambda (buffer)
+                  (with-current-buffer buffer
+                    (and (equal name (pyagentd-named-here))
+                         pyagentd--session-dir)))
+                (pyagentd-place-buffers))))
+
 (defun pyagentd-named--shown (directory)
   "Return what shows the agent in DIRECTORY, a list (BUFFER FILE POSITION).
 FILE is relative to DIRECTORY."
@@ -183,7 +192,7 @@ Its directory, its session's id and its records follow."
                                           name)))))
   (when (equal name new-name)
     (user-error "%s is its name already" name))
-  (let* ((old (plist-get (pyagentd-named-row name) :dir))
+  (let* ((old (pyagentd-named--directory name))
          (shown (and old (pyagentd-named--shown old))))
     (when old
       (pyagentd-here-save (list :session-dir old)))
