@@ -59,6 +59,7 @@ def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
     yield check_daemon(config)
     yield from check_backend(config)
     yield from check_presets(config)
+    yield from check_servers(config)
 
 
 def check_python() -> Finding:
@@ -216,6 +217,23 @@ def _server(backend: BackendSettings) -> Finding:
     except (OSError, ValueError) as error:
         return Finding("backend", "warning", f"{backend.name} at {url.geturl()} does not answer: {error}", "")
     return Finding("backend", "ok", f"{backend.name} at {url.geturl()}")
+
+
+def check_servers(config: Config) -> Iterator[Finding]:
+    """Check that the programs of the user's MCP servers are there; starts none."""
+    known = [each for each in config.mcp if each.enabled]
+    gone = [each for each in known if each.command and "${" not in each.command[0] and not _program(each.command[0])]
+    for each in gone:
+        detail = f"there is no program {each.command[0]} ({each.source})"
+        yield Finding(f"mcp {each.name}", "warning", detail, "Install it, or set enabled = false there")
+    if known and not gone:
+        yield Finding(
+            "mcp servers", "ok", f"{', '.join(each.name for each in known)} (pyagentd mcp test NAME tries one)"
+        )
+
+
+def _program(word: str) -> str | None:
+    return shutil.which(Path(word).expanduser())
 
 
 def check_presets(config: Config) -> Iterator[Finding]:

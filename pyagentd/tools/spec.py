@@ -54,6 +54,7 @@ class Target:
     command: str | None = None
     shell: ShellReading | None = None
     rule: str = ""  # the whole action as text, where that is not ``tool:<name>:<detail>``
+    roams: bool = False  # it may change any file of the workspace, and nobody can tell which
     change: str | None = None  # of a setting: what it was and what it would be, as JSON for the audit
 
 
@@ -99,6 +100,7 @@ class ToolSpec:
             shell=target.shell,
             root=str(ctx.root),
             rule=target.rule,
+            roams=target.roams,
             change=target.change,
         )
 

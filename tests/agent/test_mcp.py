@@ -335,3 +335,26 @@ async def test_two_sessions_share_a_server_and_it_ends_with_the_daemon(world: Wo
         await world.host.servers.close()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+async def test_a_question_that_waits_outlives_the_daemon(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+        await talk.say(call("notes_echo", text="late"), "Done.")
+        ask, ref = await talk.ask(), talk.branch.ref
+    await world.host.shutdown()
+    world.start()
+    async with talking(world, world.service(), ref) as talk:
+        await talk.service.answer(talk.watcher, ask=ask["id"], decision="allow", env=world.options.env)
+        assert await talk.end() == "late"
+
+
+async def test_what_a_server_here_changes_in_the_workspace_is_kept(world: World) -> None:
+    file = world.project / "a.txt"
+    file.write_text("before")
+    async with having(world, table("notes", plain())) as talk:
+        talk.branch.record_session(workspace_root=world.project)
+        await talk.say(call("notes_write", path=str(file)), "Done.", grants=world.granted("mcp:.*").grants)
+        await talk.watcher.until(lambda: talk.watcher.of("files"))
+        assert talk.watcher.of("files")[0].args[0]["paths"] == [str(file)]
+        await talk.end()
+        assert file.read_text() == "after"

@@ -21,6 +21,7 @@ TOOLS = {
     "line": ({"type": "object", "properties": {"bytes": {"type": "integer"}}}, False),
     "grow": ({"type": "object"}, False),
     "picture": ({"type": "object"}, True),
+    "write": ({"type": "object", "properties": {"path": {"type": "string"}}}, False),
 }
 many, counted, grown = int(os.environ.get("MANY", "0")), 0, False
 
@@ -67,6 +68,10 @@ def call(name, args):
             grown = True
             say({"method": "notifications/tools/list_changed"})
             return [{"type": "text", "text": "grown"}]
+        case "write":
+            with open(args["path"], "w") as file:  # noqa: PTH123 - as below
+                file.write("after")
+            return [{"type": "text", "text": "written"}]
         case "picture":
             return [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]
     return [{"type": "text", "text": f"{name} of {os.getpid()}"}]

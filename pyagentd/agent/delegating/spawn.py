@@ -17,6 +17,7 @@ from pyagentd.agent.running.outcome import Outcome
 from pyagentd.errors import BudgetSpent, PyagentdError, ToolError, UserError
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Commands, Preset
+from pyagentd.policy.servers import WantedServers
 from pyagentd.policy.shell import ANY
 from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
@@ -200,7 +201,16 @@ def _preview(wanted: Assignment, preset: Preset | None) -> str:
     if preset is not None:
         lines += [f"May write: {_writes(preset)}", f"May run: {_runs(preset.shell)}"]
         lines.append(f"Tools: {', '.join(preset.tools) or 'none'}")
+        lines += _servers(preset.mcp)
     return "\n".join([*lines, "", wanted.prompt])
+
+
+def _servers(wanted: WantedServers | None) -> list[str]:
+    """Return which servers of tools an agent has, for what they may do is beyond its scope."""
+    if wanted is None or wanted == WantedServers():
+        return []
+    names = [*wanted.names, *wanted.only, *(each.name for each in wanted.own)]
+    return [f"MCP servers: {'all' if wanted.all else ', '.join(names)}"]
 
 
 def _writes(preset: Preset) -> str:

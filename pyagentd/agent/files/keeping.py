@@ -1,7 +1,7 @@
 """Keeps the files that one run's calls change: from before and after each, recorded for the turn it belongs to.
 
 Of Write and Edit these are the files they name, of a command all of the workspace and the files outside it that it
-is known to write. What goes wrong here is said and never a reason for a call to fail.
+is known to write, of another program that runs here all of the workspace. What goes wrong here is said and never a reason for a call to fail.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RunKeeper:
     async def around(self, action: Action, call_id: str) -> AsyncIterator[Kept]:
         """Keep what ``action`` may change from before and after the block."""
         kept = Kept()
-        if action.kind not in ("write", "command"):
+        if action.kind not in ("write", "command") and not action.roams:
             yield kept
             return
         async with self.snapshots.using(), self.snapshots.changing(_files(action) if action.kind == "write" else ()):
@@ -78,7 +78,7 @@ class RunKeeper:
                 await asyncio.to_thread(self.snapshots.workspaces.snapshot, self.root, self._denies())
 
     async def _begin(self, action: Action, call_id: str) -> _Call | None:
-        root = self.root if action.kind == "command" and not self._too_much else None
+        root = self.root if (action.kind == "command" or action.roams) and not self._too_much else None
         change = Change(
             id=new_change_id(),
             turns=self.snapshots.turns(self.branch, self.run_id),

@@ -31,13 +31,12 @@ Permits = Callable[[str, str], bool]
 
 def permits(presets: Configured, family: Sequence[BranchRef]) -> Permits:
     """Return what nothing, of a branch or of those above it, denies: as ``permitted_tools``."""
-    held = [presets.of_branch(each) for each in family]
-    profiles = [profile for each in held if (profile := resolved(each.profile)) is not None]
-    read_only = any(each.read_only for each in held)
+    held = (presets.of_branch(each).profile for each in family)
+    profiles = [profile for each in held if (profile := resolved(each)) is not None]
 
     def permitted(server: str, tool: str) -> bool:
         action = Action(tool=tool_name(server, tool), detail="", kind="mcp", rule=rule_of(server, tool))
-        return not read_only and all(verdict(profile, action) != "deny" for profile in profiles)
+        return all(verdict(profile, action) != "deny" for profile in profiles)
 
     return permitted
 
@@ -63,10 +62,16 @@ def joining(
         offer: Where the tools go.
     """
     ref = family[0]
+
+    async def wanted() -> Sequence[Server]:
+        if any(presets.of_branch(each).read_only for each in family):
+            return ()  # nothing of them may be called, so nothing is started
+        return await servers.of(ref, preset, root, options)
+
     return Joining(
         servers=servers,
         key=ref.key,
-        wanted=lambda: servers.of(ref, preset, root, options),
+        wanted=wanted,
         offer=offer,
         permitted=permits(presets, family),
     )

@@ -252,7 +252,7 @@ class Link:
             why = "it ended before it answered"
         if isinstance(error, FileNotFoundError):
             why = f"there is no program {self._launch.command[0]}"
-        log.info("mcp server %s: %s", self._launch.name, why, exc_info=log.isEnabledFor(logging.DEBUG) and error)
+        log.debug("mcp server %s: %s", self._launch.name, why, exc_info=error)
         if not ready.done():
             ready.set_exception(Broken(why + self._last_words()))
 

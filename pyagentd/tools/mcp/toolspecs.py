@@ -75,7 +75,9 @@ def _spec(settings: ServerSettings, connection: Connection, tool: ServerTool) ->
         input_schema=_schema(tool.schema),
         kind="mcp",
         run=run,
-        describe=lambda args, ctx: Target(detail=_one_line(args), rule=rule_of(settings.name, tool.name)),
+        describe=lambda args, ctx: Target(
+            detail=_one_line(args), rule=rule_of(settings.name, tool.name), roams=bool(settings.command) and not looks
+        ),
         preview=lambda args, ctx: json.dumps(args, ensure_ascii=False, indent=2) if args else "",
         confirm=not looks,
         parallel_safe=looks,
