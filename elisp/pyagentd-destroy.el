@@ -58,17 +58,15 @@ them up.\n"
 (defun pyagentd-destroy--confirm (name losses keep)
   "Ask whether to destroy NAME, with which LOSSES go; KEEP: files stay."
   (save-window-excursion
-    (let ((window (display-buffer
-                   (pyagentd-destroy--buffer name (plist-get losses :lines)
-                                             keep)
-                   '(display-buffer-at-bottom
-                     (window-height . fit-window-to-buffer)))))
+    (let ((shown (pyagentd-destroy--buffer name (plist-get losses :lines)
+                                           keep)))
+      (display-buffer shown '(display-buffer-at-bottom
+                              (window-height . fit-window-to-buffer)))
       (unwind-protect
           (pyagentd-later-ask
            (format "Destroy the agent %s%s? " name
                    (if keep ", but not its files" "")))
-        (when (window-live-p window)
-          (kill-buffer "*pyagentd losses*"))))))
+        (kill-buffer shown)))))
 
 (defun pyagentd-destroy (name keep &optional then)
   "Destroy the agent NAME when its user has seen what is lost.

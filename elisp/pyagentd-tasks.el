@@ -27,22 +27,17 @@
 
 ;;; Code:
 
-(require 'ansi-color)
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-events)
 (require 'pyagentd-place)
 (require 'pyagentd-here)
-(require 'pyagentd-later)
 (require 'pyagentd-table)
+(require 'pyagentd-task-output)
 
 (defvar-local pyagentd-tasks--branch nil
   "The branch whose session's tasks are listed, nil for all.")
-(defvar-local pyagentd-tasks--task nil
-  "The task whose output is in this buffer, a plist as the daemon tells it.")
-(defvar-local pyagentd-tasks--seen ""
-  "What is shown in this buffer, as the task printed it.")
 (defvar-local pyagentd-tasks--timer nil
   "Timer that fetches the tasks again, nil if nothing has changed.")
 
@@ -50,21 +45,6 @@
   "Seconds after a change until the tasks are fetched again.")
 
 ;;;; Words
-
-(defun pyagentd-tasks--running-p (task)
-  "Return non-nil if TASK runs."
-  (equal "running" (format "%s" (plist-get task :status))))
-
-(defun pyagentd-tasks--status (task)
-  "Return how TASK stands, with its face."
-  (let ((code (plist-get task :exit-code))
-        (status (format "%s" (plist-get task :status))))
-    (propertize (if (or (null code) (equal code 0)) status
-                  (format "%s (%s)" status code))
-                'face (pcase status
-                        ("running" 'success)
-                        ("completed" 'shadow)
-                        (_ 'error)))))
 
 (defun pyagentd-tasks--key (task)
   "Return what TASK is known by among those of all agents."
@@ -75,10 +55,10 @@
   (list (pyagentd-tasks--key task)
         (vector (plist-get task :id)
                 (format "%s" (plist-get task :agent))
-                (pyagentd-tasks--status task)
+                (pyagentd-task-status task)
                 (pyagentd-age (or (plist-get task :ended-at)
                                   (plist-get task :started-at)))
-                (if (pyagentd-tasks--running-p task)
+                (if (pyagentd-task-running-p task)
                     (format "%s" (plist-get task :pid)) "")
                 (string-replace "\n" " " (plist-get task :command)))))
 
@@ -123,137 +103,28 @@
 (defun pyagentd-tasks--on-event (_branch _seq args)
   "Show what ARGS tell of a task, where it is shown."
   (let ((task (car args)))
-    (if (and (plist-get task :output) (pyagentd-tasks--running-p task))
-        (pyagentd-tasks--printed task)
+    (if (and (plist-get task :output) (pyagentd-task-running-p task))
+        (pyagentd-task-output-add task)
       (pyagentd-tasks--on-change)
-      (when-let ((buffer (pyagentd-tasks--output-buffer task)))
-        (with-current-buffer buffer (pyagentd-tasks--output-fetch))))))
+      (when-let ((buffer (pyagentd-task-output-buffer task)))
+        (with-current-buffer buffer (pyagentd-task-output-fetch))))))
 
 (pyagentd-events-register 'task #'pyagentd-tasks--on-event)
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-tasks--on-change)
 
-;;;; Output
+(defun pyagentd-tasks--on-connected ()
+  "Have a new daemon tell of tasks that are shown here, and look at them."
+  (pyagentd-tasks--on-change)
+  (when-let ((buffers (seq-filter (lambda (buffer)
+                                    (buffer-local-value 'pyagentd-task-output-of
+                                                        buffer))
+                                  (buffer-list))))
+    (pyagentd-rpc-call-async 'tasks '(:watch t) :error #'ignore)
+    (dolist (buffer buffers)
+      (with-current-buffer buffer (pyagentd-task-output-fetch)))))
 
-(defun pyagentd-tasks--output-name (task)
-  "Return the name of the buffer with what TASK prints."
-  (format "*pyagentd %s of %s*" (plist-get task :id) (plist-get task :agent)))
-
-(defun pyagentd-tasks--output-buffer (task)
-  "Return the buffer with what TASK prints, or nil."
-  (get-buffer (pyagentd-tasks--output-name task)))
-
-(defun pyagentd-tasks--printed (task)
-  "Show what TASK, as an event tells it, has printed."
-  (when-let ((buffer (pyagentd-tasks--output-buffer task)))
-    (with-current-buffer buffer
-      (pyagentd-tasks--output-set (plist-get task :output)))))
-
-(defun pyagentd-tasks--joined (old new)
-  "Return what to add to OLD, which ends a log, so that it ends in NEW.
-NEW is what the log ends with now.  Return nil if they do not meet."
-  (if (string-prefix-p old new)
-      (substring new (length old))
-    ;; The beginning of what was seen has gone out of what is told.
-    (when-let* ((line (and (string-match "\\`.*\n" new) (match-string 0 new)))
-                (start (string-search line old))
-                (rest (substring old start))
-                ((string-prefix-p rest new)))
-      (substring new (length rest)))))
-
-(defun pyagentd-tasks--output-set (text)
-  "Show TEXT, the end of what the task here printed.
-Windows that show the end follow it."
-  (let* ((inhibit-read-only t)
-         (text (or text ""))
-         (at-end (= (point) (point-max)))
-         (windows (seq-filter (lambda (window)
-                                (= (window-point window) (point-max)))
-                              (get-buffer-window-list nil nil t)))
-         (more (pyagentd-tasks--joined pyagentd-tasks--seen text)))
-    (save-excursion
-      (unless more
-        (erase-buffer)
-        (setq ansi-color-context nil))
-      (goto-char (point-max))
-      (insert (ansi-color-apply (or more text))))
-    (setq pyagentd-tasks--seen text)
-    (when at-end (goto-char (point-max)))
-    (dolist (window windows)
-      (set-window-point window (point-max)))))
-
-(defun pyagentd-tasks--output-header ()
-  "Return the header line of a buffer with the output of a task."
-  (let ((task pyagentd-tasks--task))
-    (string-replace
-     "%" "%%"
-     (format " %s  %s" (pyagentd-tasks--status task)
-             (string-replace "\n" " " (plist-get task :command))))))
-
-(defun pyagentd-tasks--output-fetch (&rest _)
-  "Fetch what the task here has printed."
-  (let ((buffer (current-buffer)))
-    (pyagentd-later
-     'task-output (list :branch (plist-get pyagentd-tasks--task :branch)
-                        :id (plist-get pyagentd-tasks--task :id))
-     (lambda (task)
-       (pyagentd-later-in buffer
-         (setq pyagentd-tasks--task task)
-         (pyagentd-tasks--output-set (plist-get task :output))
-         (setq header-line-format (pyagentd-tasks--output-header)))))))
-
-(defvar pyagentd-task-output-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "k" #'pyagentd-tasks-kill)
-    map)
-  "Keymap of `pyagentd-task-output-mode'.")
-
-(define-derived-mode pyagentd-task-output-mode special-mode "Output"
-  "Major mode for what a command in the background prints.
-At the end of the buffer, point follows what is printed.
-
-\\{pyagentd-task-output-mode-map}"
-  :interactive nil
-  (setq buffer-undo-list t)
-  (setq-local revert-buffer-function #'pyagentd-tasks--output-fetch))
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-tasks--on-connected)
 
 ;;;; Commands
-
-(defun pyagentd-tasks--at-point ()
-  "Return the task at point, or whose output is in this buffer."
-  (or pyagentd-tasks--task (pyagentd-table-row :key)))
-
-(defun pyagentd-tasks-output ()
-  "Show what the task at point prints, and follow it."
-  (interactive nil pyagentd-tasks-mode)
-  (let* ((task (pyagentd-table-row :key))
-         (buffer (get-buffer-create (pyagentd-tasks--output-name task))))
-    (with-current-buffer buffer
-      (unless (derived-mode-p 'pyagentd-task-output-mode)
-        (pyagentd-task-output-mode)
-        (goto-char (point-max)))
-      (setq pyagentd-tasks--task task
-            header-line-format (pyagentd-tasks--output-header))
-      (pyagentd-tasks--output-fetch))
-    (display-buffer buffer)))
-
-(defun pyagentd-tasks-kill ()
-  "End the task at point, or here, with all that it started."
-  (interactive nil pyagentd-tasks-mode pyagentd-task-output-mode)
-  (let ((task (pyagentd-tasks--at-point)))
-    (unless (pyagentd-tasks--running-p task)
-      (user-error "%s has ended" (plist-get task :id)))
-    (when (y-or-n-p (format "End %s (%s)? " (plist-get task :id)
-                            (truncate-string-to-width
-                             (plist-get task :command) 40 nil nil "…")))
-      (pyagentd-later
-       'task-kill (list :branch (plist-get task :branch)
-                        :id (plist-get task :id))
-       (lambda (ended)
-         (pyagentd-tasks--on-change)
-         (when-let ((buffer (pyagentd-tasks--output-buffer ended)))
-           (with-current-buffer buffer (pyagentd-tasks--output-fetch)))
-         (message "%s: %s" (plist-get ended :id)
-                  (pyagentd-tasks--status ended)))))))
 
 (defun pyagentd-tasks-visit ()
   "Visit the conversation of the task at point."
@@ -265,9 +136,9 @@ At the end of the buffer, point follows what is printed.
 
 (defvar pyagentd-tasks-mode-map
   (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'pyagentd-tasks-output)
+    (define-key map (kbd "RET") #'pyagentd-task-output)
     (define-key map "o" #'pyagentd-tasks-visit)
-    (define-key map "k" #'pyagentd-tasks-kill)
+    (define-key map "k" #'pyagentd-task-kill)
     map)
   "Keymap of `pyagentd-tasks-mode'.")
 

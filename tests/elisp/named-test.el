@@ -382,7 +382,7 @@ The variable `asked' is bound to them with what is shown, last one first."
     (named-test--in (pyagentd-tasks t)
       (cl-letf (((symbol-function 'y-or-n-p)
                  (lambda (prompt)
-                   (should (equal prompt "End task_001 (npm run\nbuild)? ")))))
+                   (should (equal prompt "End task_001 (npm run build)? ")))))
         (call-interactively (key-binding "k")))
       (pyagentd-test-await
        (equal (pyagentd-test-calls 'task-kill)
