@@ -37,6 +37,7 @@
 
 ;;; Code:
 
+(require 'cl-lib)
 (require 'pyagentd-core)
 
 (defvar font-lock-beg)
@@ -170,6 +171,18 @@ since it looks at the text behind."
       (funcall function)
       (not (and (= beg font-lock-beg) (= end font-lock-end))))))
 
+(defun pyagentd-syntax--no-metadata (_regexp last)
+  "Find no metadata up to LAST, in place of a function of `markdown-mode'."
+  (goto-char last)
+  nil)
+
+(defun pyagentd-syntax--fontify-part (fontify beg end loudly)
+  "Call FONTIFY with BEG, END and LOUDLY where nothing is metadata.
+A part that begins with a line such as \"Look:\" has none."
+  (cl-letf (((symbol-function 'markdown-match-generic-metadata)
+             #'pyagentd-syntax--no-metadata))
+    (funcall fontify beg end loudly)))
+
 (defun pyagentd-syntax--fontify (fontify beg end &optional loudly)
   "Call FONTIFY for each part between BEG and END.
 LOUDLY is passed on.  The value is for `jit-lock-functions'."
@@ -181,7 +194,7 @@ LOUDLY is passed on.  The value is for `jit-lock-functions'."
       (pyagentd-syntax--in-part pos
         (let ((stop (min end (point-max))))
           (pyagentd-syntax--find stop)
-          (pcase (funcall fontify pos stop loudly)
+          (pcase (pyagentd-syntax--fontify-part fontify pos stop loudly)
             (`(jit-lock-bounds ,from . ,to)
              (setq first (min from (or first from))
                    last (max to (or last to)))))

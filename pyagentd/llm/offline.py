@@ -26,12 +26,13 @@ from pyagentd.llm.offline_plan import Call, plan
 from pyagentd.llm.offline_report import report
 from pyagentd.llm.offline_summary import description_of, summary_of, wants_description, wants_summary
 from pyagentd.llm.offline_title import first_words, wants_title
-from pyagentd.llm.offline_view import view_of
+from pyagentd.llm.offline_view import media_of, view_of
 
 PACE_VARIABLE = "PYAGENTD_OFFLINE_PACE"
 
 _EPOCH = "1970-01-01T00:00:00Z"  # since when each of them is there, which it does not know
 _WORD = re.compile(r"\s*\S+\s*|\s+")
+_MEDIA_TOKENS = 1600
 _JSON_PIECE = 24  # characters of a tool's arguments per event
 
 Json = dict[str, Any]
@@ -115,6 +116,12 @@ def _refusal(status: int, kind: str, message: str) -> httpx2.Response:
     return httpx2.Response(status, json={"type": "error", "error": {"type": kind, "message": message}})
 
 
+def _tokens(body: Json) -> int:
+    """Return about how many tokens a request has; of a picture what a large one costs."""
+    media = media_of(body.get("messages") or [])
+    return (len(json.dumps(body)) - sum(map(len, media))) // 4 + _MEDIA_TOKENS * len(media)
+
+
 def _answer(body: Json, key: str) -> Iterator[Json]:
     view = view_of(body)
     special = wants_title(body) or wants_summary(body) or wants_description(body) or wants_mission(body)
@@ -131,7 +138,7 @@ def _answer(body: Json, key: str) -> Iterator[Json]:
         text = _announcement(calls)
     else:
         text = report(view)
-    usage = {"input_tokens": len(json.dumps(body)) // 4, "output_tokens": 1}
+    usage = {"input_tokens": _tokens(body), "output_tokens": 1}
     message = {"id": f"msg_offline_{key}", "type": "message", "role": "assistant", "model": body.get("model", "")}
     yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None, "usage": usage}}
     yield from _text_block(text)

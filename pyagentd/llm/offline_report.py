@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyagentd.llm.offline_plan import READ_AT_MOST, wanted
 from pyagentd.llm.offline_view import Exchange, View, found_files
@@ -21,6 +22,9 @@ _HEADING = re.compile(r"^(?:#{1,6}\s+|;{3,4}\s+|\"\"\")(\S.*)$")
 
 def report(view: View) -> str:
     """Return the final answer for the prompt in a few sentences of Markdown."""
+    if view.pictures:
+        shown = "a picture" if view.pictures == 1 else f"{view.pictures} pictures"
+        return f"You show me {shown}, which only a language model could look at. {report(replace(view, pictures=0))}"
     if not view.exchanges:
         return _without_tools(view)
     facts = "\n".join(f"- {_fact(exchange)}" for exchange in view.exchanges if _is_news(exchange, view))

@@ -60,7 +60,8 @@ def prose(prompt: str) -> str:
 
 
 def _clean(word: str) -> str:
-    return word.strip("\"'“”‘’(),;:!").rstrip(".?")
+    """Return ``word`` without punctuation, and without the @ of a mention."""
+    return word.strip("\"'“”‘’(),;:!").rstrip(".?").removeprefix("@")
 
 
 def _is_path(word: str) -> bool:

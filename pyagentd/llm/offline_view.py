@@ -31,6 +31,7 @@ class View:
     """The prompt, the tools on offer by name (their input schemas), and what was done so far."""
 
     prompt: str
+    pictures: int = 0  # and documents, that the prompt shows
     tools: Mapping[str, Mapping[str, Any]]
     exchanges: tuple[Exchange, ...]
 
@@ -41,6 +42,7 @@ def view_of(body: Json) -> View:
     start = _last_prompt(messages)
     return View(
         prompt=_text(messages[start]) if start >= 0 else "",
+        pictures=len(media_of(messages[start : start + 1])) if start >= 0 else 0,
         tools={tool["name"]: tool.get("input_schema") or {} for tool in body.get("tools") or []},
         exchanges=tuple(_exchanges(messages[start + 1 :])),
     )
@@ -51,6 +53,12 @@ def text_of(content: str | list[Json] | None) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(block["text"] for block in content or [] if block.get("type") == "text")
+
+
+def media_of(messages: list[Json]) -> list[str]:
+    """Return the pictures and documents of ``messages``, as base64."""
+    blocks = [block for each in messages if isinstance(each["content"], list) for block in each["content"]]
+    return [block["source"]["data"] for block in blocks if block.get("type") in ("image", "document")]
 
 
 def _text(message: Json) -> str:

@@ -46,7 +46,9 @@ async def test_of_another_file_the_model_is_told_where_it_is(world: World) -> No
     notes, paper = kept(world, "notes.txt", b"tea", ref), kept(world, "paper.pdf", b"%PDF-1.7", ref)
     kept(world, "large.png", PNG + bytes(attached.LARGEST), ref)
     world.server.say(answer("Hm."))
-    prompt = "[n](files/notes.txt) [p](files/paper.pdf) ![l](files/large.png) [x](files/gone) [s](files/../session.md)"
+    prompt = (
+        "[n](files/notes.txt) [p](files/paper.pdf) ![l](files/large.png) [x](files/gone) [s](files/../session.md)"
+    )
     await turn(world, ref, prompt)
     told, document, large, text = shown(world.server.requests[0].messages[0]["content"])
     assert f"files/notes.txt is the file {notes} (3 bytes).\n" in told
@@ -54,7 +56,9 @@ async def test_of_another_file_the_model_is_told_where_it_is(world: World) -> No
     assert "too large" in large and text == prompt
 
 
-async def test_what_is_too_much_together_is_not_shown_and_what_was_shown_stays(world: World, monkeypatch: Any) -> None:
+async def test_what_is_too_much_together_is_not_shown_and_what_was_shown_stays(
+    world: World, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(attached, "LARGEST_TOGETHER", 2 * len(PNG))
     ref = world.session()
     for name in ("a", "b", "c"):

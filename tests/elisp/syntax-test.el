@@ -97,6 +97,14 @@
     (search-forward "name")
     (should-not (get-text-property (1- (point)) 'face))))
 
+(ert-deftest pyagentd-syntax-a-colon-in-the-first-line-makes-no-metadata ()
+  (syntax-test--with (concat "### Hi\n\n"
+                             (propertize "What I found: two\nand: more\n"
+                                         'gptel 'response))
+    (syntax-test--fontify (point-min) (point-max))
+    (should-not (memq 'markdown-metadata-key-face
+                      (syntax-test--faces-after "What")))))
+
 (ert-deftest pyagentd-syntax-far-down-is-found-without-what-is-above ()
   (syntax-test--with (syntax-test--conversation 2000)
     (let ((time (car (benchmark-run 1

@@ -13,7 +13,7 @@ from pyagentd.errors import ConfigError
 from pyagentd.llm.backend import Backend, PartDelta
 from pyagentd.llm.offline import OfflineTransport, offline_backend, pace_from_environment
 from pyagentd.llm.offline_report import DISCLAIMER
-from pyagentd.messages import Message, ToolCall, ToolResult
+from pyagentd.messages import Media, Message, Text, ToolCall, ToolResult
 from tests.llm.requests import assistant, calls, collect, end, request, said, tool, user
 
 SPAWN = tool(
@@ -246,3 +246,11 @@ async def test_an_endpoint_it_does_not_have_is_refused_as_the_api_does() -> None
     async with httpx2.AsyncClient(transport=OfflineTransport()) as client:
         answered = await client.get("http://offline.invalid/v1/files")
     assert (answered.status_code, answered.json()["error"]["type"]) == (404, "not_found_error")
+
+
+async def test_a_picture_is_seen_but_not_looked_at(backend: Backend) -> None:
+    picture = Media(type="image/png", data="A" * 100_000)
+    shown = Message(role="user", parts=(picture, Text(text="What is it?")))
+    items = await collect(backend, request(shown))
+    assert end(items).usage.input < 2000
+    assert "a picture, which only a language model" in said(items)
