@@ -192,9 +192,10 @@ async def test_a_run_goes_on_without_a_server_that_does_not_start(
     world: World, command: list[str], said: str
 ) -> None:
     async with having(world, table("notes", command, start_timeout=0.3 if "silent" in command else 20)) as talk:
-        await talk.say("Done.", "Done.")
-        await talk.watcher.finished(talk.branch)
-        assert offered(world) == ["Read"] and said in notices(talk)
+        for _ in range(2):  # the second time it keeps nobody waiting, and is not told again
+            await talk.say("Done.")
+            await talk.watcher.finished(talk.branch)
+            assert offered(world) == ["Read"] and notices(talk).count(said) == 1
 
 
 async def test_a_server_that_greets_its_user_is_understood(world: World) -> None:

@@ -107,7 +107,11 @@ class Joining:
         self.offer.add(named(found, self.offer.tools))
 
     async def _catalogs(self, wanted: Sequence[Server]) -> Mapping[str, Catalog]:
-        asked = {asyncio.ensure_future(server.connection.offers()): server for server in wanted}
+        failed = [each for each in wanted if each.connection.catalog is None and each.connection.state == "failed"]
+        self.servers.look(failed)  # one that failed before keeps nobody waiting; it may be there the next time
+        for server in failed:
+            self._goes_without(server)
+        asked = {asyncio.ensure_future(each.connection.offers()): each for each in wanted if each not in failed}
         if not asked:
             return {}
         try:
@@ -123,6 +127,12 @@ class Joining:
         for task, server in asked.items():
             try:
                 found[server.name] = task.result()
-            except ToolError as error:
-                self.servers.notice(self.key, f"{error}. This answer goes without it (pyagentd mcp list)")
+            except ToolError:
+                self._goes_without(server)
         return found
+
+    def _goes_without(self, server: Server) -> None:
+        why = server.connection.problem
+        self.servers.say(
+            self.key, f"The MCP server {server.name} is unavailable: {why}. Answers go without it (pyagentd mcp test)"
+        )

@@ -121,7 +121,8 @@ class Servers:
     def look(self, servers: Sequence[Server]) -> None:
         """Have servers say what they offer that have not yet; nobody waits for it."""
         for server in servers:
-            if server.connection.catalog is None and server.connection.state == "stopped" and not self._host.closing:
+            wanted = server.connection.catalog is None and server.connection.state in ("stopped", "failed")
+            if wanted and not self._host.closing:
                 self._host.own(_offers(server))
 
     def server(self, settings: ServerSettings, root: Path, options: SendOptions) -> Server:
