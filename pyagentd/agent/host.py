@@ -181,6 +181,7 @@ class Host(OpenBranches):
         await self.schedules.close()
         await self.idling.close()
         await self.tasks.close()
+        await self.models.close()
         self.agents.background.close()
         while runs := self.runs:
             left = stopping.waiting(runs, self.asks, self.opened)

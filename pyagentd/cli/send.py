@@ -124,7 +124,7 @@ def send(
         sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
         if command := sent.get("command"):
             status = _print_command(command, as_json)
-            if not (sent["run"] and command["text"]) or sent["ended"]:
+            if sent["ended"]:  # else it sent a message to the model
                 return status
         if not as_json:  # there they are events
             for line in state.get("notes") or ():

@@ -25,6 +25,7 @@ from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
+from pyagentd.spelling import did_you_mean
 from pyagentd.store import hidden
 from pyagentd.store.remembered import memory
 from pyagentd.store.render import writable
@@ -36,6 +37,7 @@ if TYPE_CHECKING:  # the host has the commands
 log = logging.getLogger(__name__)
 
 _SLASH = re.compile(r"^[#* \t]*/[A-Za-z]", re.MULTILINE)
+_ALIKE = 0.75  # how much a word has in common with the command that was meant
 _TICKS = re.compile(r"`{3,}")
 
 
@@ -82,6 +84,8 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
     name, code = text.split()[0].removeprefix("/"), ""
     try:
         if (found := typed(text, known)) is None:
+            if near := did_you_mean(name, {each.split()[0] for each in known}, shown="/{}", cutoff=_ALIKE):
+                _say(branch, f"/{name} is no command, and was sent as it is. {near}")
             return None
         name = found.command.name
         call = Call(
@@ -97,7 +101,7 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
         try:
             await answer.then()
         except PyagentdError as error:
-            branch.publish(Event("notice", branch.key, 0, ({"text": str(error)},)))
+            _say(branch, str(error))
             made = replace(made, text=str(error), code=error.code)
     if answer.prompt:
         sent = await host.submit(branch, Submission(text=answer.prompt, options=given.options))
@@ -206,6 +210,10 @@ def _fenced(text: str) -> str:
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence} text\n{text}\n{fence}"
+
+
+def _say(branch: LiveBranch, text: str) -> None:
+    branch.publish(Event("notice", branch.key, 0, ({"text": text},)))
 
 
 def _tell_run(branch: LiveBranch, run_id: str, seq: int, phase: Literal["started", "finished"]) -> None:

@@ -76,6 +76,7 @@ class Models:
         self._lists: dict[str, ModelList] | None = None
         self._troubles: dict[str, tuple[datetime, str]] = {}  # by provider: when and why it could not be asked
         self._asking = asyncio.Lock()
+        self._soon: asyncio.Task[None] | None = None
 
     def known(self, options: SendOptions) -> Mapping[str, Provider]:
         """Return the providers by name, as a client with these options reaches them, without asking them.
@@ -98,6 +99,24 @@ class Models:
                 await asyncio.gather(*(self._ask(backend, options) for backend in due))
                 await asyncio.to_thread(modellists.write, self._config.sessions_dir, self._lists)
         return self.known(options)
+
+    def look_soon(self, options: SendOptions) -> None:
+        """Have lists that are due asked for in the background; what goes wrong is noted."""
+
+        async def look() -> None:
+            try:
+                await self.look(options)
+            except PyagentdError as error:  # the run itself says it
+                log.info("models: %s", error)
+
+        if self._soon is None or self._soon.done():
+            self._soon = asyncio.create_task(look(), name="models")
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        if self._soon is not None:
+            self._soon.cancel()
+            await asyncio.wait([self._soon])
 
     async def checked(self, model: str, options: SendOptions, *, backend: str) -> Checked:
         """Return how a person's ``[PROVIDER/]NAME`` is written; one that cannot be checked is taken, and said.

@@ -303,7 +303,7 @@ class Equipping:
             backend = host.presets.of_branch(ref).backend
             return models.written(name, host.models.known(options), backend=backend)
 
-        host.own(host.models.look(options))  # by the time it is wanted, there is a list
+        host.models.look_soon(options)  # by the time it is wanted, there is a list
         return Self(directory=ref.session_dir, profiles=host.presets.profiles, model=model)
 
     def _tools(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:

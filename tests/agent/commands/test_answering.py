@@ -81,6 +81,16 @@ async def test_what_is_no_command_goes_to_the_model(world: World, text: str) -> 
     assert text in json.dumps(world.server.requests[-1].body)
 
 
+async def test_whoever_mistypes_a_command_is_told(world: World) -> None:
+    ref, service, watcher = world.session(), world.service(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await said(world, service, ref, "/staus")
+    assert [event.args[0]["text"] for event in watcher.of("notice")] == [
+        "/staus is no command, and was sent as it is. Did you mean /status?"
+    ]
+
+
 async def test_a_command_stands_in_no_history(world: World) -> None:
     ref, service = world.session(), world.service()
     world.server.say("Hello")
