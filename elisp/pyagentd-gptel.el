@@ -1,4 +1,4 @@
-;;; pyagentd-gptel.el --- PersistentAgent as a tool of gptel -*- lexical-binding: t; -*-
+;;; pyagentd-gptel.el --- Beside gptel: its tools, chats and mode -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -18,38 +18,60 @@
 
 ;; You should have received a copy of the GNU General Public License
 ;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
-
 ;;; Commentary:
 
-;;; Commentary:
-
-;; For people who converse with gptel itself in a session's buffer: its
-;; models may spawn our agents.
+;; For people who use gptel as well.
 ;;
-;;   (with-eval-after-load 'gptel (pyagentd-gptel-register))
+;; - Models that gptel itself talks to, in the buffer of a session, may spawn
+;;   our agents: (with-eval-after-load 'gptel (pyagentd-gptel-register))
+;; - Tools made with `gptel-make-tool' can be tools of our agents:
+;;   `pyagentd-gptel-offer-tools'.
+;; - A chat of gptel's becomes a session: `pyagentd-import-gptel'.
+;;
+;; Nothing here loads gptel.
 
 ;;; Code:
 
+(require 'seq)
+(require 'subr-x)
 (require 'pyagentd-core)
+(require 'pyagentd-rpc)
+(require 'pyagentd-start)
 (require 'pyagentd-jf)
+(require 'pyagentd-block)
+(require 'pyagentd-locals)
+(require 'pyagentd-later)
+(require 'pyagentd-here)
+(require 'pyagentd-tools)
 
 (declare-function gptel-make-tool "ext:gptel-request")
+(declare-function gptel-tool-name "ext:gptel-request")
+(declare-function gptel-tool-function "ext:gptel-request")
+(declare-function gptel-tool-description "ext:gptel-request")
+(declare-function gptel-tool-args "ext:gptel-request")
+(declare-function gptel-tool-async "ext:gptel-request")
+(declare-function gptel-tool-category "ext:gptel-request")
+(declare-function gptel-tool-confirm "ext:gptel-request")
+(declare-function gptel-tool-include "ext:gptel-request")
+(declare-function gptel-backend-name "ext:gptel-request")
+(declare-function pyagentd--project-root "pyagentd")
+(defvar gptel--known-tools)
+(defvar gptel-backend)
+(defvar gptel-model)
+(defvar gptel-tools)
+(defvar gptel-temperature)
+
+;;;; PersistentAgent as a tool of gptel
 
 (defconst pyagentd-gptel--description
   "Delegate a self-contained task to a sub-agent.  It works in its own \
 session with its own preset, tools and scope, sees nothing of this \
-conversation, and its answer comes back as the result.  Presets:\n"
+conversation, and its answer comes back as the result."
   "What the model is told of the tool, before the presets.")
 
-(defun pyagentd-gptel--presets ()
-  "Return the presets an agent may have, as the daemon describes them."
-  (seq-filter (lambda (preset)
-                (member (plist-get preset :mode) '("subagent" "all")))
-              (plist-get (pyagentd-jf-call 'presets nil) :presets)))
-
 (defun pyagentd-gptel--args (names)
-  "Return the arguments of the tool, with NAMES of presets."
-  `((:name "preset" :type string :enum [,@names]
+  "Return the arguments of the tool, with NAMES of presets, if known."
+  `((:name "preset" :type string ,@(and names `(:enum [,@names]))
      :description "Which kind of agent")
     (:name "description" :type string
      :description "The task in three to five words")
@@ -60,28 +82,180 @@ conversation, and its answer comes back as the result.  Presets:\n"
     (:name "denied_paths" :type array :items (:type string) :optional t
      :description "Absolute glob patterns it may never touch")))
 
+(defun pyagentd-gptel--make (presets)
+  "Register the tool with gptel, with PRESETS as the daemon describes them."
+  (gptel-make-tool
+   :name "PersistentAgent"
+   :description
+   (concat pyagentd-gptel--description
+           (and presets "  Presets:\n")
+           (mapconcat (lambda (preset)
+                        (format "- %s: %s" (plist-get preset :name)
+                                (plist-get preset :description)))
+                      presets "\n"))
+   :function #'jf/gptel-persistent-agent--task
+   :args (pyagentd-gptel--args (mapcar (lambda (preset)
+                                         (plist-get preset :name))
+                                       presets))
+   :category "gptel-persistent"
+   :async t :confirm t :include t))
+
+(defun pyagentd-gptel--refresh ()
+  "Register the tool anew with the presets that the daemon has now."
+  (pyagentd-rpc-call-async
+   'presets nil
+   :success
+   (lambda (answer)
+     (pyagentd-gptel--make
+      (seq-filter (lambda (preset)
+                    (member (plist-get preset :mode) '("subagent" "all")))
+                  (plist-get answer :presets))))))
+
 ;;;###autoload
 (defun pyagentd-gptel-register ()
-  "Register PersistentAgent as a tool of gptel, with the presets there are.
-It works in buffers of sessions, and asks before it spawns an agent."
+  "Register PersistentAgent as a tool of gptel, in \"gptel-persistent\".
+It works in buffers of sessions, and asks before it spawns an agent.
+Which presets there are the model is told once there is a daemon."
   (interactive)
   (unless (fboundp 'gptel-make-tool)
     (user-error "Install gptel first; this is about its tools"))
-  (let ((presets (pyagentd-gptel--presets)))
-    (gptel-make-tool
-     :name "PersistentAgent"
-     :description (concat pyagentd-gptel--description
-                          (mapconcat (lambda (preset)
-                                       (format "- %s: %s"
-                                               (plist-get preset :name)
-                                               (plist-get preset :description)))
-                                     presets "\n"))
-     :function #'jf/gptel-persistent-agent--task
-     :args (pyagentd-gptel--args (mapcar (lambda (preset)
-                                           (plist-get preset :name))
-                                         presets))
-     :category "gptel-persistent"
-     :async t :confirm t :include t)))
+  (pyagentd-gptel--make nil)
+  (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-gptel--refresh)
+  (when (pyagentd-rpc-connected-p)
+    (pyagentd-gptel--refresh)))
+
+;;;; Tools of gptel as tools of our agents
+
+;;;###autoload
+(defun pyagentd-gptel-offer-tools (&optional names)
+  "Let our agents call the tools that were made with `gptel-make-tool'.
+NAMES are those meant, by default all.  A preset says which of them its
+agents have: see `pyagentd-make-tool'.  Return their names."
+  (interactive)
+  (unless (boundp 'gptel--known-tools)
+    (user-error "Load gptel and define tools first"))
+  (let (offered)
+    (pcase-dolist (`(,name . ,tool) (seq-mapcat #'cdr gptel--known-tools))
+      (unless (or (equal name "PersistentAgent")
+                  (and names (not (member name names))))
+        (pyagentd-gptel--offer tool)
+        (push name offered)))
+    (when (called-interactively-p 'any)
+      (message "%d tools of gptel are offered to agents" (length offered)))
+    (nreverse offered)))
+
+(defun pyagentd-gptel--offer (tool)
+  "Make TOOL, a `gptel-tool', one of ours."
+  (pyagentd-make-tool
+   :name (gptel-tool-name tool)
+   :function (gptel-tool-function tool)
+   :description (gptel-tool-description tool)
+   :args (gptel-tool-args tool)
+   :async (gptel-tool-async tool)
+   :category (gptel-tool-category tool)
+   :confirm (gptel-tool-confirm tool)
+   :include (gptel-tool-include tool)))
+
+;;;; Chats
+
+(defun pyagentd-gptel--value (variable)
+  "Return the value of VARIABLE in this buffer, or nil."
+  (and (boundp variable) (symbol-value variable)))
+
+(defun pyagentd-gptel--settings ()
+  "Return what a chat in this buffer is configured with.
+That is an alist of variables as gptel saves them, and their values."
+  (let ((backend (pyagentd-gptel--value 'gptel-backend))
+        (tools (pyagentd-gptel--value 'gptel-tools)))
+    (list (cons 'gptel-model (pyagentd-gptel--value 'gptel-model))
+          (cons 'gptel--backend-name
+                (if (and backend (fboundp 'gptel-backend-name))
+                    (gptel-backend-name backend)
+                  (pyagentd-gptel--value 'gptel--backend-name)))
+          (cons 'gptel--tool-names
+                (if (and tools (fboundp 'gptel-tool-name))
+                    (mapcar #'gptel-tool-name tools)
+                  (pyagentd-gptel--value 'gptel--tool-names)))
+          (cons 'gptel-temperature
+                (pyagentd-gptel--value 'gptel-temperature)))))
+
+(defun pyagentd-gptel--system ()
+  "Return the system prompt of a chat in this buffer, or nil."
+  (let ((system (or (pyagentd-gptel--value 'gptel-system-prompt)
+                    (pyagentd-gptel--value 'gptel--system-message))))
+    (cond ((stringp system) system)
+          ((and (consp system) (stringp (car system))) (car system)))))
+
+(defun pyagentd-gptel--chat ()
+  "Return the chat in this buffer as gptel would save it in Markdown."
+  (let ((source (current-buffer))
+        (settings (pyagentd-gptel--settings))
+        (system (pyagentd-gptel--system)))
+    (with-temp-buffer
+      (insert (with-current-buffer source
+                (save-restriction (widen) (buffer-string))))
+      ;; What was saved last is older than the properties of the text.
+      (when-let ((block (pyagentd-locals-find)))
+        (delete-region (plist-get block :start) (plist-get block :end)))
+      (pcase-dolist (`(,variable . ,value) settings)
+        (when value (pyagentd-block-set variable value)))
+      (setq pyagentd-block--foreign
+            (and system
+                 (list (let ((print-escape-newlines t))
+                         (format "gptel-system-prompt: %S" system)))))
+      (concat (string-trim-right (buffer-substring-no-properties
+                                  (point-min) (point-max)))
+              "\n\n" (pyagentd-block-text)))))
+
+;;;###autoload
+(defun pyagentd-import-gptel (buffer name)
+  "Make a session called NAME of the chat in BUFFER, and visit it.
+BUFFER need not be saved, and is left as it is: roles, model, tools and
+system prompt come from what gptel has there now.  For a chat in a file
+that is not open use `pyagentd-import'."
+  (interactive
+   (let ((buffer (current-buffer)))
+     (unless (bound-and-true-p gptel-mode)
+       (setq buffer (get-buffer
+                     (read-buffer
+                      "Chat: " nil t
+                      (lambda (entry)
+                        (buffer-local-value
+                         'gptel-mode
+                         (get-buffer (or (car-safe entry) entry))))))))
+     (list buffer (read-string "Session name: "
+                               (string-trim (buffer-name buffer) "\\*"
+                                            "\\*")))))
+  (with-current-buffer buffer
+    (when (derived-mode-p 'org-mode)
+      (user-error "Chats are imported from Markdown or text, this is Org"))
+    (let* ((file (make-temp-file "pyagentd-chat-" nil ".md"))
+           (coding-system-for-write 'utf-8-unix)
+           (chat (pyagentd-gptel--chat))
+           (root (pyagentd--project-root)))
+      (write-region chat nil file nil 'quiet)
+      (pyagentd-start
+       (lambda ()
+         (pyagentd-rpc-call-async
+          'import (list :file file :name name :root root)
+          :error (lambda (err)
+                   (delete-file file)
+                   (message "%s" (pyagentd-error-text err)))
+          :success (lambda (session)
+                     (delete-file file)
+                     (run-at-time 0 nil #'pyagentd-gptel--imported
+                                  session))))))))
+
+(defun pyagentd-gptel--imported (session)
+  "Visit SESSION, a chat that was imported, and say what was left out."
+  (run-hooks 'pyagentd-changed-hook)
+  (pyagentd-here-visit session)
+  (goto-char (point-max))
+  (message "%s" (string-join
+                 (cons (format "Imported as %s"
+                               (plist-get session :session-id))
+                       (plist-get session :notes))
+                 "\n")))
 
 (provide 'pyagentd-gptel)
 ;;; pyagentd-gptel.el ends here

@@ -1,0 +1,88 @@
+;;; gptel-test.el --- Tests of what we have to do with gptel -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Commentary:
+
+;; With a stub of gptel's public functions; GPTEL_DIR names the real one.
+
+;;; Code:
+
+(require 'test-helper)
+(require 'gptel-stub)
+(require 'pyagentd-gptel)
+
+(ert-deftest pyagentd-gptel-has-the-tool-in-its-category ()
+  (pyagentd-test-with-place
+    (unwind-protect
+        (progn
+          (pyagentd-gptel-register)
+          (let ((tool (gptel-get-tool '("gptel-persistent"
+                                        "PersistentAgent"))))
+            (should (gptel-tool-async tool))
+            (should (eq (gptel-tool-confirm tool) t))
+            (should (eq (gptel-tool-include tool) t))
+            (should (= (length (gptel-tool-args tool)) 5))))
+      (remove-hook 'pyagentd-rpc-connected-hook #'pyagentd-gptel--refresh))))
+
+(ert-deftest pyagentd-gptel-tools-are-offered-to-agents ()
+  (let ((pyagentd-tools nil) (gptel--known-tools nil))
+    (cl-letf (((symbol-function 'pyagentd-offer) #'ignore))
+      (gptel-make-tool :name "one" :function #'identity :description "One"
+                       :args '((:name "x" :type string :description "x"))
+                       :category "mine" :confirm t)
+      (gptel-make-tool :name "two" :function #'ignore :description "Two"
+                       :async t :args nil)
+      (should (equal (sort (pyagentd-gptel-offer-tools) #'string<)
+                     '("one" "two")))
+      (should (pyagentd-tool-async (cdr (assoc "two" pyagentd-tools))))
+      (let ((one (cdr (assoc "one" pyagentd-tools))))
+        (should (equal (pyagentd-tool-category one) "mine"))
+        (should (pyagentd-tool-confirm one))
+        (should (equal (pyagentd-tool-args one)
+                       (gptel-tool-args (gptel-get-tool '("mine" "one")))))))))
+
+(ert-deftest pyagentd-gptel-mode-in-a-session-keeps-roles-and-file ()
+  (pyagentd-test-with-session "### Hi\n\nHello.\n\n### \n
+<!-- Local Variables: -->
+<!-- gptel-model: m -->
+<!-- gptel--bounds: ((response (9 15))) -->
+<!-- End: -->\n"
+    (let ((before (pyagentd-test-content file))
+          (gptel--system-message "Secret system prompt"))
+      (gptel-mode 1)
+      (should (eq (get-text-property 9 'gptel) 'response))
+      (should-not (get-text-property 3 'gptel))
+      (goto-char (point-max))
+      (insert "More.\n\n")
+      (insert (propertize "An answer by gptel." 'gptel 'response))
+      (save-buffer)
+      (let ((after (pyagentd-test-content file)))
+        (should-not (string-match-p "Secret" after))
+        (should (= 1 (cl-count-if (lambda (line)
+                                    (string-match-p "gptel--bounds" line))
+                                  (split-string after "\n"))))
+        (should (string-match-p "((response (9 15) (28 47)))" after))
+        (should (string-match-p (regexp-quote (substring before 0 20)) after)))
+      (gptel-mode -1))))
+
+(ert-deftest pyagentd-gptel-chats-are-told-as-they-are-now ()
+  (with-temp-buffer
+    (insert "### Hi\n\n" (propertize "Hello é." 'gptel 'response) "\n\n### \n\n"
+            "<!-- Local Variables: -->\n<!-- gptel--bounds: nil -->\n"
+            "<!-- End: -->\n")
+    (setq-local gptel-model 'some-model)
+    (setq-local gptel--system-message "Be \"terse\".\nAlways.")
+    (setq-local gptel-temperature 0.5)
+    (let ((chat (pyagentd-gptel--chat)))
+      (should (string-prefix-p "### Hi\n\nHello é.\n\n###\n\n<!-- Local" chat))
+      (dolist (line '("<!-- gptel-model: some-model -->"
+                      "<!-- gptel-temperature: 0.5 -->"
+                      "<!-- gptel-system-prompt: \"Be \\\"terse\\\".\\nAlways.\" -->"
+                      "<!-- gptel--bounds: ((response (9 17))) -->"))
+        (should (string-match-p (regexp-quote line) chat)))
+      (should (= 1 (how-many "Local Variables" (point-min)))))))
+
+(provide 'gptel-test)
+;;; gptel-test.el ends here
