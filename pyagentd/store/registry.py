@@ -150,6 +150,8 @@ class Registry:
             return paths.ref_of(Path(text).expanduser())
         if "/" not in text and (place := self._session_dir(text)) is not None:
             return paths.ref_of(place)
+        if any(text == place.name for place in (*self._departed,)):
+            raise NotFound(f"The agent {text} was destroyed", mend=f"`pyagentd agent init {text}` makes it anew")
         if known := self.get(*text.rsplit("/", 1)):
             return known if "/" in text else paths.ref_of(known.session_dir)
         fitting = _fitting(text, self.branches())

@@ -99,7 +99,7 @@ class OpenBranches:
             raise NotFound(f"{ref.name} is being deleted")
         if self.departed and any(ref.branch_dir.is_relative_to(directory) for directory in self.departed):
             name = ref.session_dir.name
-            raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` takes its files up")
+            raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` makes it anew")
         if ref.key not in self._branches:
             await self.trees.wake(ref)
         lock = self._opening.setdefault(ref.key, asyncio.Lock())

@@ -43,7 +43,8 @@ Permissions = str | Mapping[str, Any]
 
 _SHOWN = 300  # characters of a system prompt in a welcome
 
-_creating = asyncio.Lock()  # names are claimed one after the other
+naming = asyncio.Lock()
+"""Held while a name is claimed, or given up: that happens one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
         StoreError: The disk refused, or git. Nothing is left behind in any case.
     """
     name = names.checked(wanted.name)
-    async with _creating:
+    async with naming:
         await asyncio.to_thread(atomic.make_dirs, host.config.sessions_dir)  # where the table of agents is
         known, before = await _free(host, name)
         given = await _overrides(host, wanted, adopted=known)

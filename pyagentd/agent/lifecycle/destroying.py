@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from pyagentd.agent.lifecycle import configuring, creating
 from pyagentd.clock import epoch_ms
-from pyagentd.errors import StoreError
+from pyagentd.errors import Busy, StoreError
 from pyagentd.store import lineage, paths, trash
 from pyagentd.store.index import agents
 from pyagentd.store.index.agents import AgentRow
@@ -67,7 +67,7 @@ async def destroy(host: Host, name: str, *, keep_files: bool, user: str) -> Dest
 
     Raises:
         BadRequest, NotFound: As ``creating.agent_dir``.
-        Busy: It is being destroyed, or begins to answer just now.
+        Busy: It is being destroyed already, or the daemon stops.
         StoreError: The disk refused; the agent is there, although what it was doing has ended.
     """
     return await asyncio.shield(host.own(_destroy(host, name, keep_files, user)))
@@ -75,6 +75,8 @@ async def destroy(host: Host, name: str, *, keep_files: bool, user: str) -> Dest
 
 async def _destroy(host: Host, name: str, keep_files: bool, user: str) -> Destroyed:
     place = await asyncio.to_thread(creating.agent_dir, host, name)
+    if host.closing:
+        raise Busy("The daemon is stopping", mend="Try again in a moment")
     timelines = lineage.branches(place)
     gone = tuple(each for timeline in timelines for each in lineage.with_agents(timeline))
     saved: list[ContextRow] = []
@@ -86,10 +88,13 @@ async def _destroy(host: Host, name: str, keep_files: bool, user: str) -> Destro
                     saved.append(kept)
             await host.tasks.end_within(place)
             await held.aclose()
-            row = await _row(host, name, place)
-            now_ms, intent = epoch_ms(host.clock.now()), "leave" if keep_files else "remove"
-            await asyncio.to_thread(agents.set_status, host.state, name, "destroyed", now_ms=now_ms, intent=intent)
-            files = await complete(host, row, intent, user=user)
+            async with creating.naming:
+                row = await _row(host, name, place)
+                now_ms, intent = epoch_ms(host.clock.now()), "leave" if keep_files else "remove"
+                await asyncio.to_thread(
+                    agents.set_status, host.state, name, "destroyed", now_ms=now_ms, intent=intent
+                )
+                files = await complete(host, row, intent, user=user)
     return Destroyed(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
 
 

@@ -40,9 +40,9 @@ async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRe
     new = old.parent / new_name
     if name == new_name:
         return paths.ref_of(old)
-    await asyncio.to_thread(_require_free, host, new)
     await asyncio.to_thread(_require_rest, host.state, name, old)
-    async with host.removing(old):
+    async with creating.naming, host.removing(old):
+        await asyncio.to_thread(_require_free, host, new)
         await asyncio.to_thread(_move, host, old, new)
     return await follow(host, old, new, user=user)
 
