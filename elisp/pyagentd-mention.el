@@ -21,8 +21,9 @@
 
 ;;; Commentary:
 
-;; In a prompt, @PATH names a file or a directory of the project and @NAME
-;; an agent.  Both are completed at point, by whatever completes elsewhere:
+;; In a prompt, @PATH names a file or a directory of the project, @NAME an
+;; agent and @SERVER:URI what a server of tools (MCP) offers.  All are
+;; completed at point, by whatever completes elsewhere:
 ;; `completion-at-point' on its key or TAB, Corfu, Company.
 ;;
 ;; Files come from git where the project is a repository, asked in the
@@ -48,6 +49,12 @@ NAMES is the symbol `none' where git has none.")
 (defvar pyagentd-mention--agents (make-hash-table :test #'equal)
   "Agents by the root of their project: (TIME . PLISTS).")
 
+(defvar-local pyagentd-mention--resources nil
+  "What servers of tools offer in this session: (TIME . PLISTS), or nil.
+Each has :mention, :name and :description.")
+
+(pyagentd-permanent-local 'pyagentd-mention--resources)
+
 ;; Names are completed by any part of them.
 (add-to-list 'completion-category-defaults
              '(pyagentd-mention (styles basic substring flex)))
@@ -70,7 +77,24 @@ NAMES is the symbol `none' where git has none.")
     (puthash root (cons (float-time)
                         (cdr (gethash root pyagentd-mention--agents)))
              pyagentd-mention--agents)
-    (pyagentd-mention--ask root)))
+    (pyagentd-mention--ask root))
+  (when (pyagentd-mention--due-p pyagentd-mention--resources)
+    (setq pyagentd-mention--resources
+          (cons (float-time) (cdr pyagentd-mention--resources)))
+    (pyagentd-mention--ask-servers)))
+
+(defun pyagentd-mention--ask-servers ()
+  "Ask the daemon what servers of tools offer in this session."
+  (let ((buffer (current-buffer)))
+    (pyagentd-rpc-call-async
+     'mcp-resources (list :branch pyagentd--branch-dir)
+     :timeout pyagentd-call-timeout
+     :success (lambda (answer)
+                (when (buffer-live-p buffer)
+                  (with-current-buffer buffer
+                    (setq pyagentd-mention--resources
+                          (cons (float-time) (plist-get answer :resources))))))
+     :error #'ignore)))
 
 (defun pyagentd-mention--list (root)
   "Have git list the files of the project ROOT."
@@ -144,28 +168,51 @@ NAMES is the symbol `none' where git has none.")
   (seq-find (lambda (agent) (equal name (plist-get agent :name)))
             (cdr (gethash root pyagentd-mention--agents))))
 
+(defun pyagentd-mention--resource (name)
+  "Return what a server of tools offers as NAME in this session, or nil."
+  (seq-find (lambda (resource)
+              (equal (concat "@" name) (plist-get resource :mention)))
+            (cdr pyagentd-mention--resources)))
+
 (defun pyagentd-mention--annotation (root)
   "Return a function that says what a candidate of the project ROOT is."
-  (lambda (name)
-    (when-let ((agent (pyagentd-mention--agent root name)))
-      (concat "  agent: "
-              (truncate-string-to-width
-               (car (split-string (or (plist-get agent :description) "")
-                                  "\n"))
-               60 nil nil "…")))))
+  (let ((buffer (current-buffer)))
+    (lambda (name)
+      (let* ((agent (pyagentd-mention--agent root name))
+             (known (or agent
+                        (with-current-buffer buffer
+                          (pyagentd-mention--resource name)))))
+        (when known
+          (concat (if agent "  agent: " "  ")
+                  (truncate-string-to-width
+                   (car (split-string (or (plist-get known :description)
+                                          (plist-get known :name) "")
+                                      "\n"))
+                   60 nil nil "…")))))))
+
+(defun pyagentd-mention--names (root)
+  "Return the names of the agents of the project ROOT, and what servers offer."
+  (append (mapcar (lambda (agent) (plist-get agent :name))
+                  (cdr (gethash root pyagentd-mention--agents)))
+          (mapcar (lambda (resource)
+                    (string-remove-prefix "@" (plist-get resource :mention)))
+                  (cdr (buffer-local-value
+                        'pyagentd-mention--resources
+                        (if (minibufferp) (window-buffer
+                                           (minibuffer-selected-window))
+                          (current-buffer)))))))
 
 (defun pyagentd-mention--table (root)
-  "Return a completion table of the agents and files of the project ROOT."
+  "Return a completion table of what can be mentioned in the project ROOT."
   (lambda (string predicate action)
-    (let ((agents (mapcar (lambda (agent) (plist-get agent :name))
-                          (cdr (gethash root pyagentd-mention--agents))))
+    (let ((agents (pyagentd-mention--names root))
           (files (cdr (gethash root pyagentd-mention--files))))
       (cond
        ((eq action 'metadata)
         '(metadata (category . pyagentd-mention)))
        ((consp files)
         (complete-with-action action (append agents files) string predicate))
-       ((string-search "/" string)
+       ((and (string-search "/" string) (not (string-search ":" string)))
         (let ((default-directory (file-name-as-directory root)))
           (complete-with-action action #'completion-file-name-table
                                 string predicate)))

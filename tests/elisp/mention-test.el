@@ -64,6 +64,21 @@
                   #'string<)
             '("README.md" "src/" "src/tea.py")))))
 
+(ert-deftest pyagentd-mention-what-servers-offer-is-offered ()
+  (mention-test--with
+    (setq pyagentd-mention--resources
+          (list (float-time) '(:mention "@docs:file:///a/b" :name "B"
+                               :description "All of it")))
+    (insert " @do")
+    (should (equal (mention-test--offered) '("docs:file:///a/b")))
+    (should (string-search
+             "All of it"
+             (funcall (plist-get (nthcdr 3 (pyagentd-mention-at-point))
+                                 :annotation-function)
+                      "docs:file:///a/b")))
+    (insert "cs:file:///a")
+    (should (equal (mention-test--offered) '("docs:file:///a/b")))))
+
 (ert-deftest pyagentd-mention-there-is-none-in-an-answer ()
   (mention-test--with
     (insert (propertize " @re" 'gptel 'response))
