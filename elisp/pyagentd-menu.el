@@ -48,6 +48,7 @@
 (require 'pyagentd-schedules)
 (require 'pyagentd-trust)
 (require 'pyagentd-hooks)
+(require 'pyagentd-mcp)
 (require 'pyagentd-snapshots)
 (require 'pyagentd-ask-words)
 (require 'pyagentd-add)
@@ -319,7 +320,8 @@ sessions are listed."
     ("g" "Granted" pyagentd-grants)
     ("u" "Decisions" pyagentd-audit)
     ("p" "This session's preset.md" pyagentd-visit-preset)
-    ("h" "Hooks" pyagentd-hooks)]
+    ("h" "Hooks" pyagentd-hooks)
+    ("m" "MCP servers" pyagentd-mcp)]
    ["Trust"
     ("T" "Presets of the project" pyagentd-trust-presets)
     ("S" "This session" pyagentd-trust-session)]])

@@ -113,6 +113,7 @@
 (autoload 'pyagentd-trust-session "pyagentd-trust" nil t)
 (autoload 'pyagentd-changes "pyagentd-snapshots" nil t)
 (autoload 'pyagentd-hooks "pyagentd-hooks" nil t)
+(autoload 'pyagentd-mcp "pyagentd-mcp" nil t)
 (autoload 'pyagentd-add-hook "pyagentd-hooks")
 (autoload 'pyagentd-make-tool "pyagentd-tools")
 

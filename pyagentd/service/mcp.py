@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from pyagentd.agent.running.settings import SendOptions
 from pyagentd.config.mcp import ServerSettings
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.service.group import Client, Group, directory
+from pyagentd.service.options import send_options
 from pyagentd.tools.mcp.toolspecs import rule_of
+
+Env = Mapping[str, str] | Sequence[Any]
 
 _SHOWN = 100_000  # characters of all files and scripts in one answer
 _LISTED = 500  # resources and prompts in one answer
@@ -27,33 +30,33 @@ class McpOperations(Group):
     """Programs and web servers that offer tools."""
 
     async def mcp(
-        self, client: Client, *, root: str | None = None, env: Mapping[str, str] | None = None
+        self, client: Client, *, root: str | None = None, branch: str | None = None, env: Env = ()
     ) -> dict[str, Any]:
-        """Return the servers of the user and of the project ``root``; none is started.
+        """Return the servers of the user and of the project ``root``, or of a branch's; none is started.
 
-        The answer is ``{servers: ({name, command, url, origin, source, trusted, enabled, state, problem, title,
+        The answer is ``{root, servers: ({name, command, url, origin, source, trusted, enabled, state, problem, title,
         tools}…), hash, files: ({path, text}…), scripts: ({path, text}…), error}``; ``origin`` is user or project,
         ``state`` stopped, starting, running or failed, ``tools`` their number or nil, ``hash`` what ``trust-mcp``
         takes, ``scripts`` the project's own programs that its servers run.
         """
-        place, project = await self._servers_of(root)
+        place, project = await self._servers_of(await self._workspace(branch) if branch else root)
+        options = send_options(client, env, None, ())
         own = [
-            self._one_server(each, place, env, origin="user", trusted=True, hidden=False)
+            self._one_server(each, place, options, origin="user", trusted=True, hidden=False)
             for each in self._host.config.mcp
         ]
         if project is None:
-            return {"servers": own, "hash": "", "files": [], "scripts": [], "error": ""}
+            return {"root": str(place), "servers": own, "hash": "", "files": [], "scripts": [], "error": ""}
         names, trusted = {each["name"] for each in own}, self._host.servers.trusts(project)
         own += [
-            self._one_server(each, place, env, origin="project", trusted=trusted, hidden=each.name in names)
+            self._one_server(each, place, options, origin="project", trusted=trusted, hidden=each.name in names)
             for each in project.servers
         ]
         files, scripts = _shown(project.files), _shown(project.scripts)
-        return {"servers": own, "hash": project.hash, "files": files, "scripts": scripts, "error": project.error}
+        found = {"servers": own, "hash": project.hash, "files": files, "scripts": scripts, "error": project.error}
+        return {"root": str(place), **found}
 
-    async def mcp_test(
-        self, client: Client, *, name: str, root: str | None = None, env: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
+    async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> dict[str, Any]:
         """Start a server if it does not run, and ask what it offers.
 
         The answer is ``{name, ok, duration_ms, title, protocol, tools: ({name, rule, description, looks}…),
@@ -67,7 +70,7 @@ class McpOperations(Group):
         began = time.monotonic()
         told: dict[str, Any] = {"name": name, "ok": True, "error": ""}
         try:
-            server = self._host.servers.server(known[name], place, _options(env))
+            server = self._host.servers.server(known[name], place, send_options(client, env, None, ()))
             server.connection.try_again()
             told |= await _offers(server)
         except (ToolError, ConfigError) as error:
@@ -110,6 +113,10 @@ class McpOperations(Group):
         _log.info("%s trusts the MCP servers of %s (%s)", client.name, root, hash)
         return {"trusted": [each.name for each in project.servers]}
 
+    async def _workspace(self, branch: str) -> str:
+        async with self._host.using(self._ref(branch)) as live:
+            return str(live.conversation.session.get("workspace_root") or Path.home())
+
     async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers | None]:
         if root is None:
             return Path.home(), None
@@ -120,7 +127,7 @@ class McpOperations(Group):
         self,
         settings: ServerSettings,
         root: Path,
-        env: Mapping[str, str] | None,
+        options: SendOptions,
         *,
         origin: str,
         trusted: bool,
@@ -142,7 +149,7 @@ class McpOperations(Group):
         if hidden or not trusted:
             return told
         try:
-            server = self._host.servers.server(settings, root, _options(env)).connection
+            server = self._host.servers.server(settings, root, options).connection
         except ConfigError as error:
             return told | {"state": "failed", "problem": str(error)}
         known = server.catalog
@@ -182,10 +189,6 @@ async def _offers(server: Server) -> dict[str, Any]:
             for each in prompts[:_LISTED]
         ],
     }
-
-
-def _options(env: Mapping[str, str] | None) -> SendOptions:
-    return SendOptions(env=dict(env or {}))
 
 
 def _shown(files: Iterable[tuple[Path, str]]) -> list[dict[str, str]]:
