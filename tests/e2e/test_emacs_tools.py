@@ -7,6 +7,8 @@ import json
 import pytest
 
 from tests.e2e.conftest import System
+from tests.e2e.test_sessions_screen import visit
+from tests.e2e.test_terminal import shows, type_text
 from tests.server import ModelServer, answer, tool_use
 
 TOOLS = """
@@ -85,3 +87,33 @@ def test_agents_work_in_buffers_and_call_functions_of_emacs(scripted: System, mo
 """
     )
     assert seen == [None, True, True, True, "one\ntwo\nthree é\nunsaved\n"], json.dumps(seen)
+
+
+def test_what_is_asked_about_shows_the_buffer_and_evaluation_is_always_asked_about(
+    scripted: System, model_server: ModelServer
+) -> None:
+    file = scripted.project / "notes.txt"
+    file.write_text("one\n")
+    _, directory = scripted.new("asked")
+    preset = directory / "preset.md"
+    preset.write_text(preset.read_text().replace("tools:\n", "tools:\n  - emacs\n", 1))
+    emacs = scripted.emacs(terminal=True, size=(130, 48))
+    emacs.eval(f'(with-current-buffer (find-file-noselect "{file}") (insert "unsaved ") nil)')
+    visit(emacs, directory / "session.md")
+    emacs.wait("pyagentd-offer--spill")
+    model_server.say(
+        answer(tool_use("Edit", file_path="notes.txt", old_string="unsaved one", new_string="uno")),
+        answer(tool_use("emacs_eval", expression='(setq told "by an agent")')),
+        "Done.",
+    )
+    emacs.keys("M->")
+    type_text(emacs, "Go on")
+    emacs.keys("C-c", "Enter")
+    shows(emacs, "May it? Edit", "-unsaved one", "+uno")
+    emacs.keys("C-c", "C-y")
+    shows(emacs, "May it? emacs_eval", "by an agent")
+    assert emacs.eval("(boundp 'told)") is None
+    emacs.keys("C-c", "C-y")
+    shows(emacs, "Ready", "Done.")
+    assert file.read_text() == "uno\n"
+    assert emacs.eval("told") == "by an agent"

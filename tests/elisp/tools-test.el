@@ -12,6 +12,8 @@
 (require 'test-helper)
 (require 'pyagentd-buffers)
 (require 'pyagentd-tools-emacs)
+(require 'tramp)
+(require 'tramp-cmds)
 
 (defvar tools-test-answer nil
   "The last answer.")
@@ -147,6 +149,31 @@ The variable `file' is bound to its true name."
                                                :reason)))
             (should (equal (pyagentd-test-content other) "")))
         (delete-file other)))))
+
+(ert-deftest pyagentd-buffers-reach-files-of-other-machines ()
+  (let* ((tramp-methods
+          (cons '("mock" (tramp-login-program "sh") (tramp-login-args (("-i")))
+                  (tramp-remote-shell "/bin/sh")
+                  (tramp-remote-shell-args ("-c"))
+                  (tramp-connection-timeout 10))
+                tramp-methods))
+         (tramp-verbose 0) (tramp-persistency-file-name nil)
+         (make-backup-files nil) (create-lockfiles nil)
+         (file (file-truename (make-temp-file "pyagentd-" nil nil "far\n")))
+         (remote (concat "/mock:localhost:" file))
+         (buffer (find-file-noselect remote)))
+    (unwind-protect
+        (with-current-buffer buffer
+          (should (equal (plist-get (tools-test-ask "look" :path remote :whole t)
+                                    :text)
+                         "far\n"))
+          (should (equal (plist-get (tools-test-change remote '(0 0 "very "))
+                                    :saved)
+                         t))
+          (should (equal (pyagentd-test-content file) "very far\n")))
+      (kill-buffer buffer)
+      (tramp-cleanup-all-connections)
+      (delete-file file))))
 
 ;;;; Definitions as they are written for gptel
 
