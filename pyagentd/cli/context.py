@@ -71,6 +71,6 @@ def history(session: str, as_json: bool) -> None:
             if not found:
                 raise
     if as_json:
-        print_json(found)
+        print_json([{**row, "gone": bool(row["gone"])} for row in found])
         return
     click.echo(listing(session, found))

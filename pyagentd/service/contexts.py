@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.lifecycle.contexts import KEPT
@@ -49,13 +51,20 @@ class ContextOperations(Group):
     ) -> dict[str, Any]:
         """Return the saved conversations of a branch's session or agent, the last one first.
 
-        ``agent`` names an agent that may be gone: the records of its conversations are kept.
+        ``agent`` names an agent that may be gone: the records of its conversations are kept. One whose ``gone`` is
+        true has lost its file, and cannot be restored until that is put back.
         """
         if (branch is None) == (agent is None):
             raise BadRequest("Name a branch or an agent")
         contexts = self._host.contexts
         found = await contexts.known(agent) if agent else await contexts.history(self._ref(branch or ""))
-        return {"contexts": [_told(row) for row in found]}
+        gone = await asyncio.to_thread(_gone, found)
+        return {"contexts": [{**_told(row), "gone": row.file_path in gone} for row in found]}
+
+
+def _gone(rows: Sequence[ContextRow]) -> set[str]:
+    """Return the files that are not there; blocks."""
+    return {row.file_path for row in rows if not Path(row.file_path).is_file()}
 
 
 def _told(row: ContextRow) -> dict[str, Any]:

@@ -35,7 +35,8 @@ def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:
 
 def _line(row: Mapping[str, Any]) -> str:
     count = row["message_count"]
-    said = f"{row['description']} ({count} message{'' if count == 1 else 's'})"
+    gone = ", its file is gone" if row.get("gone") else ""
+    said = f"{row['description']} ({count} message{'' if count == 1 else 's'}{gone})"
     return f"  [{row['id'][:_ID]}] {_local(row['saved_at'])} - {said}"
 
 

@@ -280,5 +280,6 @@ async def test_without_files_the_name_is_free_and_all_of_it_new(world: World, se
     assert config["system_prompt"] != "You count."
     assert "Hello" not in (paths.ref_of(again).branch_dir / "session.md").read_text()
     (old,) = (await service.context_history(Watcher(), branch=paths.ref_of(again).key))["contexts"]
+    assert old["gone"]
     with pytest.raises(NotFound):
         await service.context_restore(Watcher(), branch=paths.ref_of(again).key, id=old["id"])
