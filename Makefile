@@ -8,7 +8,7 @@ EMACS ?= emacs
 CASK := $(shell command -v cask)
 ELISP := $(wildcard elisp/*.el)
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults fuzz-lisp lint lint-py lint-el check bench screenshot doc dist clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults fuzz-lisp lint lint-py lint-el check bench screenshots doc dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,8 +75,8 @@ test-edits: setup ## Edit random documents 20,000 times, in Emacs and elsewhere;
 bench: setup ## Print the benchmarks, each beside its reference
 	$(PYTHON) -m tests.bench
 
-screenshot: setup ## Make docs/screenshot.png again, on a display that nobody sees
-	@scripts/screenshot.sh
+screenshots: setup ## Make docs/screenshots/ again, on a display that nobody sees
+	@scripts/screenshots.sh
 
 doc: setup ## Make build/manual/: the manual as Info and as one HTML page
 	@scripts/manual.sh

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from pyagentd import __version__
 from pyagentd.cli.app import cli
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text()
 README = (ROOT / "README.md").read_text()
+COMMANDS = (ROOT / "docs" / "command-line.md").read_text()
+DEPENDENCIES = (ROOT / "docs" / "dependencies.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -131,14 +134,14 @@ def test_the_licence_is_the_one_that_is_declared() -> None:
     assert first == ["GNU", "GENERAL", "PUBLIC", "LICENSE", "Version", "3,"]
 
 
-def test_the_readme_explains_every_command() -> None:
-    missing = [name for name in cli.commands if f"`{name}" not in README]
+def test_every_command_is_explained() -> None:
+    missing = [name for name in cli.commands if f"`{name}" not in COMMANDS]
     assert missing == []
 
 
-def test_the_readme_gives_a_reason_for_every_dependency() -> None:
+def test_every_dependency_has_a_reason() -> None:
     names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in PROJECT["dependencies"]]
-    missing = [name for name in names if not re.search(rf"^\| `{re.escape(name)}` \| \S", README, re.MULTILINE)]
+    missing = [name for name in names if not re.search(rf"^\| `{re.escape(name)}` \| \S", DEPENDENCIES, re.MULTILINE)]
     assert missing == []
 
 
@@ -150,3 +153,17 @@ def test_the_readme_names_every_make_target_it_uses() -> None:
 
 def test_the_command_line_is_installed_as_a_script() -> None:
     assert PROJECT["scripts"] == {"pyagentd": "pyagentd.cli:main"}
+
+
+def test_the_pages_that_are_linked_to_exist() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    links = ((page, link) for page in pages for link in re.findall(r"\]\(([^)#:\s]+)[)#]", page.read_text("utf-8")))
+    missing = [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()]
+    assert missing == []
+
+
+def test_the_package_and_its_server_are_the_same_version() -> None:
+    core = (ROOT / "elisp" / "pyagentd-core.el").read_text()
+    main = (ROOT / "elisp" / "pyagentd.el").read_text()
+    assert f'(defconst pyagentd-version "{__version__}"' in core
+    assert f";; Version: {__version__}\n" in main
