@@ -27,6 +27,8 @@
 ;;
 ;; The lines are overlays that appear when the text is displayed: neither
 ;; undo nor saving knows of them, and text that is folded is not fontified.
+;; There are only so many: thousands of overlays make every key slow, so
+;; those far from what is seen go, and come again.
 
 ;;; Code:
 
@@ -35,6 +37,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
+(require 'pyagentd-fenced)
 
 (defcustom pyagentd-fold '(reasoning tool)
   "Which blocks of a conversation are folded into a line when they appear.
@@ -50,6 +53,16 @@ tool was asked and answered.  Nil folds nothing by itself.
   "Face of the line that stands for a folded block."
   :group 'pyagentd)
 
+(defconst pyagentd-fold--most 300
+  "Greatest number of blocks that have overlays.")
+
+(defvar-local pyagentd-fold--kinds 'default
+  "Which blocks are folded in this buffer; `default' is `pyagentd-fold'.")
+(defvar-local pyagentd-fold--lines nil
+  "The overlays of the first lines of blocks, latest first.")
+
+(pyagentd-permanent-local 'pyagentd-fold--kinds 'pyagentd-fold--lines)
+
 (defvar pyagentd-fold-map
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "TAB") #'pyagentd-fold-toggle)
@@ -59,66 +72,6 @@ tool was asked and answered.  Nil folds nothing by itself.
     map)
   "Keymap of the first line of a block.")
 
-;;;; Blocks
-
-(defconst pyagentd-fold--open "^``` \\(?:\\(tool\\) (\\|\\(reasoning\\)$\\)"
-  "How the first line of a block begins.")
-
-(defun pyagentd-fold--change (pos)
-  "Return where the role of the text at POS ends."
-  (let ((role (get-text-property pos 'gptel)))
-    (while (and (setq pos (next-single-property-change pos 'gptel nil
-                                                       (point-max)))
-                (< pos (point-max))
-                (equal role (get-text-property pos 'gptel))))
-    pos))
-
-(defun pyagentd-fold--end (pos kind)
-  "Return where the block of KIND that begins at POS ends, nil if it is open."
-  (let ((end (pyagentd-fold--change pos)))
-    (when (eq kind 'tool)
-      (setq end (and (consp (get-text-property end 'gptel))
-                     (+ 4 (pyagentd-fold--change end)))))
-    (and end (<= end (point-max))
-         (equal (buffer-substring-no-properties (max pos (- end 4)) end)
-                "\n```")
-         end)))
-
-(defun pyagentd-fold--block (pos)
-  "Return the block whose first line begins at POS, (KIND BEG EOL END), or nil.
-One that is still being written is none."
-  (save-excursion
-    (goto-char pos)
-    (save-match-data
-      (when (and (eq (get-text-property pos 'gptel) 'ignore)
-                 (looking-at pyagentd-fold--open))
-        (let* ((kind (if (match-beginning 1) 'tool 'reasoning))
-               (end (pyagentd-fold--end pos kind)))
-          (when (and end (< (line-end-position) end))
-            (list kind pos (line-end-position) end)))))))
-
-(defun pyagentd-fold--output (eol end)
-  "Return how to say how much text is in a block between EOL and END."
-  (save-excursion
-    (goto-char (1+ eol))
-    (when (looking-at "(:name ")
-      (forward-line 1)
-      (skip-chars-forward "\n" end))
-    (let ((lines (count-lines (min (point) (- end 4)) (max eol (- end 4)))))
-      (if (= lines 1) "1 line" (format "%d lines" lines)))))
-
-(defun pyagentd-fold--words (kind beg eol end)
-  "Return the line for a block of KIND from BEG to END; its first ends at EOL."
-  (concat
-   "▸ "
-   (pcase kind
-     ('reasoning "thought")
-     (_ (replace-regexp-in-string
-         "\\`(\\|)\\'" ""
-         (buffer-substring-no-properties (+ beg (length "``` tool ")) eol))))
-   (propertize (concat "  " (pyagentd-fold--output eol end))
-               'face 'italic)))
-
 ;;;; Overlays
 
 (defun pyagentd-fold--set (overlay fold)
@@ -126,7 +79,7 @@ One that is still being written is none."
   (let ((body (overlay-get overlay 'pyagentd-fold-body)))
     (overlay-put overlay 'pyagentd-folded fold)
     (overlay-put overlay 'display
-                 (and fold (pyagentd-fold--words
+                 (and fold (pyagentd-fenced-words
                             (overlay-get overlay 'pyagentd-fold-kind)
                             (overlay-start overlay) (overlay-end overlay)
                             (overlay-end body))))
@@ -148,8 +101,53 @@ One that is still being written is none."
     (overlay-put line 'help-echo "TAB, mouse-1: show or hide the rest")
     (overlay-put body 'isearch-open-invisible
                  (lambda (_) (pyagentd-fold--set line nil)))
-    (pyagentd-fold--set line (and (memq kind pyagentd-fold) t))
+    (pyagentd-fold--set line (pyagentd-fold--folds-p kind))
+    (push line pyagentd-fold--lines)
     line))
+
+(defun pyagentd-fold--folds-p (kind)
+  "Return t if blocks of KIND are folded here when they appear."
+  (and (memq kind (if (eq pyagentd-fold--kinds 'default) pyagentd-fold
+                    pyagentd-fold--kinds))
+       t))
+
+(defun pyagentd-fold--forget (line)
+  "Remove the overlays of the block with the first line LINE.
+They are made again when the text is displayed."
+  (when-let ((beg (overlay-start line)))
+    (with-silent-modifications
+      (put-text-property beg (overlay-end line) 'fontified nil)))
+  (delete-overlay (overlay-get line 'pyagentd-fold-body))
+  (delete-overlay line))
+
+(defun pyagentd-fold--far-p (line ranges)
+  "Return non-nil if nobody misses the overlay LINE.
+It is in none of RANGES, which are seen, and as it was when it was made."
+  (let ((pos (overlay-start line)))
+    (or (null pos)
+        (and (eq (overlay-get line 'pyagentd-folded)
+                 (pyagentd-fold--folds-p
+                  (overlay-get line 'pyagentd-fold-kind)))
+             (not (seq-some (lambda (range) (<= (car range) pos (cdr range)))
+                            ranges))))))
+
+(defun pyagentd-fold--ranges ()
+  "Return what is seen of this buffer, and of the text around it."
+  (mapcar (lambda (window)
+            (cons (- (window-start window) 10000)
+                  (+ (window-end window) 10000)))
+          (get-buffer-window-list nil nil t)))
+
+(defun pyagentd-fold--trim ()
+  "Remove overlays if there are too many."
+  (when (> (length pyagentd-fold--lines) pyagentd-fold--most)
+    (let ((ranges (pyagentd-fold--ranges))
+          (kept (seq-take pyagentd-fold--lines (/ pyagentd-fold--most 2))))
+      (dolist (line (nthcdr (length kept) pyagentd-fold--lines))
+        (if (pyagentd-fold--far-p line ranges)
+            (pyagentd-fold--forget line)
+          (push line kept)))
+      (setq pyagentd-fold--lines kept))))
 
 (defun pyagentd-fold--line-at (pos)
   "Return the overlay of the first line of a block that begins at POS, or nil."
@@ -164,11 +162,12 @@ One that is still being written is none."
     (save-match-data
       (goto-char beg)
       (forward-line 0)
-      (while (re-search-forward pyagentd-fold--open end t)
+      (while (re-search-forward pyagentd-fenced-open end t)
         (let ((start (match-beginning 0)))
           (unless (pyagentd-fold--line-at start)
-            (when-let ((block (pyagentd-fold--block start)))
-              (apply #'pyagentd-fold--draw block))))))))
+            (when-let ((block (pyagentd-fenced-block start)))
+              (apply #'pyagentd-fold--draw block))))))
+    (pyagentd-fold--trim)))
 
 (defun pyagentd-fold--on-insert ()
   "Make the block foldable that was just completed, if one was.
@@ -181,22 +180,8 @@ The text counts as fontified, so that nobody may look at it again."
       (when (and (> pos 4) (eq (get-text-property (1- pos) 'gptel) 'ignore)
                  (equal (buffer-substring-no-properties (- pos 4) pos)
                         "\n```"))
-        (when-let ((start (pyagentd-fold--start (1- pos))))
+        (when-let ((start (pyagentd-fenced-start (1- pos))))
           (pyagentd-fold--find start (min (point-max) (+ start 200))))))))
-
-(defun pyagentd-fold--start (pos)
-  "Return where the block begins that has POS in it or in its last line."
-  (save-excursion
-    (goto-char pos)
-    (end-of-line)
-    (let (start)
-      (while (and (not start)
-                  (re-search-backward pyagentd-fold--open nil t)
-                  (get-text-property (point) 'gptel))
-        (if-let ((block (pyagentd-fold--block (point))))
-            (setq start (if (<= pos (nth 3 block)) (point) -1))
-          (when (bobp) (setq start -1))))
-      (and start (> start 0) start))))
 
 ;;;; Commands
 
@@ -208,11 +193,11 @@ With a prefix argument do so with all blocks of the buffer."
       (pyagentd-fold-toggle-all)
     (let* ((pos (if (mouse-event-p event) (posn-point (event-end event))
                   (point)))
-           (start (or (pyagentd-fold--start pos)
+           (start (or (pyagentd-fenced-start pos)
                       (user-error "No block of a tool or of thoughts here")))
            (line (or (pyagentd-fold--line-at start)
                      (apply #'pyagentd-fold--draw
-                            (pyagentd-fold--block start))))
+                            (pyagentd-fenced-block start))))
            (fold (not (overlay-get line 'pyagentd-folded))))
       (when fold (goto-char start))
       (pyagentd-fold--set line fold))))
@@ -220,17 +205,22 @@ With a prefix argument do so with all blocks of the buffer."
 (defun pyagentd-fold-toggle-all ()
   "Unfold all blocks of tools and of thoughts, or fold them if none is folded."
   (interactive)
+  (setq pyagentd-fold--kinds
+        (unless (seq-some (lambda (line)
+                            (and (overlay-buffer line)
+                                 (overlay-get line 'pyagentd-folded)))
+                          pyagentd-fold--lines)
+          '(reasoning tool)))
   (save-restriction
     (widen)
-    (pyagentd-fold--find (point-min) (point-max))
-    (let* ((lines (seq-filter (lambda (overlay)
-                                (overlay-get overlay 'pyagentd-fold-kind))
-                              (overlays-in (point-min) (point-max))))
-           (fold (not (seq-some (lambda (overlay)
-                                  (overlay-get overlay 'pyagentd-folded))
-                                lines))))
-      (dolist (line lines)
-        (pyagentd-fold--set line fold)))))
+    (mapc #'pyagentd-fold--forget pyagentd-fold--lines)
+    (setq pyagentd-fold--lines nil)
+    (with-silent-modifications
+      (put-text-property (point-min) (point-max) 'fontified nil))
+    ;; The rest when it is displayed.
+    (pyagentd-fold--find (max (point-min) (- (point) 10000))
+                         (min (point-max) (+ (point) 10000))))
+  (message (if pyagentd-fold--kinds "Folded" "Unfolded")))
 
 ;;;; Where it is used
 
@@ -239,9 +229,8 @@ With a prefix argument do so with all blocks of the buffer."
   (if (bound-and-true-p pyagentd-mode)
       (jit-lock-register #'pyagentd-fold--find)
     (jit-lock-unregister #'pyagentd-fold--find)
-    (save-restriction
-      (widen)
-      (remove-overlays nil nil 'pyagentd-fold t))))
+    (mapc #'pyagentd-fold--forget pyagentd-fold--lines)
+    (setq pyagentd-fold--lines nil)))
 
 (defun pyagentd-fold--after-major-mode ()
   "Have blocks found again in a session whose major mode has changed."

@@ -75,5 +75,20 @@
     (should (string-suffix-p "▸ Bash :command \"ls\"  1 line\n"
                              (fold-test--shown)))))
 
+(ert-deftest pyagentd-fold-few-of-many-blocks-have-overlays ()
+  (blocks-with
+    (let ((pyagentd-fold--most 10)
+          (block (buffer-substring (blocks-find "``` tool")
+                                   (progn (search-forward "two\n```\n") (point)))))
+      (with-silent-modifications
+        (goto-char (point-max))
+        (dotimes (_ 30) (insert block)))
+      (pyagentd-fold--find (point-min) (point-max))
+      (should (<= (length pyagentd-fold--lines) 10))
+      (let ((gone (text-property-any (point-min) (point-max) 'fontified nil)))
+        (should gone)
+        (pyagentd-fold--find gone (+ gone 100))
+        (should (string-search "▸ Read" (fold-test--shown)))))))
+
 (provide 'fold-test)
 ;;; fold-test.el ends here

@@ -1,0 +1,104 @@
+;;; pyagentd-fenced.el --- Blocks of tools, thoughts -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+
+;; Author: The pyagentd authors
+;; Keywords: tools, convenience
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;; This program is free software; you can redistribute it and/or modify
+;; it under the terms of the GNU General Public License as published by
+;; the Free Software Foundation, either version 3 of the License, or
+;; (at your option) any later version.
+
+;; This program is distributed in the hope that it will be useful,
+;; but WITHOUT ANY WARRANTY; without even the implied warranty of
+;; MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+;; GNU General Public License for more details.
+
+;; You should have received a copy of the GNU General Public License
+;; along with this program.  If not, see <https://www.gnu.org/licenses/>.
+
+;;; Commentary:
+
+;; What the model thought, and what its tools were asked and answered,
+;; stands in the text in fences.  Where they begin and end their roles say.
+
+;;; Code:
+
+(require 'pyagentd-core)
+
+(defconst pyagentd-fenced-open "^``` \\(?:\\(tool\\) (\\|\\(reasoning\\)$\\)"
+  "How the first line of a block begins.")
+
+(defun pyagentd-fenced--change (pos)
+  "Return where the role of the text at POS ends."
+  (let ((role (get-text-property pos 'gptel)))
+    (while (and (setq pos (next-single-property-change pos 'gptel nil
+                                                       (point-max)))
+                (< pos (point-max))
+                (equal role (get-text-property pos 'gptel))))
+    pos))
+
+(defun pyagentd-fenced--end (pos kind)
+  "Return where the block of KIND that begins at POS ends, nil if it is open."
+  (let ((end (pyagentd-fenced--change pos)))
+    (when (eq kind 'tool)
+      (setq end (and (consp (get-text-property end 'gptel))
+                     (+ 4 (pyagentd-fenced--change end)))))
+    (and end (<= end (point-max))
+         (equal (buffer-substring-no-properties (max pos (- end 4)) end)
+                "\n```")
+         end)))
+
+(defun pyagentd-fenced-block (pos)
+  "Return the block whose first line begins at POS, (KIND BEG EOL END), or nil.
+One that is still being written is none."
+  (save-excursion
+    (goto-char pos)
+    (save-match-data
+      (when (and (eq (get-text-property pos 'gptel) 'ignore)
+                 (looking-at pyagentd-fenced-open))
+        (let* ((kind (if (match-beginning 1) 'tool 'reasoning))
+               (end (pyagentd-fenced--end pos kind)))
+          (when (and end (< (line-end-position) end))
+            (list kind pos (line-end-position) end)))))))
+
+(defun pyagentd-fenced--output (eol end)
+  "Return how to say how much text is in a block between EOL and END."
+  (save-excursion
+    (goto-char (1+ eol))
+    (when (looking-at "(:name ")
+      (forward-line 1)
+      (skip-chars-forward "\n" end))
+    (let ((lines (count-lines (min (point) (- end 4)) (max eol (- end 4)))))
+      (if (= lines 1) "1 line" (format "%d lines" lines)))))
+
+(defun pyagentd-fenced-words (kind beg eol end)
+  "Return the line for a block of KIND from BEG to END; its first ends at EOL."
+  (concat
+   "▸ "
+   (pcase kind
+     ('reasoning "thought")
+     (_ (replace-regexp-in-string
+         "\\`(\\|)\\'" ""
+         (buffer-substring-no-properties (+ beg (length "``` tool ")) eol))))
+   (propertize (concat "  " (pyagentd-fenced--output eol end))
+               'face 'italic)))
+
+(defun pyagentd-fenced-start (pos)
+  "Return where the block begins that has POS in it or in its last line."
+  (save-excursion
+    (goto-char pos)
+    (end-of-line)
+    (let (start)
+      (while (and (not start)
+                  (re-search-backward pyagentd-fenced-open nil t)
+                  (get-text-property (point) 'gptel))
+        (if-let ((block (pyagentd-fenced-block (point))))
+            (setq start (if (<= pos (nth 3 block)) (point) -1))
+          (when (bobp) (setq start -1))))
+      (and start (> start 0) start))))
+
+(provide 'pyagentd-fenced)
+;;; pyagentd-fenced.el ends here
