@@ -21,8 +21,6 @@
 
 ;;; Commentary:
 
-;;; Commentary:
-
 ;; The text of turns that were taken back stays in the file, with the role
 ;; `ignore'.  Here it is folded into one line, which a click or
 ;; `pyagentd-show-hidden' unfolds, and dimmed where it is unfolded.  An
@@ -67,8 +65,8 @@
   (format "… %s %s" (pyagentd-count count "turn")
           (pcase by
             ('rewind (substitute-command-keys
-                      "rewound, \\<pyagentd-mode-map>\
-C-u \\[pyagentd-rewind] brings them back"))
+                      (format "rewound, \\<pyagentd-mode-map>\
+C-u \\[pyagentd-rewind] brings %s back" (if (= count 1) "it" "them"))))
             ('edit "as it was before it was edited")
             ('context "of a conversation that was cleared")
             (_ "of another variant"))))
