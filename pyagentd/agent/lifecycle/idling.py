@@ -150,8 +150,9 @@ class Idling:
 
     async def _watch(self) -> None:
         while True:
+            pause_s = await asyncio.to_thread(self._pause_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._begun.wait(), await asyncio.to_thread(self._pause_s))
+                await asyncio.wait_for(self._begun.wait(), pause_s)
             self._begun.clear()
             try:
                 await self.tick()
