@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.agent.mcp import mentions
 from pyagentd.agent.mcp.mentions import mentioned
 from tests.agent.test_approvals import talking
 from tests.agent.test_mcp import having, notices
@@ -16,6 +17,12 @@ from tests.mcp.servers import plain, table
 def seen(world: World, number: int = -1) -> str:
     """What the model saw of the last message of the user."""
     return str(world.server.requests[number].messages[-1]["content"])
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take long to load the SDK."""
+    monkeypatch.setattr(mentions, "_WAIT_S", 60.0)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +68,10 @@ async def test_what_no_person_said_mentions_nothing(world: World) -> None:
 async def test_a_prompt_of_a_server_is_a_command(world: World) -> None:
     async with having(world, table("notes", plain())) as talk:
         service: Any = talk.service
-        await world.host.commands.of(talk.branch.ref)  # whoever types a slash has the servers started
+        assert "notes:review" not in await world.host.commands.of(talk.branch.ref)
         (server,) = world.host.servers.pool.all()
+        assert server.state == "stopped", "nothing is started only to be asked"
+        await service.mcp_test(talk.watcher, name="notes")
         await server.offers()
         command = (await world.host.commands.of(talk.branch.ref))["notes:review"]
         assert (command.synopsis, command.origin) == ("/notes:review <file>…", "notes")
@@ -83,3 +92,16 @@ async def test_what_can_be_mentioned_is_listed_for_completion(world: World) -> N
         await server.offers()
         told = (await talk.service.mcp_resources(talk.watcher, branch=other.branch.key))["resources"]
         assert told[0]["mention"] == "@notes:memo://notes/1" and told[1]["template"]
+
+
+async def test_what_a_server_last_said_is_known_to_the_next_daemon(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        ref = talk.branch.ref
+    await world.host.shutdown()
+    world.start()
+    async with talking(world, world.service(), ref) as talk:
+        command = (await world.host.commands.of(ref))["notes:review"]
+        assert command.synopsis == "/notes:review <file>…"
+        assert [server.state for server in world.host.servers.pool.all()] == ["stopped"]

@@ -1,7 +1,6 @@
 """Prompts of servers as slash commands: ``/server:prompt ARGUMENTS`` puts what the server makes of it to the model.
 
-Which there are is known since a server last said so; the first time somebody asks for the commands of a session, its
-servers are started, so that they are known the next time.
+Which there are is known since a server last said so, be it to an earlier daemon; none is started only to be asked.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ class Prompts:
         if branch is None:
             return ()
         servers = await self._host.servers.of_branch(branch, SendOptions())
-        self._host.servers.look(servers)
         return [_command(server, prompt) for server in servers for prompt in server.connection.prompts]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
+from pyagentd.agent.mcp.remembered import Remembered
 from pyagentd.agent.running.settings import SendOptions, variable_of
 from pyagentd.config.mcp import ServerSettings
 from pyagentd.errors import ConfigError, PyagentdError, ToolError
@@ -54,7 +55,8 @@ class Servers:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self.pool = Pool(self._changed)
+        self.pool = Pool(self._changed, self._learned)
+        self._remembered = Remembered(host.state)
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._said: set[tuple[str, str]] = set()
 
@@ -133,7 +135,9 @@ class Servers:
             path=options.env.get("PATH", ""),
             keys=frozenset(each.key_env for each in self._host.config.backends.values() if each.key_env),
         )
-        return Server(settings=settings, connection=self.pool.get(launch(settings, around)))
+        connection = self.pool.get(launch(settings, around))
+        self._remembered.recall(connection, settings)
+        return Server(settings=settings, connection=connection)
 
     def say(self, key: str, text: str) -> None:
         """Tell whoever watches a branch, once."""
@@ -145,6 +149,10 @@ class Servers:
     def notice(self, key: str, text: str) -> None:
         """Tell whoever watches a branch."""
         self._host.publish(Event("notice", key, 0, ({"text": text},)))
+
+    def _learned(self, connection: Connection) -> None:
+        if not self._host.closing:
+            self._host.own(asyncio.to_thread(self._remembered.keep, connection))
 
     def _changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
         """Tell the sessions that have a server that it offers something else."""

@@ -42,6 +42,7 @@ class Connection:
     Args:
         launch: How it is started.
         changed: Told when it offers something else than before, with the names of tools that are new and gone.
+        learned: Told whenever it has said what it offers.
         now: The time, in seconds.
 
     Attributes:
@@ -57,12 +58,14 @@ class Connection:
         launch: Launch,
         *,
         changed: Callable[[Connection, tuple[str, ...], tuple[str, ...]], None] = lambda *_: None,
+        learned: Callable[[Connection], None] = lambda _: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.launch = launch
         self.catalog: Catalog | None = None
         self.problem = ""
         self._tell = changed
+        self._learned = learned
         self.now = now
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
@@ -248,6 +251,7 @@ class Connection:
             self.prompts = await link.prompts() if self.catalog.has_prompts else ()
         except ToolError as error:
             log.info("mcp server %s: %s", self.name, error)
+        self._learned(self)
 
     def _learn(self, found: Catalog) -> None:
         before, self.catalog = self.catalog, found

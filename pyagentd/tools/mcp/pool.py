@@ -14,6 +14,7 @@ _LOOK_S = 60.0  # between looks for servers that nobody uses
 log = logging.getLogger(__name__)
 
 Changed = Callable[[Connection, tuple[str, ...], tuple[str, ...]], None]
+Learned = Callable[[Connection], None]
 
 
 class Pool:
@@ -21,17 +22,19 @@ class Pool:
 
     Args:
         changed: Told when one offers other tools than before.
+        learned: Told whenever one has said what it offers.
     """
 
-    def __init__(self, changed: Changed = lambda *_: None) -> None:
+    def __init__(self, changed: Changed = lambda *_: None, learned: Learned = lambda _: None) -> None:
         self._changed = changed
+        self._learned = learned
         self._known: dict[Launch, Connection] = {}
         self._looking: asyncio.Task[None] | None = None
 
     def get(self, launch: Launch) -> Connection:
         """Return the server that is started so; nothing is started yet."""
         if launch not in self._known:
-            self._known[launch] = Connection(launch, changed=self._changed)
+            self._known[launch] = Connection(launch, changed=self._changed, learned=self._learned)
         if self._looking is None:
             self._looking = asyncio.create_task(self._end_idle_ones())
         return self._known[launch]
