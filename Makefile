@@ -7,6 +7,8 @@ PYTHON := .venv/bin/python
 EMACS ?= emacs
 CASK := $(shell command -v cask)
 ELISP := $(wildcard elisp/*.el)
+# Where end-to-end tests are: reading all others first takes half a minute.
+E2E := tests/e2e tests/faults $(wildcard tests/test_cli_*.py)
 
 .PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults fuzz-lisp lint lint-py lint-el check bench screenshots doc dist clean
 
@@ -36,7 +38,7 @@ else
 endif
 
 test-e2e: setup ## Run the end-to-end tests: real daemon, real Emacs, real server
-	$(PYTHON) -m pytest -n 3 -m e2e
+	$(PYTHON) -m pytest -n 3 -m e2e $(E2E)
 
 lint: lint-py lint-el ## Check style and types of both languages
 

@@ -40,6 +40,16 @@ def test_make_alone_lists_the_targets() -> None:
     assert set(wanted.split()) <= listed
 
 
+def test_make_runs_every_end_to_end_test() -> None:
+    named = re.search(r"pytest .*-m e2e (.+)", make("-n", "-o", "setup", "test-e2e").stdout)
+    assert named is not None
+    places = [ROOT / name for name in named[1].split()]
+    marked = [file for file in (ROOT / "tests").rglob("test_*.py") if "pytest.mark.e2e" in file.read_text("utf-8")]
+    assert [file for file in marked if not any(file.is_relative_to(place) for place in places)] == [
+        ROOT / "tests/test_packaging.py"  # which says it here
+    ]
+
+
 def test_where_cask_is_installed_the_emacs_tests_run_through_ert_runner(tmp_path: Path) -> None:
     said = tmp_path / "said"
     stand_in(tmp_path, "cask", f'echo "cask $*" >> {said}; [ "$1" = exec ] && shift && exec "$@"; exit 0')
