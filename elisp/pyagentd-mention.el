@@ -174,6 +174,12 @@ Each has :mention, :name and :description.")
               (equal (concat "@" name) (plist-get resource :mention)))
             (cdr pyagentd-mention--resources)))
 
+(defun pyagentd-mention-there-p (name)
+  "Return non-nil if NAME is that of a file or an agent of this project."
+  (or (pyagentd-mention--agent pyagentd-attach-root name)
+      (pyagentd-mention--resource name)
+      (file-exists-p (expand-file-name name pyagentd-attach-root))))
+
 (defun pyagentd-mention--annotation (root)
   "Return a function that says what a candidate of the project ROOT is."
   (let ((buffer (current-buffer)))

@@ -57,6 +57,7 @@
 (require 'pyagentd-turns)
 (require 'pyagentd-fold)
 (require 'pyagentd-mention)
+(require 'pyagentd-mention-look)
 (require 'pyagentd-media)
 (require 'pyagentd-recall)
 (require 'pyagentd-keys)

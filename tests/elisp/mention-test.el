@@ -79,6 +79,16 @@
     (insert "cs:file:///a")
     (should (equal (mention-test--offered) '("docs:file:///a/b")))))
 
+(ert-deftest pyagentd-mention-what-is-there-looks-so ()
+  (mention-test--with
+    (insert " see @src/tea.py, @reviewer. And me@README.md, @nobody\n@README.md")
+    (goto-char (point-min))
+    (let (found)
+      (while (pyagentd-mention-look--match (point-max))
+        (push (match-string-no-properties 1) found))
+      (should (equal (nreverse found)
+                     '("@src/tea.py" "@reviewer" "@README.md"))))))
+
 (ert-deftest pyagentd-mention-there-is-none-in-an-answer ()
   (mention-test--with
     (insert (propertize " @re" 'gptel 'response))
