@@ -1,0 +1,156 @@
+"""What a server says of its tools, made fit for models and policy; whatever a server says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyagentd.config.mcp import ServerSettings
+from pyagentd.errors import ConfigError, ToolError
+from pyagentd.policy.servers import WantedServers, read_wanted
+from pyagentd.tools.mcp.catalog import Answered, Piece, ServerTool
+from pyagentd.tools.mcp.connection import Connection
+from pyagentd.tools.mcp.content import text_of
+from pyagentd.tools.mcp.launch import Launch, Surrounding, launch
+from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, named, specs, tool_name
+from pyagentd.tools.schema import checked
+from pyagentd.tools.spec import ToolSpec
+
+
+def spec(schema: Any = None, *, name: str = "echo", **settings: Any) -> ToolSpec:
+    server = ServerSettings(name="notes", command=("x",), **settings)
+    tool = ServerTool(name=name, schema=schema if schema is not None else {"type": "object"}, only_looks=True)
+    (made,) = specs(server, Connection(Launch(name="notes")), [tool])
+    return made
+
+
+@pytest.mark.parametrize("name", ["echo", "a b", "näme", "x" * 200, "read\nfile", "../..", ""])
+def test_every_name_is_one_that_providers_take(name: str) -> None:
+    made = tool_name("notes", name)
+    assert made.startswith("notes_") and len(made) <= LONGEST_NAME
+    assert made.replace("_", "").replace("-", "").isalnum() and made.isascii()
+
+
+def test_names_that_would_become_the_same_do_not() -> None:
+    assert len({tool_name("notes", name) for name in ("a b", "a_b", "a-b", "a/b", "a:b")}) == 5
+
+
+def test_of_two_tools_with_a_name_the_first_counts_and_ours_come_before() -> None:
+    first, second = spec(), spec()
+    assert named([first, second], ()) == {"notes_echo": first} and named([first], {"notes_echo"}) == {}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object", "properties": {"a": True}},
+        {"type": "object", "properties": None, "required": "a"},
+        {"anyOf": [{"type": "object"}], "$schema": "http://json-schema.org/draft-07/schema#"},
+        {"type": "object", "properties": {"properties": {"type": "object", "properties": {"b": {"type": "string"}}}}},
+        {"type": "object", "properties": {"a": {"type": "array", "items": True}, "b": {"$ref": "#/$defs/x"}}},
+        {"type": "object", "properties": {f"p{number}": {"description": "x" * 100} for number in range(1000)}},
+    ],
+)
+def test_any_schema_is_one_that_providers_take_and_forbids_no_more(schema: Any) -> None:
+    made = spec(schema).input_schema
+    assert made["type"] == "object" and not made.keys() & {"anyOf", "oneOf", "allOf"}
+    given = {"a": [1], "b": {"c": 1}, "more": "x", "properties": {"b": "x", "more": 1}}
+    assert checked("t", made, given) == given
+
+
+def test_what_the_schema_forbids_is_told_before_anybody_is_asked() -> None:
+    made = spec({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}).input_schema
+    with pytest.raises(ToolError, match='"a" is required'):
+        checked("t", made, {})
+
+
+def test_a_servers_word_counts_only_when_the_user_trusts_it() -> None:
+    assert spec().confirm and not spec().parallel_safe
+    assert not spec(trusted=True).confirm and spec(trusted=True).parallel_safe
+
+
+def test_a_long_description_is_cut() -> None:
+    tool = ServerTool(name="a", description="x" * 100_000)
+    (made,) = specs(ServerSettings(name="n", url="https://x"), Connection(Launch(name="n")), [tool])
+    assert len(made.description) < 5000
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Answered(pieces=()), "(no output)"),
+        (Answered(pieces=(), ok=False), "(it failed and said nothing)"),
+        (Answered(pieces=(), structured={"a": 1}), '{\n "a": 1\n}'),
+        (Answered(pieces=(Piece(text="a"), Piece(text="b")), structured={"a": 1}), "a\nb"),
+        (Answered(pieces=(Piece(text="a", uri="memo://1"),)), "[resource memo://1]\na"),
+    ],
+)
+def test_an_answer_as_text(answer: Answered, text: str, tmp_path: Path) -> None:
+    assert text_of(answer, tmp_path, "t") == text and not list(tmp_path.iterdir())
+
+
+def around(root: Path, **variables: str) -> Surrounding:
+    return Surrounding(root=root, variable=lambda name: variables.get(name, ""), path="/p", keys={"LOCAL_KEY"})
+
+
+def test_what_settings_refer_to_is_filled_in(tmp_path: Path) -> None:
+    settings = ServerSettings(
+        name="a",
+        command=("x", "${root}/y", "${workspaceFolder}", "${A}-${B:-b}", "$C"),
+        cwd="sub",
+        env=(("T", "${A}"),),
+    )
+    made = launch(settings, around(tmp_path, A="a"))
+    assert made.command == ("x", f"{tmp_path}/y", str(tmp_path), "a-b", "$C") and made.cwd == tmp_path / "sub"
+    assert made.environment["T"] == "a" and made.environment["PATH"] == "/p"
+    assert "a-b" not in repr(made), "it may be a secret"
+    assert made == launch(settings, around(tmp_path, A="a")) != launch(settings, around(tmp_path, A="other"))
+
+
+@pytest.mark.parametrize("name", ["NOBODY", "LOCAL_KEY", "ANTHROPIC_API_KEY", "PYAGENTD_TOKEN"])
+def test_what_nobody_has_and_what_no_server_gets(tmp_path: Path, name: str) -> None:
+    settings = ServerSettings(name="a", url="https://x", headers=(("K", f"${{{name}}}"),), source="here:3")
+    values = {name: "secret"} if name != "NOBODY" else {}
+    with pytest.raises(ConfigError, match=rf"here:3: .*{name}"):
+        launch(settings, around(tmp_path, **values))
+
+
+KNOWN = {name: ServerSettings(name=name, url="https://x", enabled=name != "off") for name in ("a", "b", "off")}
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "missing"),
+    [
+        ("all", ["a", "b"], []), ("none", [], []), (False, [], []), ([], [], []), ("a, nosuch", ["a"], ["nosuch"]),
+        (["b", {"name": "c", "url": "https://c"}, {"d": {"url": "https://d"}}], ["b", "c", "d"], []),
+        ({"a": True, "b": False, "a2": {"command": ["x"]}}, ["a", "a2"], []),
+    ],
+)  # fmt: skip
+def test_which_servers_a_preset_wants(value: object, names: list[str], missing: list[str]) -> None:
+    found, unknown = read_wanted(value, "p.md:3").of(KNOWN)
+    assert ([each.name for each in found], unknown) == (names, missing)
+
+
+def test_a_preset_narrows_a_server() -> None:
+    (found,), _ = read_wanted({"a": {"tools": ["get_*"]}}, "p.md:3").of(KNOWN)
+    assert found.tools == ("get_*",) and WantedServers().of(KNOWN) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "value", [3, [3], [{"a": 1, "b": 2}], {"a": 3}, {"a": {"tools": "x"}}, {"a b": {"url": "https://x"}}]
+)
+def test_what_is_wrong_is_told_with_its_line(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"^p\.md:3: "):
+        read_wanted(value, "p.md:3")
+
+
+def test_a_daemon_without_servers_never_loads_the_sdk() -> None:
+    code = (
+        "import sys, pyagentd.daemon, pyagentd.service; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
