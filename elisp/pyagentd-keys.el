@@ -80,9 +80,16 @@ That is a list of (KEY . COMMAND); PREFIX is typed before them."
   "Return in a few words what KEY, which runs COMMAND, does.
 What the list itself says of it goes before the command's documentation."
   (or (cadr (assoc key (bound-and-true-p pyagentd-table-help)))
-      (let ((line (car (split-string (or (documentation command) "") "\n"))))
+      (let ((line (car (split-string (pyagentd-keys--documentation command)
+                                     "\n"))))
         (if (string-empty-p line) (symbol-name command)
           (string-remove-suffix "." line)))))
+
+(defun pyagentd-keys--documentation (command)
+  "Return the documentation of COMMAND, which is loaded for that."
+  (when (autoloadp (symbol-function command))
+    (autoload-do-load (symbol-function command) command))
+  (or (documentation command) ""))
 
 (defun pyagentd-keys-here ()
   "Return the keys of this buffer, a list of (KEY . WORDS)."
