@@ -23,7 +23,7 @@
 ;; Tools that are there without being defined: documentation, definitions
 ;; and references, outlines, diagnostics, compilation and evaluation.  They
 ;; work with what the user has set up: a language server, a TAGS table, a
-;; checker.  All are in the category "emacs".
+;; checker.  Their categories are "code", "lisp" and "build".
 ;;
 ;; A file that is not open is visited for the moment, without its local
 ;; variables, and nobody is asked anything.
@@ -331,38 +331,38 @@ Return a function that stops it."
         (identifier '(:name "identifier" :type string
                       :description "The name, as it is written there")))
     (pyagentd-make-tool
-     :name "emacs_describe" :category "emacs"
+     :name "emacs_describe" :category "lisp"
      :function #'pyagentd-tools-emacs--describe
      :description "Documentation of an Emacs Lisp function, variable or face \
 in the user's Emacs, or symbols with a part of a name."
      :args '((:name "name" :type string :description "The symbol's name")))
     (pyagentd-make-tool
-     :name "emacs_definitions" :category "emacs"
+     :name "emacs_definitions" :category "code"
      :function #'pyagentd-tools-emacs--definitions
      :description "Where a name is defined, by what the user's Emacs has for \
 the language (a language server, tags)."
      :args (list identifier file))
     (pyagentd-make-tool
-     :name "emacs_references" :category "emacs"
+     :name "emacs_references" :category "code"
      :function #'pyagentd-tools-emacs--references
      :description "Where a name is used, by what the user's Emacs has for the \
 language."
      :args (list identifier file))
     (pyagentd-make-tool
-     :name "emacs_outline" :category "emacs"
+     :name "emacs_outline" :category "code"
      :function #'pyagentd-tools-emacs--outline
      :description "What a file defines, with lines."
      :args '((:name "file" :type string :path "read"
               :description "The file")))
     (pyagentd-make-tool
-     :name "emacs_diagnostics" :category "emacs"
+     :name "emacs_diagnostics" :category "code"
      :function #'pyagentd-tools-emacs--diagnostics
      :description "Errors and warnings that flymake or flycheck shows for a \
 file or for all open files below a directory (default: the workspace)."
      :args '((:name "file" :type string :optional t :path "read"
               :description "A file or directory")))
     (pyagentd-make-tool
-     :name "emacs_compile" :category "emacs" :async t :confirm t :timeout 900
+     :name "emacs_compile" :category "build" :async t :confirm t :timeout 900
      :function #'pyagentd-tools-emacs--compile
      :description "Run a command for building or testing in the user's Emacs \
 (M-x compile), with its environment and unconfined; the user can follow the \
@@ -370,7 +370,7 @@ errors there. Returns its output. For anything else use Bash."
      :args '((:name "command" :type string :command t
               :description "The command line, such as: make test")))
     (pyagentd-make-tool
-     :name "emacs_eval" :category "emacs" :confirm 'always
+     :name "emacs_eval" :category "lisp" :confirm 'always
      :function #'pyagentd-tools-emacs--eval
      :description "Evaluate one Emacs Lisp form in the user's Emacs; the user \
 sees it first. Returns its value and what it printed."

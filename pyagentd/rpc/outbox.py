@@ -220,6 +220,8 @@ class Outbox:
             self._resync(branch, reached.get(branch, 0))
 
     def _resync(self, branch: str, seq: int) -> None:
+        if not branch:  # events of no branch stand for themselves, and nobody attaches to none
+            return
         self._silent.add(branch)
         self._enqueue(_Entry("resync", branch, seq, seq, b")", _OVERHEAD))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.branches.override import settings_of
+from pyagentd.agent.emacs import emacstools
 from pyagentd.agent.running import offer
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
@@ -73,7 +75,7 @@ class Exchange(Group):
         text = importing.preset_text(text, template.name, settings, chat.system)
         configured = _parsed(text, template.name)
         settings = replace(settings_of(configured), other=settings.other)
-        notes += _unknown_tools(configured)
+        notes += _unknown_tools(configured, self._host.emacs.names())
         inside = None if workspace is None else [under(str(workspace))]
         ref = sessions.create_session(
             self._host.config.sessions_dir,
@@ -132,9 +134,9 @@ def _parsed(text: str, name: str) -> Preset:
     return parse_preset(name, preset.front, preset.body, preset.path.name)
 
 
-def _unknown_tools(preset: Preset) -> list[str]:
-    known = {*builtin_tools(), *offer.CORE, offer.NAME}
-    unknown = [name for name in preset.tools if name not in known]
+def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:
+    known = {*builtin_tools(), *offer.CORE, offer.NAME, *of_emacs}
+    unknown = [name for name in preset.tools if name not in known and name.partition(":")[0] != emacstools.ALL]
     return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
 
 

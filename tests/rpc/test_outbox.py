@@ -327,3 +327,12 @@ def _check_numbers(events: list[Any], pushed: list[Any]) -> None:
             assert all(seq == 0 or seq > reached for _, seq in pushed[shown:])
     numbers = [seq for _, seq in pushed if seq]
     assert not numbers or reached >= max(numbers) - 1
+
+
+def test_events_of_no_branch_go_on_after_some_were_lost(wire: Wire) -> None:
+    wire.outbox.pause()
+    for _ in range(BACKLOG // 100_000 + 2):
+        wire.outbox.push(Event("notice", "", 0, ({"text": "x" * 100_000},)))
+    assert len(wire.drain()) < 10
+    wire.outbox.push(Event("notice", "", 0, ({"text": "later"},)))
+    assert len(wire.beat()) == 1

@@ -77,9 +77,9 @@ class EmacsClients:
                 found.setdefault(tool.name, (client, tool))
         return found
 
-    def has(self, client: Sink, tool: str) -> bool:
-        """Return whether ``client`` still offers a tool of this name."""
-        return any(each.name == tool for each in self._offers.get(client, Offered()).tools)
+    def names(self) -> set[str]:
+        """Return the names of all tools that any client offers."""
+        return {tool.name for offered in self._offers.values() for tool in offered.tools}
 
     async def ask(
         self, client: Sink, what: What, facts: Mapping[str, Any], *, timeout_s: float | None = None
