@@ -10,7 +10,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults $(wildcard tests/test_cli_*.py)
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults fuzz-lisp lint lint-py lint-el check bench screenshots doc dist clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults test-install fuzz-lisp lint lint-py lint-el check bench screenshots doc dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ test-shell: setup ## Compare what is read of random command lines with what a re
 fuzz-lisp: setup ## Look for a program that crashes the mission language, guided by coverage, for MINUTES=60
 	@$(PYTHON) -c "import atheris" 2>/dev/null || $(PYTHON) -m pip install --quiet "atheris>=2.3"
 	$(PYTHON) -m tests.lisp.fuzz --seconds $$(( $(or $(MINUTES),60) * 60 )) --seed $(SEED)
+
+test-install: setup ## From make dist to the first answer in an empty home: fetches the server's Python packages
+	PYAGENTD_TEST_INSTALL=1 $(PYTHON) -m pytest -n 0 -s tests/e2e/test_install.py
 
 test-faults: setup ## Have every write of a turn fail in every way
 	$(PYTHON) -m tests.faults --seed $(SEED)

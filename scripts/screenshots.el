@@ -109,11 +109,11 @@
 
 (defun screenshots-send (text)
   "Send TEXT."
-  (with-current-buffer screenshots-buffer
+  (with-selected-window (get-buffer-window screenshots-buffer)
     (goto-char (point-max))
     (insert text)
     (pyagentd-send)
-    (set-window-point (get-buffer-window) (point-max))
+    (goto-char (point-max))
     t))
 
 (defun screenshots-asked ()
@@ -147,7 +147,8 @@
 
 (defun screenshots-doctor-done ()
   "Return non-nil once the doctor has all answers."
-  (not (eq pyagentd-doctor--server 'asked)))
+  (with-current-buffer "*pyagentd-doctor*"
+    (not (eq pyagentd-doctor--server 'asked))))
 
 (defun screenshots-back ()
   "Show the session again."
@@ -163,6 +164,7 @@
       (with-selected-window window
         (goto-char (point-max))
         (ignore-errors (recenter -2))))
+    (let ((inhibit-message nil)) (message nil))
     (redisplay t)
     (cond ((display-graphic-p) (screenshots-write (format "%s-%s.png" name screenshots-theme)))
           ((member name screenshots-terminal) (screenshots-capture name)))

@@ -177,3 +177,18 @@ def test_the_package_and_its_server_are_the_same_version() -> None:
     main = (ROOT / "elisp" / "pyagentd.el").read_text()
     assert f'(defconst pyagentd-version "{__version__}"' in core
     assert f";; Version: {__version__}\n" in main
+
+
+def test_the_emacs_package_is_one_that_emacs_can_read(tmp_path: Path) -> None:
+    package = tmp_path / f"pyagentd-{__version__}"
+    shutil.copytree(ROOT / "elisp", package, ignore=shutil.ignore_patterns("*.elc"))
+    (tmp_path / "elpa").mkdir()
+    made = ["emacs", "--batch", "-l", "scripts/dist.el", "-f", "dist-package", str(package), str(tmp_path / "elpa")]
+    subprocess.run(made, cwd=ROOT, check=True, capture_output=True)
+    form = f"""(progn (require 'package) (find-file "{package}.tar")
+      (let ((desc (package-tar-file-info)))
+        (princ (list (package-desc-full-name desc) (mapcar #'car (package-desc-reqs desc))))))"""
+    read = subprocess.run(["emacs", "-Q", "--batch", "--eval", form], capture_output=True, text=True, check=True)
+    assert read.stdout == f"(pyagentd-{__version__} (emacs epc deferred))"
+    contents = (tmp_path / "elpa" / "archive-contents").read_text()
+    assert contents.startswith("(1 (pyagentd . [") and "(epc . [" in contents
