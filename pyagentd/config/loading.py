@@ -120,8 +120,11 @@ def load_config(env: Environment | None = None) -> Config:
     backends, shown_backends = backend_tables(file, env)
     profiles, shown_profiles = profile_tables(file)
     models, shown_models = model_tables(file)
+    tables = file.data.get("mcp", {})
+    mcp = tuple(read_server(name, table, file.place(f"mcp.{name}")) for name, table in tables.items())
+    shown_mcp = {f"mcp.{each.name}": Setting(each.url or " ".join(each.command), each.source) for each in mcp}
     extra = SWITCH[own["privacy.extra_requests"].value]
-    settings = own | shown_compaction | shown_triggers | shown_backends | shown_profiles | shown_models
+    settings = own | shown_compaction | shown_triggers | shown_backends | shown_profiles | shown_models | shown_mcp
     return Config(
         file=file.path,
         sessions_dir=Path(own["sessions_dir"].value),
@@ -139,9 +142,7 @@ def load_config(env: Environment | None = None) -> Config:
         backends=backends,
         profiles=profiles,
         hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
-        mcp=tuple(
-            read_server(name, table, file.place(f"mcp.{name}")) for name, table in file.data.get("mcp", {}).items()
-        ),
+        mcp=mcp,
         own=own_places(file, env),
         triggers=triggers,
         models=models,

@@ -359,3 +359,22 @@ async def test_what_a_server_here_changes_in_the_workspace_is_kept(world: World)
         assert talk.watcher.of("files")[0].args[0]["paths"] == [str(file)]
         await talk.end()
         assert file.read_text() == "after"
+
+
+@pytest.mark.parametrize(("mcp", "has"), [("", False), ("\nmcp: [notes]", True)])
+async def test_an_agent_has_the_servers_that_its_preset_names(world: World, mcp: str, has: bool) -> None:
+    world.preset("helper", tools=f"Read]{mcp}\nmore: [x")
+    async with having(world, table("notes", plain()), tools="Read, PersistentAgent") as talk:
+        agent = tool_use("PersistentAgent", preset="helper", description="look", prompt="See @notes:memo://notes/1")
+        await talk.say(answer(agent), call("notes_echo", text="a") if has else "Nothing.", "Found.", "Done.")
+        assert ("MCP servers: notes" in (await talk.ask())["preview"]) == has
+        await talk.answer("allow")
+        if has:  # what an agent wants of a server is asked about like what its session wants
+            await talk.watcher.until(lambda: any(e.args[0]["tool"] == "notes_echo" for e in talk.watcher.of("ask")))
+            asked = next(e.args[0] for e in talk.watcher.of("ask") if e.args[0]["tool"] == "notes_echo")
+            await talk.service.answer(talk.watcher, ask=asked["id"], decision="allow")
+        await talk.watcher.until(lambda: len(world.server.requests) == (4 if has else 3))
+        request = world.server.requests[1]
+        assert ("notes_echo" in [tool["name"] for tool in request.body["tools"]]) == has
+        assert "Says memo" not in str(request.body), "a model mentions nothing"
+        await world.host.abort(talk.branch)
