@@ -34,6 +34,7 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
+(require 'pyagentd-start)
 (require 'pyagentd-place)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
@@ -344,11 +345,33 @@ argument, or ASK from Lisp, ask which session."
                       (t (pyagentd-add--check-size (point-min) (point-max))
                          (pyagentd-add--passage (point-min) (point-max)
                                                 root)))))
-    (with-current-buffer session
-      (pyagentd-chat-ready)
-      (pyagentd-chat-submit (concat question "\n\n" about)))
     (deactivate-mark)
-    (display-buffer session)))
+    (display-buffer session)
+    (pyagentd-start
+     (lambda ()
+       (when (buffer-live-p session)
+         (with-current-buffer session
+           (save-restriction
+             (widen)
+             (pyagentd-add--above (concat question "\n\n" about))
+             (pyagentd-send))))))))
+
+(defun pyagentd-add--above (text)
+  "Put TEXT as a prompt above what is being written; leave point behind it."
+  (barf-if-buffer-read-only)
+  (deactivate-mark)
+  (if-let ((draft (pyagentd-turns-draft))
+           (answered (pyagentd-turns-answered)))
+      (progn
+        (delete-region answered (car draft))
+        (goto-char answered)
+        (insert (if (bobp) "" "\n\n")
+                (if (pyagentd-place-agent-p) "" pyagentd-prompt-prefix)
+                text)
+        (save-excursion (insert "\n\n")))
+    (pyagentd-add-text text)
+    (skip-chars-backward "\n")
+    (delete-region (point) (point-max))))
 
 ;;;; A keymap of your own
 

@@ -30,6 +30,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
+(require 'pyagentd-start)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
 (require 'pyagentd-overlay)
@@ -96,7 +97,8 @@
   "Connect the session in this buffer with the daemon; start one if need be."
   (interactive)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
-  (pyagentd-attach-now))
+  (let ((buffer (or (buffer-base-buffer) (current-buffer))))
+    (pyagentd-start (lambda () (pyagentd-connect--later buffer)))))
 
 (defvar pyagentd-connect--retry nil
   "Timer that looks for a daemon after the connection ended.")

@@ -79,6 +79,23 @@ The value is a list of (BEG . END), first one first."
   "Return where the answers begin, a list of positions, first one first."
   (delq nil (mapcar #'pyagentd-turns--answer (pyagentd-turns-prompts))))
 
+(defun pyagentd-turns-answered ()
+  "Return where the last answer ends, the beginning of the text without one."
+  (save-restriction
+    (widen)
+    (let ((pos (point-max)))
+      (while (and (> pos (point-min))
+                  (null (get-text-property (1- pos) 'gptel)))
+        (setq pos (previous-single-property-change pos 'gptel nil
+                                                   (point-min))))
+      pos)))
+
+(defun pyagentd-turns-draft ()
+  "Return where the prompt is that is being written, (BEG . END), or nil."
+  (save-restriction
+    (widen)
+    (pyagentd-turns--trim (pyagentd-turns-answered) (point-max))))
+
 (defun pyagentd-turns-words (prompt)
   "Return the first line of PROMPT, (BEG . END)."
   (save-excursion

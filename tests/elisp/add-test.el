@@ -79,15 +79,32 @@ The variables `session' and `project' are bound."
                    "### Diagnostics of `a.el`:\n
 - line 2: No such tea (error)\n\n"))))
 
+(defun add-test--asked ()
+  "Ask about this buffer; return what is sent and what stands below."
+  (let (sent)
+    (cl-letf (((symbol-function 'pyagentd-start) #'funcall)
+              ((symbol-function 'pyagentd-send)
+               (lambda ()
+                 (setq sent (list (buffer-substring-no-properties 1 (point))
+                                  (buffer-substring-no-properties
+                                   (point) (point-max)))))))
+      (pyagentd-ask-about "What is it?"))
+    sent))
+
 (ert-deftest pyagentd-add-a-question-is-sent-at-once ()
+  (add-test--with "### "
+    (should (equal (add-test--asked)
+                   '("### What is it?\n\n@a.el" ""))))
   (add-test--with "### A draft"
-    (let (sent)
-      (cl-letf (((symbol-function 'pyagentd-chat-ready) #'ignore)
-                ((symbol-function 'pyagentd-chat-submit)
-                 (lambda (text &rest _) (setq sent text))))
-        (pyagentd-ask-about "What is it?"))
-      (should (equal sent "What is it?\n\n@a.el"))
-      (should (equal (add-test--said session) "### A draft")))))
+    (should (equal (add-test--asked)
+                   '("### What is it?\n\n@a.el" "\n\nA draft"))))
+  (add-test--with "### Hi"
+    (with-current-buffer session
+      (goto-char (point-max))
+      (insert "\n\n" (propertize "Hello" 'gptel 'response) "\n\n### A draft"))
+    (should (equal (add-test--asked)
+                   '("### Hi\n\nHello\n\n### What is it?\n\n@a.el"
+                     "\n\nA draft")))))
 
 (ert-deftest pyagentd-media-a-picture-is-copied-and-linked ()
   (add-test--with "### Look:"
