@@ -179,7 +179,7 @@ uv, is needed" pyagentd-install--python-minimum)
               (format "the daemon (version %s) speaks %s, this package %s"
                       version proto pyagentd-rpc-protocol)
               pyagentd-doctor--restart-button))
-            ((not (equal version pyagentd-version))
+            ((not (member version (list nil pyagentd-version)))
              (pyagentd-doctor--finding
               "version" 'warning
               (format "the daemon is %s, this package %s" version
