@@ -204,7 +204,8 @@ That is an alist of variables as gptel saves them, and their values."
                  (list (let ((print-escape-newlines t))
                          (format "gptel-system-prompt: %S" system)))))
       (concat (string-trim-right (buffer-substring-no-properties
-                                  (point-min) (point-max)))
+                                  (point-min) (point-max))
+                                 "\n+")
               "\n\n" (pyagentd-block-text)))))
 
 ;;;###autoload

@@ -53,6 +53,8 @@
 (declare-function flycheck-error-message "ext:flycheck")
 (declare-function compilation-start "compile")
 (defvar compilation-finish-functions)
+(defvar project-find-functions)
+(defvar project-vc-external-roots-function)
 (defvar flycheck-current-errors)
 
 (defconst pyagentd-tools-emacs--most 60
@@ -69,18 +71,22 @@ Buffers that were not there before are gone afterwards."
   (let ((before (buffer-list))
         (inhibit-interaction t))
     (unwind-protect
-        (with-current-buffer
-            (or (find-buffer-visiting file)
-                (let ((enable-local-variables nil)
-                      (enable-dir-local-variables nil)
-                      (inhibit-message t))
-                  (unless (file-readable-p file)
-                    (error "There is no file %s" file))
-                  (find-file-noselect file t)))
-          (save-excursion
-            (save-restriction
-              (widen)
-              (funcall function))))
+        (condition-case nil
+            (with-current-buffer
+		(or (find-buffer-visiting file)
+                    (let ((enable-local-variables nil)
+			  (enable-dir-local-variables nil)
+			  (inhibit-message t))
+                      (unless (file-readable-p file)
+			(error "There is no file %s" file))
+                      (find-file-noselect file t)))
+              (save-excursion
+		(save-restriction
+		  (widen)
+		  (funcall function))))
+          (inhibited-interaction
+           (error "Emacs would have to ask the user something for this, such \
+as for a TAGS file; use Grep")))
       (dolist (buffer (buffer-list))
         (unless (or (memq buffer before) (not (buffer-file-name buffer))
                     (buffer-modified-p buffer))
@@ -160,20 +166,33 @@ The values of variables are not told; they may be secret."
 (defun pyagentd-tools-emacs--xrefs (find identifier file)
   "Return the places that FIND has for IDENTIFIER, as seen from FILE."
   (require 'xref)
-  (pyagentd-tools-emacs--in-file
-   file
-   (lambda ()
-     (goto-char (point-min))
-     (when (search-forward identifier nil t)
-       (goto-char (match-beginning 0)))
-     (let ((backend (xref-find-backend)))
-       (unless backend
-         (error "Nothing here knows definitions in %s" file))
-       (pyagentd-tools-emacs--places
-        (delq nil (mapcar #'pyagentd-tools-emacs--xref
-                          (seq-take (funcall find backend identifier)
-                                    (1+ pyagentd-tools-emacs--most))))
-        (format "%s found nothing for %s" backend identifier))))))
+  (require 'project)
+  (let* ((root default-directory)
+         ;; Where there is no project the workspace is one.
+         (project-find-functions
+          (append project-find-functions
+                  (list (lambda (_directory) (cons 'transient root))))))
+    (pyagentd-tools-emacs--in-file
+     file
+     (lambda ()
+       (goto-char (point-min))
+       (when (search-forward identifier nil t)
+         (goto-char (match-beginning 0)))
+       (let ((backend (xref-find-backend))
+             (project-vc-external-roots-function #'ignore)
+             (inhibit-message t))
+         (unless backend
+           (error "Nothing here knows definitions in %s" file))
+         (pyagentd-tools-emacs--places
+          (delq nil (mapcar #'pyagentd-tools-emacs--xref
+                            (seq-take
+                             ;; The user has not visited the project.
+                             (cl-letf (((symbol-function
+                                         'project-remember-project)
+                                        #'ignore))
+                               (funcall find backend identifier))
+                             (1+ pyagentd-tools-emacs--most))))
+          (format "%s knows nothing of %s; use Grep" backend identifier)))))))
 
 (defun pyagentd-tools-emacs--xref (xref)
   "Return XREF as a place, or nil."
@@ -327,9 +346,9 @@ Return a function that stops it."
 (defun pyagentd-tools-emacs--define ()
   "Define the tools."
   (let ((file '(:name "file" :type string :path "read"
-                :description "A file in which it occurs"))
+                      :description "A file in which it occurs"))
         (identifier '(:name "identifier" :type string
-                      :description "The name, as it is written there")))
+			    :description "The name, as it is written there")))
     (pyagentd-make-tool
      :name "emacs_describe" :category "lisp"
      :function #'pyagentd-tools-emacs--describe
@@ -353,14 +372,14 @@ language."
      :function #'pyagentd-tools-emacs--outline
      :description "What a file defines, with lines."
      :args '((:name "file" :type string :path "read"
-              :description "The file")))
+		    :description "The file")))
     (pyagentd-make-tool
      :name "emacs_diagnostics" :category "code"
      :function #'pyagentd-tools-emacs--diagnostics
      :description "Errors and warnings that flymake or flycheck shows for a \
 file or for all open files below a directory (default: the workspace)."
      :args '((:name "file" :type string :optional t :path "read"
-              :description "A file or directory")))
+		    :description "A file or directory")))
     (pyagentd-make-tool
      :name "emacs_compile" :category "build" :async t :confirm t :timeout 900
      :function #'pyagentd-tools-emacs--compile
@@ -368,14 +387,14 @@ file or for all open files below a directory (default: the workspace)."
 (M-x compile), with its environment and unconfined; the user can follow the \
 errors there. Returns its output. For anything else use Bash."
      :args '((:name "command" :type string :command t
-              :description "The command line, such as: make test")))
+		    :description "The command line, such as: make test")))
     (pyagentd-make-tool
      :name "emacs_eval" :category "lisp" :confirm 'always
      :function #'pyagentd-tools-emacs--eval
      :description "Evaluate one Emacs Lisp form in the user's Emacs; the user \
 sees it first. Returns its value and what it printed."
      :args '((:name "expression" :type string
-              :description "The form")))))
+		    :description "The form")))))
 
 (pyagentd-tools-emacs--define)
 

@@ -76,7 +76,7 @@
     (setq-local gptel--system-message "Be \"terse\".\nAlways.")
     (setq-local gptel-temperature 0.5)
     (let ((chat (pyagentd-gptel--chat)))
-      (should (string-prefix-p "### Hi\n\nHello é.\n\n###\n\n<!-- Local" chat))
+      (should (string-prefix-p "### Hi\n\nHello é.\n\n### \n\n<!-- Local" chat))
       (dolist (line '("<!-- gptel-model: some-model -->"
                       "<!-- gptel-temperature: 0.5 -->"
                       "<!-- gptel-system-prompt: \"Be \\\"terse\\\".\\nAlways.\" -->"

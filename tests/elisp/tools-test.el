@@ -18,6 +18,9 @@
 (defvar tools-test-answer nil
   "The last answer.")
 
+(defvar tools-test-root nil
+  "Workspace of calls, or nil.")
+
 (defun tools-test-ask (what &rest facts)
   "Ask about WHAT with FACTS and return what is sent, as a plist."
   (setq tools-test-answer nil)
@@ -32,8 +35,8 @@
 
 (defun tools-test-call (tool &rest args)
   "Return what the daemon is told of a call of TOOL with ARGS."
-  (tools-test-ask "call" :tool tool :args args :branch "/none" :root "/tmp"
-                  :timeout 5))
+  (tools-test-ask "call" :tool tool :args args :branch "/none"
+                  :root (or tools-test-root "/tmp") :timeout 5))
 
 (defmacro tools-test-with-file (text &rest body)
   "Evaluate BODY in a buffer that visits a file with TEXT.
@@ -306,9 +309,11 @@ The variable `file' is bound to its true name."
 ;;;; What is there
 
 (ert-deftest pyagentd-tools-know-symbols-definitions-outlines-and-values ()
-  (let ((file (file-truename (make-temp-file "pyagentd-" nil ".el" "\
+  (let* ((tools-test-root (file-truename (make-temp-file "pyagentd-" t)))
+         (file (expand-file-name "some.el" tools-test-root)))
+    (write-region "\
 \(defun tools-test-some-function ()\n  \"It.\"\n  (car-safe nil))\n
-\(defvar tools-test-some-variable 1)\n"))))
+\(defvar tools-test-some-variable 1)\n" nil file nil 'quiet)
     (unwind-protect
         (progn
           (should (string-prefix-p
@@ -326,6 +331,12 @@ The variable `file' is bound to its true name."
                                    :places)))
             (should (string-match-p "subr" (plist-get (aref places 0) :file))))
           (should-not (find-buffer-visiting file))
+          (let ((places (plist-get (tools-test-call
+                                    "emacs_references" :file file
+                                    :identifier "car-safe")
+                                   :places)))
+            (should (member (list :file file :line 3 :text "(car-safe nil))")
+                            (append places nil))))
           (should (equal (tools-test-call "emacs_eval"
                                           :expression "(progn (princ 1) (+ 1 2))")
                          '(:text "Printed:\n1\nValue: 3")))
@@ -334,7 +345,7 @@ The variable `file' is bound to its true name."
           (should (string-match-p
                    "nothing is known"
                    (plist-get (tools-test-call "emacs_diagnostics") :text))))
-      (delete-file file))))
+      (delete-directory tools-test-root t))))
 
 (ert-deftest pyagentd-tools-compile-and-tell-how-it-ended ()
   (let ((told (tools-test-call "emacs_compile" :command "echo out; exit 3")))

@@ -19,6 +19,7 @@ from pyagentd.events import Sink
 from pyagentd.policy.action import Kind
 from pyagentd.policy.guard import Confirm
 from pyagentd.tools.resolve import resolve
+from pyagentd.tools.search import directory
 from pyagentd.tools.shell import describe_command
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
@@ -100,8 +101,9 @@ def _target(tool: OfferedTool, args: Args, ctx: ToolContext) -> Target:
     if tool.command:
         return describe_command(str(args.get(tool.command) or ""), ctx.root)
     if tool.paths:
-        paths = tuple(resolve(args[key], ctx.root) for key in _named(tool, args)) or (resolve(".", ctx.root),)
-        return Target(detail=paths[0].lexical, paths=paths)
+        paths = [directory(resolve(args[key], ctx.root)) for key in _named(tool, args)]
+        paths = paths or [directory(resolve(".", ctx.root))]  # of what is left out the workspace is meant
+        return Target(detail=paths[0].lexical, paths=tuple(paths))
     return Target(detail=json.dumps(dict(args), ensure_ascii=False, sort_keys=True))
 
 
