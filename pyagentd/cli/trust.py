@@ -41,3 +41,5 @@ def _show(told: dict[str, Any]) -> None:
         for key, value in told[section].items():
             said = ("true" if value else "false") if key in _FLAGS else ", ".join(value or ())
             print(f"  {key}: {printable(said) or 'none'}")
+    for server in told["mcp"] or ():
+        print(f"starts the MCP server {printable(server)}")

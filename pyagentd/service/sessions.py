@@ -67,8 +67,8 @@ class Sessions(Group):
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
         """Trust a session that is not from this machine while its ``preset.md`` has the hash ``sha256``.
 
-        The answer is ``{foreign, file, sha256, profile, paths, shell_commands}``: whether it waits for trust now, and
-        what ``file``, the preset.md at the root of its tree, says. Without ``sha256`` nothing is trusted.
+        The answer is ``{foreign, file, sha256, profile, paths, shell_commands, mcp}``: whether it waits for trust,
+        and what ``file``, the preset.md at the root of its tree, says. Without ``sha256`` nothing is trusted.
         """
         host, ref = self._host, paths.root_of(self._ref(branch))
         file = paths.preset_file(ref.branch_dir)
@@ -86,6 +86,9 @@ class Sessions(Group):
             "profile": profile.name if profile else None,
             "paths": asdict(preset.paths),
             "shell_commands": asdict(preset.shell),
+            "mcp": [" ".join((each.name, *(each.command or (each.url,)))) for each in preset.mcp.own]
+            if preset.mcp
+            else [],
         }
 
     async def resolve(self, client: Client, *, name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from pyagentd.agent.mcp.projectservers import project_servers
 from pyagentd.config import load_config
 from pyagentd.config.mcp import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound
+from pyagentd.policy.servers import WantedServers
+from pyagentd.store import paths
 from tests.agent.test_approvals import Talk
 from tests.agent.test_mcp import having, notices, offered
 from tests.agent.world import World
@@ -160,3 +163,22 @@ def test_the_configuration_has_its_servers_with_their_lines(tmp_path: Path) -> N
     file.write_text('\n[mcp.a]\ncommand = "x"\nargs = ["y"]\n[mcp.a.env]\nB = "c"\n')
     (server,) = load_config({"PYAGENTD_CONFIG": str(file)}).mcp
     assert server == ServerSettings(name="a", command=("x", "y"), env=(("B", "c"),), source=f"{file}:2")
+
+
+async def test_an_agent_in_a_session_from_elsewhere_has_no_server_of_its_own(world: World) -> None:
+    async with having(world) as talk:
+        preset = world.host.presets.of_branch(talk.branch.ref)
+        own = WantedServers(own=(ServerSettings(name="own", command=("x",)),))
+        place = talk.branch.ref.branch_dir / "agents" / "helper-20260304050607-look"
+        place.mkdir(parents=True)
+        (place / "session.md").touch()
+        agent = paths.ref_of(place)
+        wanted = replace(preset, mcp=own)
+
+        async def names() -> list[str]:
+            found = await world.host.servers.of(agent, wanted, world.project, world.options)
+            return [server.name for server in found]
+
+        assert agent.is_agent and await names() == ["own"]
+        world.host.origins.is_own = lambda ref: False  # type: ignore[method-assign]
+        assert await names() == [], "who trusted the session has not seen this"

@@ -94,16 +94,20 @@ class Origins:
 
     def foreign(self, ref: BranchRef) -> bool:
         """Return whether a branch is neither the user's own nor trusted as its ``preset.md`` is now."""
-        if ref.branch_dir.is_relative_to(self._root) or ref.branch_dir.resolve().is_relative_to(self._root):
+        if self.is_own(ref):
             return False
         top = paths.root_of(ref)
-        if _place(top) in self._read(_MADE):
-            return False
         try:
             data = presetfile.content(paths.preset_file(top.branch_dir))
         except StoreError:
             return True
         return _session_hash(top, data) not in self._read(_SESSIONS)
+
+    def is_own(self, ref: BranchRef) -> bool:
+        """Return whether a branch was made here, and needs no trust."""
+        if ref.branch_dir.is_relative_to(self._root) or ref.branch_dir.resolve().is_relative_to(self._root):
+            return True
+        return _place(paths.root_of(ref)) in self._read(_MADE)
 
     def made(self, ref: BranchRef) -> None:
         """Note that a session was made here, wherever it is."""

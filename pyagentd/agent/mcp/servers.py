@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +90,8 @@ class Servers:
     async def of(self, ref: BranchRef, preset: Preset, root: Path, options: SendOptions) -> list[Server]:
         """Return the servers that hold for a branch, and tell what is wrong with others; nothing is started."""
         wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
+        if ref.is_agent and wanted.own and not self._host.origins.is_own(ref):
+            wanted = replace(wanted, own=())  # who trusted its session was shown the session's preset.md and no other
         if wanted == _AGENTS:
             return []
         known, problems = await self.known(root)
