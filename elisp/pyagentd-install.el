@@ -231,12 +231,14 @@ install it (or uv) and try again" pyagentd-install--python-minimum)))
   (when pyagentd-install--running
     (unless (minibufferp (window-buffer (selected-window)))
       (let ((message-log-max nil))
-        (message "pyagentd: installing the server (%s, %d s): %s"
-                 (or (caar (plist-get pyagentd-install--running :steps))
-                     "end")
-                 (- (float-time) (plist-get pyagentd-install--running :begun))
-                 (truncate-string-to-width (pyagentd-install--last-line) 60
-                                           nil nil "…"))))))
+        (message
+         "%s"
+         (truncate-string-to-width
+          (format "pyagentd: installing the server (%s, %d s): %s"
+                  (or (caar (plist-get pyagentd-install--running :steps)) "end")
+                  (- (float-time) (plist-get pyagentd-install--running :begun))
+                  (pyagentd-install--last-line))
+          (1- (frame-width)) nil nil "…"))))))
 
 (defun pyagentd-install--finish ()
   "Note that the environment is complete, and go on with what waits for it."
