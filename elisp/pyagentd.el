@@ -62,6 +62,7 @@
 (require 'pyagentd-recall)
 (require 'pyagentd-keys)
 (require 'pyagentd-return)
+(require 'pyagentd-menubar)
 (require 'pyagentd-commands)
 (require 'pyagentd-spawned)
 (require 'pyagentd-visited)
@@ -163,16 +164,27 @@
                          untrusted ", "))
     "Preset: "))
 
+(defconst pyagentd--patience 0.08
+  "Seconds a command waits for what may come in the next moment.")
+
+(defun pyagentd--known-presets ()
+  "Return what the daemon answers about presets, nil if it does not at once."
+  (when (pyagentd-rpc-connect)
+    (condition-case nil
+        (pyagentd-rpc-call 'presets (list :root (pyagentd--project-root))
+                           pyagentd--patience)
+      (pyagentd-timeout nil))))
+
 (defun pyagentd--read-preset ()
-  "Read the name of a preset."
-  (let* ((answer (pyagentd-rpc-call 'presets
-                                    (list :root (pyagentd--project-root))))
+  "Read the name of a preset.
+Without a daemon that names them at once any name will do."
+  (let* ((answer (pyagentd--known-presets))
          (presets (plist-get answer :presets))
          (completion-extra-properties
           (list :annotation-function (pyagentd--preset-annotation presets))))
     (completing-read (pyagentd--preset-prompt (plist-get answer :untrusted))
                      (mapcar (lambda (preset) (plist-get preset :name)) presets)
-                     nil t nil nil pyagentd-default-preset)))
+                     nil (and presets t) nil nil pyagentd-default-preset)))
 
 ;;;###autoload
 (defun pyagentd-session (name &optional preset directory later)
@@ -196,9 +208,6 @@ as it is interactively, wait for nothing and return nil."
         (pyagentd--open-session (pyagentd-rpc-call 'create-session request))
       (pyagentd--session-later request)
       nil)))
-
-(defconst pyagentd--patience 0.1
-  "Seconds a command waits for what may come in the next moment.")
 
 (defun pyagentd--session-later (request)
   "Have a session made as REQUEST says, and show it when it is there."

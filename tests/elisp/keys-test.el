@@ -72,6 +72,34 @@
             ((vectorp tree) (mapc #'walk tree))
             ((consp tree) (mapc #'walk tree))))))
 
+(ert-deftest pyagentd-menubar-all-of-it-are-commands ()
+  (blocks-with
+    (let ((count 0))
+      (map-keymap (lambda (_ item)
+                    (pcase item
+                      (`(menu-item ,_ ,(and command (pred symbolp)) . ,_)
+                       (when command
+                         (setq count (1+ count))
+                         (should (commandp command))))))
+                  (lookup-key pyagentd-mode-map [menu-bar Agent]))
+      (should (> count 20)))))
+
+(ert-deftest pyagentd-menubar-a-right-click-offers-what-is-there ()
+  (blocks-with
+    (should (equal (mapcar #'car (pyagentd-menubar--items (blocks-find "two")))
+                   '("Fold or Unfold")))
+    (should (equal (mapcar #'car (pyagentd-menubar--items
+                                  (blocks-find "print")))
+                   '("Copy Code" "Copy Answer" "Answer Again")))
+    (should (equal (caar (pyagentd-menubar--items (blocks-find "First")))
+                   "Rewind to This Prompt"))
+    (let ((menu (make-sparse-keymap))
+          (click (list 'mouse-3 (list (selected-window) (blocks-find "print")))))
+      (should (memq 'pyagentd-menubar-context context-menu-functions))
+      (pyagentd-menubar-context menu click)
+      (call-interactively (lookup-key menu [pyagentd-copy-code]))
+      (should (equal (current-kill 0) "print(1)")))))
+
 (ert-deftest pyagentd-recall-a-prompt-is-said-again ()
   (let ((pyagentd-prompt-history nil))
     (blocks-with
