@@ -40,6 +40,9 @@
   "Functions called after an agent changed a passage of the current buffer.
 They get its beginning and end, before the buffer is saved.")
 
+(defconst pyagentd-buffers--largest 4000000
+  "How many characters a buffer may have that agents see.")
+
 ;;;; Which buffer
 
 (defun pyagentd-buffers--visiting (path)
@@ -68,6 +71,8 @@ They get its beginning and end, before the buffer is saved.")
                              'doc-view-mode)
              (not enable-multibyte-characters))
          "the buffer is not the text of its file")
+        ((> (buffer-size) pyagentd-buffers--largest)
+         "the buffer is too large")
         ((save-excursion
            (save-restriction
              (widen)

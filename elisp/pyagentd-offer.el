@@ -114,13 +114,16 @@ FUNCTION is an answer with :error and :text."
                     (setq answered t)
                     (pyagentd-offer--send id answer)))))
     (condition-case-unless-debug err
-        (if function
-            (funcall function (pyagentd-json-plist (pyagentd-offer--text asked))
-                     id reply)
-          (funcall reply nil))
-      (error (funcall reply (list :error t :text (error-message-string err)
-                                  :outcome "refused"
-                                  :reason (error-message-string err)))))))
+        (let ((inhibit-quit nil))       ; a save may hang
+          (if function
+              (funcall function
+                       (pyagentd-json-plist (pyagentd-offer--text asked))
+                       id reply)
+            (funcall reply nil)))
+      ((error quit)
+       (funcall reply (list :error t :text (error-message-string err)
+                            :outcome "refused"
+                            :reason (error-message-string err)))))))
 
 (defun pyagentd-offer--text (asked)
   "Return the JSON in ASKED, or in the file it names, which is deleted."

@@ -76,6 +76,10 @@ def _where(seen: Seen) -> list[str]:
     if seen.text is not None and seen.modified:
         also = f" It cannot be changed there: {seen.trouble}." if seen.trouble else ""
         return [f"[Unsaved text of the buffer {seen.buffer} in the user's Emacs; the file on disk differs.{also}]"]
+    if seen.modified:
+        return [
+            f"[The user has unsaved changes in the buffer {seen.buffer}: {seen.trouble}. This is the file on disk.]"
+        ]
     if seen.silent:
         return ["[Emacs did not answer; this is the file on disk, without unsaved changes the user may have.]"]
     return []

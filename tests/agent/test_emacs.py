@@ -129,6 +129,13 @@ async def test_unsaved_text_is_what_is_read_and_that_is_said(desk: Desk) -> None
     assert told.endswith("     3\tthree")
 
 
+async def test_unsaved_changes_that_cannot_be_shown_are_said(desk: Desk) -> None:
+    desk.text, desk.told = "one\n", {"modified": True, "text": None, "trouble": "the buffer is too large"}
+    told = await desk.turn("Read", file_path="notes.txt")
+    assert told.startswith("[The user has unsaved changes in the buffer notes.txt: the buffer is too large.")
+    assert told.endswith("     2\ttwo")
+
+
 async def test_a_buffer_like_its_file_is_read_from_the_disk(desk: Desk) -> None:
     desk.text = "one\ntwo\n"
     assert await desk.turn("Read", file_path="notes.txt") == "     1\tone\n     2\ttwo"

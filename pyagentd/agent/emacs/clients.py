@@ -100,9 +100,10 @@ class EmacsClients:
         number = new_id("ema")
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._open[number] = client, answer
-        done = False
+        done, sent = False, dict[str, str]()
         try:
-            client.push(Event("emacs", "", 0, ({"id": number, "what": what, **await self._sent(facts)},)))
+            sent = await self._sent(facts)
+            client.push(Event("emacs", "", 0, ({"id": number, "what": what, **sent},)))
             async with asyncio.timeout(timeout_s):
                 told = await answer
             done = True
@@ -112,6 +113,8 @@ class EmacsClients:
             raise NoAnswer(f"the user's Emacs did not answer within {timeout_s:g} s") from None
         finally:
             del self._open[number]
+            if "path" in sent and not done:  # else the client has removed it
+                Path(sent["path"]).unlink(missing_ok=True)  # noqa: ASYNC240 - one name, also when cancelled
             if not done:
                 client.push(Event("emacs", "", 0, ({"id": number, "what": "stop", "facts": "{}"},)))
 
