@@ -21,7 +21,7 @@ from tests.server import ModelServer, answer, refusal, text, tool_use
 
 __all__ = ["whole_system"]  # a fixture
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.cold]
 
 WRITE = answer("I write it.", tool_use("Write", file_path="new.txt", content="from the model\n"))
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import forks
 from tests.e2e.emacs import Emacs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,10 +105,12 @@ class System:
 
 
 @pytest.fixture
-def system() -> Iterator[System]:
+def system(request: pytest.FixtureRequest) -> Iterator[System]:
     # Not pytest's tmp_path: the path of a socket has at most about 100 bytes.
     home = Path(tempfile.mkdtemp(prefix="pa-", dir="/tmp"))
     made = System(home)
+    if not request.node.get_closest_marker("cold"):
+        made.env |= forks.environment()
     yield made
     made.close()
     shutil.rmtree(home, ignore_errors=True)

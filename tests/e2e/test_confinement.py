@@ -12,6 +12,8 @@ from tests.e2e.conftest import System
 from tests.server import ModelServer, answer, tool_use
 from tests.tools.confined import MECHANISMS
 
+pytestmark = pytest.mark.cold
+
 ATTACK = """
 import ctypes, json, os, signal, socket, subprocess, sys
 branch, sessions, runtime, daemon = sys.argv[1:5]

@@ -235,6 +235,7 @@ def written(system: System, model_server: ModelServer) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["text-mode", pytest.param("markdown-mode", marks=markdown)])
+@pytest.mark.cold
 def test_a_session_is_read_edited_and_saved_without_a_daemon(system: System, written: Path, mode: str) -> None:
     before = written.read_bytes()
     session, branch = written.parents[2], written.parent
@@ -262,6 +263,7 @@ def test_a_session_is_read_edited_and_saved_without_a_daemon(system: System, wri
     assert emacs.eval('(seq-remove (lambda (p) (string-prefix-p "driver" (process-name p))) (process-list))') is None
 
 
+@pytest.mark.cold
 def test_bounds_follow_an_edit_in_the_middle_without_a_daemon(system: System, written: Path) -> None:
     emacs = system.emacs()
     emacs.eval(f'(progn (find-file "{written}") t)')
@@ -273,6 +275,7 @@ def test_bounds_follow_an_edit_in_the_middle_without_a_daemon(system: System, wr
     assert daemons(system) == []
 
 
+@pytest.mark.cold
 def test_reverting_shows_what_is_on_disk(system: System, written: Path) -> None:
     emacs = system.emacs()
     emacs.eval(f'(progn (find-file "{written}") t)')
@@ -302,6 +305,7 @@ def test_a_reverted_session_goes_on(system: System, model_server: ModelServer) -
     assert body(emacs) == "### Hi.\n\nHello.\n\n### And?\n\nAgain.\n\n### "
 
 
+@pytest.mark.cold
 def test_writing_a_session_elsewhere_makes_an_ordinary_file_of_it(
     system: System, written: Path, model_server: ModelServer
 ) -> None:
@@ -324,6 +328,7 @@ def test_writing_a_session_elsewhere_makes_an_ordinary_file_of_it(
 # Other files
 
 
+@pytest.mark.cold
 def test_the_guard_does_not_connect_for_a_remote_name(system: System) -> None:
     trace = system.home / "connected"
     ssh = system.home / "bin" / "ssh"
@@ -363,6 +368,7 @@ def test_opening_other_files_neither_loads_nor_contacts_anything(system: System)
     assert emacs.eval("(list (featurep 'pyagentd) pyagentd-mode)") == [True, True]
 
 
+@pytest.mark.cold
 def test_opening_a_session_starts_no_daemon_and_sending_does(system: System, model_server: ModelServer) -> None:
     system.use_server(model_server.url)
     _, branch = system.new()
