@@ -133,6 +133,16 @@ The variable `root' is bound to a temporary directory."
       (should (string-match-p "No room" said))
       (should-not called))))
 
+(ert-deftest pyagentd-session-of-a-daemon-that-is-silent-does-not-block ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-silent "" 'create-session)
+    (pyagentd-test-tell 'fake-silent "" 'presets)
+    ;; One that waits for the answer would signal that none came.
+    (should-not (pyagentd-session "slow" nil nil t))
+    (should-not (pyagentd--known-presets))
+    (should (equal (plist-get (car (pyagentd-test-calls 'create-session)) :name)
+                   "slow"))))
+
 (ert-deftest pyagentd-daemon-of-another-version-is-told ()
   (let (told)
     (cl-letf (((symbol-function 'display-warning)
