@@ -425,7 +425,10 @@ uv, is needed" pyagentd-install--python-minimum)
 
 (define-derived-mode pyagentd-doctor-mode special-mode "Doctor"
   "Mode of the buffer that says what is wrong with the installation."
-  (setq-local revert-buffer-function
+  (setq-local truncate-lines nil
+              word-wrap t
+              wrap-prefix (make-string 23 ?\s)
+              revert-buffer-function
               (lambda (&rest _) (pyagentd-doctor--refresh))))
 
 (defun pyagentd-doctor--refresh ()
