@@ -16,9 +16,7 @@ from typing import Any, TypeVar
 import anyio
 import httpx2
 from mcp import Client, MCPError
-from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
-from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from mcp_types import (
     CONNECTION_CLOSED,
     METHOD_NOT_FOUND,
@@ -35,13 +33,14 @@ from pyagentd.log import concealed
 from pyagentd.tools.mcp.catalog import Answered, Catalog, Piece, ServerPrompt, ServerResource, ServerTool
 from pyagentd.tools.mcp.content import answered, piece_of, piece_of_resource
 from pyagentd.tools.mcp.launch import Launch
-from pyagentd.tools.mcp.stdio import MOST_BYTES, Program, program
+from pyagentd.tools.mcp.stdio import Program, program
+from pyagentd.tools.mcp.web import Web
 
 MOST_TOOLS = 1000
 MOST_LISTED = 2000  # resources, prompts
 _PAGES = 100
 _LISTEN_AGAIN_S = 30.0
-_NO_SESSION = ("404", "410")  # how a server answers that was started anew meanwhile
+_CLOSE_S = 5.0  # for taking leave
 _SHOWN = 500  # characters of what a server says about a failure
 
 _T = TypeVar("_T")
@@ -68,9 +67,8 @@ class Link:
         self._ended = ended
         self._leave = asyncio.Event()
         self._client: Client | None = None
-        self._program: Program | None = None
+        self._peer: Program | Web | None = None
         self._owner: asyncio.Task[None] | None = None
-        self._refused = ""  # what a server on the web answered last, where that was a refusal
 
     async def open(self) -> None:
         """Connect; the server is started and has said what it can.
@@ -95,7 +93,9 @@ class Link:
         """Disconnect, and end the server's program."""
         self._leave.set()
         if self._owner is not None:
-            await asyncio.wait([self._owner])
+            done, _ = await asyncio.wait([self._owner], timeout=_CLOSE_S)
+            if not done:  # a server on the web that does not take leave
+                await self._end_now()
 
     async def catalog(self) -> Catalog:
         """Return what the server offers; raises as ``_asked``."""
@@ -180,7 +180,8 @@ class Link:
         try:
             return await request
         except MCPError as error:
-            lost = self._refused.startswith(_NO_SESSION) and error.code != METHOD_NOT_FOUND
+            forgotten = isinstance(self._peer, Web) and self._peer.knows_nothing_of_us
+            lost = forgotten and error.code != METHOD_NOT_FOUND
             if lost or error.code == CONNECTION_CLOSED or self._client is None:
                 await self._settled()
                 raise Broken(self._end()) from error
@@ -216,7 +217,7 @@ class Link:
         return f"the connection ended{self._last_words()}"
 
     def _last_words(self) -> str:
-        told = self._refused if self._program is None else self._program.told()
+        told = "" if self._peer is None else self._peer.told()
         return f" ({_short(told)})" if told else ""
 
     # -- the owner -----------------------------------------------------------------------------------------------
@@ -263,31 +264,16 @@ class Link:
             await asyncio.wait([self._owner])
 
     def _transport(self) -> AbstractAsyncContextManager[Any]:
-        return self._over_http() if self._launch.url else self._over_pipes()
+        if not self._launch.url:
+            return self._over_pipes()
+        self._peer = Web(self._launch)
+        return self._peer.streams()
 
     @asynccontextmanager
     async def _over_pipes(self) -> AsyncGenerator[Any, None]:
         async with program(self._launch, self._leave.set) as (running, read, write):
-            self._program = running
+            self._peer = running
             yield read, write
-
-    @asynccontextmanager
-    async def _over_http(self) -> AsyncGenerator[Any, None]:
-        launch = self._launch
-        timeout = httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=max(MCP_DEFAULT_SSE_READ_TIMEOUT, launch.call_s))
-        async with (
-            httpx2.AsyncClient(
-                headers=dict(launch.headers), timeout=timeout, event_hooks={"response": [self._note]}
-            ) as http,
-            streamable_http_client(launch.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
-        ):
-            yield streams
-
-    async def _note(self, response: httpx2.Response) -> None:
-        code = response.status_code
-        self._refused = f"{code} {response.reason_phrase}".strip() if code >= 400 else ""
-        if code in (401, 403):
-            self._refused += ": it wants another token; see `headers` of its settings"
 
     # -- what the server says by itself --------------------------------------------------------------------------
 

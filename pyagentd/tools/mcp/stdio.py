@@ -21,6 +21,7 @@ from pyagentd.tools.mcp.launch import Launch
 from pyagentd.tools.process import Group
 
 MOST_BYTES = 32 * 1024 * 1024  # of one message
+TOO_LONG = f"it sent a message of more than {MOST_BYTES // 1024 // 1024} MB"
 CHUNK = 65536
 _TAIL = 4000  # bytes of standard error that are kept
 _LEAVE_S = 1.0  # for ending by itself once its input is closed, as the protocol has it
@@ -68,7 +69,7 @@ class Program:
                         await self._pass_on(bytes(pending), stream)
                         pending = bytearray(line)
                     if len(pending) > MOST_BYTES:
-                        self.problem = f"it sent a message of more than {MOST_BYTES // 1024 // 1024} MB"
+                        self.problem = TOO_LONG
                         return
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # nobody listens any more
