@@ -40,8 +40,9 @@
   "Functions called after an agent changed a passage of the current buffer.
 They get its beginning and end, before the buffer is saved.")
 
-(defconst pyagentd-buffers--largest 4000000
-  "How many characters a buffer may have that agents see.")
+(defconst pyagentd-buffers--largest 1000000
+  "How many characters a buffer may have that agents see.
+To tell more would take longer than Emacs may stand still.")
 
 ;;;; Which buffer
 
@@ -95,7 +96,10 @@ They get its beginning and end, before the buffer is saved.")
     (funcall reply
              (and buffer
                   (with-current-buffer buffer
-                    (pyagentd-buffers--told (eq t (plist-get facts :whole))))))))
+                    (let ((whole (eq t (plist-get facts :whole))))
+                      (and (or whole (buffer-modified-p)
+                               (file-remote-p buffer-file-name))
+                           (pyagentd-buffers--told whole))))))))
 
 (defun pyagentd-buffers--told (whole)
   "Return what the daemon is told of this buffer; with its text if WHOLE.
@@ -186,9 +190,10 @@ Return what became of it; after an error nothing is changed."
      (t
       (let ((save-silently t) (inhibit-message t) (message-log-max nil))
         (save-buffer))
-      (list :outcome "done"
-            :saved (if (buffer-modified-p) :json-false t)
-            :reason "something in Emacs kept it from being saved")))))
+      (if (buffer-modified-p)
+          (list :outcome "done" :saved :json-false
+                :reason "something in Emacs kept it from being saved")
+        (list :outcome "done" :saved t))))))
 
 (pyagentd-offer-register "look" #'pyagentd-buffers--on-look)
 (pyagentd-offer-register "change" #'pyagentd-buffers--on-change)
