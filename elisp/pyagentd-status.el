@@ -47,6 +47,9 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
 (defvar-local pyagentd-status--line nil
   "The header line, computed when something changes.")
 
+(defvar-local pyagentd-status--narrow nil
+  "The header line for windows in which there is little room, or nil.")
+
 (defvar pyagentd-title-functions nil
   "Functions called in a session buffer when its title becomes known or changes.
 They get the title, a string, or nil if it has none any more.  Add
@@ -58,7 +61,8 @@ They are called in the session buffer.")
 
 (pyagentd-permanent-local 'pyagentd-status 'pyagentd-status-title
                           'pyagentd-status-preset 'pyagentd-status-model
-                          'pyagentd-status-hindrance 'pyagentd-status--line)
+                          'pyagentd-status-hindrance 'pyagentd-status--line
+                          'pyagentd-status--narrow)
 
 ;;;; Parts that can be clicked
 
@@ -193,10 +197,13 @@ HELP says in a few words what that does."
     (pyagentd-status-refresh)
     (run-hook-with-args 'pyagentd-title-functions title)))
 
-(defun pyagentd-status--name ()
-  "Return what the session is called, and its branch unless it is the first."
+(defun pyagentd-status--name (narrow)
+  "Return what the session is called, and its branch unless it is the first.
+NARROW means that there is little room."
   (concat (pyagentd-status-button
-           (or pyagentd-status-title pyagentd--session-id "")
+           (truncate-string-to-width
+            (or pyagentd-status-title pyagentd--session-id "")
+            (if narrow 24 1000) nil nil "…")
            'pyagentd-rename
            (format "%s\n%s" (or pyagentd--session-id "")
                    (abbreviate-file-name (or pyagentd--branch-dir ""))))
@@ -218,15 +225,16 @@ HELP says in a few words what that does."
       (_ (pyagentd-status-button text 'pyagentd-inspect
                                  "What it does, request by request")))))
 
-(defun pyagentd-status--right ()
-  "Return what stands at the right: who writes, preset and model."
+(defun pyagentd-status--right (narrow)
+  "Return what stands at the right: who writes, preset and model.
+NARROW means that there is little room: then the preset is left out."
   (string-join
    (delq nil
          (list (and pyagentd-status-hindrance
                     (pyagentd-status-button pyagentd-status-hindrance
                                             'pyagentd-take-over
                                             "Another one writes the file"))
-               (and pyagentd-status-preset
+               (and pyagentd-status-preset (not narrow)
                     (pyagentd-status-button pyagentd-status-preset
                                             'pyagentd-choose-agent
                                             "Instructions, tools and rights"))
@@ -255,28 +263,39 @@ HELP says in a few words what that does."
   (add-face-text-property 0 (length text) 'shadow t text)
   text)
 
+(defun pyagentd-status--make (narrow)
+  "Return the header line; NARROW means that there is little room."
+  (let ((right (pyagentd-status--right narrow)))
+    ;; What it says is no format of a mode line.
+    (replace-regexp-in-string
+     "%" (lambda (sign) (concat sign sign))
+     (concat " " (pyagentd-status--name narrow) "  "
+             (pyagentd-status--state)
+             "  "
+             (pyagentd-status--segments)
+             (pyagentd-status--trouble)
+             (propertize " " 'display
+                         `(space :align-to
+                                 (- right ,(1+ (string-width right)))))
+             (pyagentd-status--dimmed right))
+     t t)))
+
 (defun pyagentd-status-refresh ()
   "Compute the header line again."
-  (let ((right (pyagentd-status--right)))
-    (setq pyagentd-status--line
-          ;; What it says is no format of a mode line.
-          (replace-regexp-in-string
-           "%" (lambda (sign) (concat sign sign))
-           (concat " " (pyagentd-status--name) "  "
-                   (pyagentd-status--state)
-                   "  "
-                   (pyagentd-status--segments)
-                   (pyagentd-status--trouble)
-                   (propertize " " 'display
-                               `(space :align-to
-                                       (- right ,(1+ (string-width right)))))
-                   (pyagentd-status--dimmed right))
-           t t))
-    (force-mode-line-update)))
+  (setq pyagentd-status--line (pyagentd-status--make nil)
+        pyagentd-status--narrow nil)
+  (force-mode-line-update))
+
+(defun pyagentd-status--shown ()
+  "Return the header line as far as there is room for it in this window."
+  (if (<= (string-width (or pyagentd-status--line "")) (window-width))
+      pyagentd-status--line
+    (or pyagentd-status--narrow
+        (setq pyagentd-status--narrow (pyagentd-status--make t)))))
 
 (add-hook 'pyagentd-session-trouble-hook #'pyagentd-status-refresh)
 
-(defconst pyagentd-status--format '(:eval pyagentd-status--line)
+(defconst pyagentd-status--format '(:eval (pyagentd-status--shown))
   "The `header-line-format' of session buffers.")
 
 (add-to-list 'pyagentd-session-settings

@@ -61,5 +61,17 @@
                                 [header-line mouse-1])
                     'pyagentd-status-click))))))
 
+(ert-deftest pyagentd-header-says-less-where-there-is-little-room ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :title (make-string 60 ?t) :preset "programmer"
+                          :settings '(:model "opus"))
+    (cl-letf (((symbol-function 'window-width) (lambda (&rest _) 200)))
+      (should (string-search "programmer" (pyagentd-status--shown))))
+    (cl-letf (((symbol-function 'window-width) (lambda (&rest _) 50)))
+      (let ((line (pyagentd-status--shown)))
+        (should (<= (string-width line) 50))
+        (should (string-search "opus" line))
+        (should-not (string-search "programmer" line))))))
+
 (provide 'header-test)
 ;;; header-test.el ends here
