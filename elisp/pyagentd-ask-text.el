@@ -198,7 +198,8 @@ Lines after the first have INDENT before them."
     (cond ((and (hash-table-p value) (> (hash-table-count value) 0))
            (let (lines)
              (maphash (lambda (key entry)
-                        (push (concat deeper (json-serialize key) ": "
+                        (push (concat deeper
+                                      (pyagentd-ask-text--serialized key) ": "
                                       (pyagentd-ask-text--json entry deeper))
                               lines))
                       value)
@@ -211,8 +212,12 @@ Lines after the first have INDENT before them."
                                         (pyagentd-ask-text--json entry deeper)))
                               value ",\n")
                    "\n" indent "]"))
-          (t (json-serialize value :null-object :null
-                             :false-object :false)))))
+          (t (pyagentd-ask-text--serialized value)))))
+
+(defun pyagentd-ask-text--serialized (value)
+  "Return VALUE, parsed JSON, as JSON; Emacs 30 has only its bytes."
+  (let ((json (json-serialize value :null-object :null :false-object :false)))
+    (if (multibyte-string-p json) json (decode-coding-string json 'utf-8))))
 
 (defun pyagentd-ask-text-json (text)
   "Return TEXT, JSON, as readable JSON; as it is where it is none."
