@@ -273,6 +273,7 @@ sessions are listed."
     ("l" "List" pyagentd-list-sessions)
     ("f" "Search" pyagentd-search)
     ("i" "Import chat" pyagentd-import)
+    ("g" "Import a gptel buffer" pyagentd-import-gptel)
     ("I" "Index anew" pyagentd-reindex)]
    ["This session"
     :if pyagentd-menu--somewhere-p
