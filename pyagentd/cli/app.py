@@ -10,6 +10,7 @@ from itertools import takewhile
 import click
 
 from pyagentd import __version__
+from pyagentd.cli.acp import acp
 from pyagentd.cli.agent import agent
 from pyagentd.cli.agents import agents
 from pyagentd.cli.approve import approve
@@ -70,7 +71,7 @@ def cli() -> None:
 
 for _command in (
     new, send, agent, mission, attach, approve, queue, tasks, schedule, trigger, sessions, search, show, usage, abort,
-    export, import_, presets, models, skills, trust, hooks, mcp,
+    export, import_, presets, models, skills, trust, hooks, mcp, acp,
     agents, asks, answer, grants, scope, audit,
     changes, restore, compact, context, rewind, unrewind, fork, regenerate, variants,
     branch, branches, switch, rename, archive, duplicate, delete,

@@ -25,12 +25,13 @@ _ATTEMPTS = 3
 
 
 @contextmanager
-def daemon(*, start: bool = True, human: bool = False) -> Iterator[DaemonClient]:
+def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterator[DaemonClient]:
     """Connect to the daemon for the time of the block.
 
     Args:
         start: Start a detached daemon when none answers.
         human: A person is here to answer asks.
+        name: What to call this client, where the program's name says too little.
 
     Raises:
         Unreachable: None answers, and it was not to be, or could not be, started.
@@ -42,14 +43,14 @@ def daemon(*, start: bool = True, human: bool = False) -> Iterator[DaemonClient]
     # Both come from the environment alone: a mistake in the configuration keeps nobody from a daemon that runs.
     runtime = runtime_dir()
     try:
-        link = connect(runtime, human=human)
+        link = connect(runtime, human=human, name=name)
     except Unreachable as error:
         if not start:
             raise Unreachable(error.message, mend="`pyagentd serve --detach` starts one") from None
         # -P: a directory called pyagentd where the user happens to stand must not be run.
         command = (sys.executable, "-P", "-m", "pyagentd", "serve")
         load_config()  # what is wrong with it is told here, and not only in the daemon's log
-        link = start_daemon(command, runtime, human=human)
+        link = start_daemon(command, runtime, human=human, name=name)
     with link:
         if start:
             _check_root(link.greeting["sessions_dir"], sessions_dir())

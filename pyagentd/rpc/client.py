@@ -111,6 +111,10 @@ class DaemonClient:
         """End the connection."""
         self._socket.close()
 
+    def release(self) -> socket.socket:
+        """Give the connection to somebody who reads it in another way; here it is closed from then on."""
+        return socket.socket(fileno=self._socket.detach())
+
     def _send(self, data: bytes, timeout: float) -> None:
         try:
             self._socket.settimeout(timeout)
@@ -140,7 +144,7 @@ class DaemonClient:
         match message:
             case ("call", 0, ("events", [batch])):
                 for item in batch:
-                    self._on_event(_event(item))
+                    self._on_event(event_of(item))
             case ("return" | "return-error" | "epc-error", uid, _):
                 self._answers[uid] = message
             case _:
@@ -262,7 +266,7 @@ def _addresses(runtime: Runtime) -> Iterator[tuple[socket.AddressFamily, Any]]:
         yield socket.AF_INET, (runtime.host or LOCALHOST, runtime.port)
 
 
-def _event(item: list[Any]) -> Event:
+def event_of(item: list[Any]) -> Event:
     """Return a received event in the form it was pushed in: names as strings, plists as dicts."""
     kind, branch, seq, *arguments = item
     if kind == "insert":

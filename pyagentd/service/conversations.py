@@ -183,15 +183,15 @@ class Conversations(Group):
             return {"aborted": await self._host.abort(live)}
 
     async def show(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return the conversation as canonical JSON (neighbours B.10), in the reply or, when large, as a file."""
+        """Return the conversation up to row ``seq`` as canonical JSON (neighbours B.10), when large as a file."""
         async with self._host.using(self._ref(branch)) as live:
             live.recorder.flush()
             shown = live.conversation.canonical() | ({"usage": summary(live.meter)} if live.meter else {})
             shown |= {"todo": steps} if (steps := todo.current(live.conversation)) else {}
-            text = json.dumps(shown, ensure_ascii=False)
+            text, seq = json.dumps(shown, ensure_ascii=False), live.recorder.last_seq
         if len(text) < INLINE_LIMIT:
-            return {"json": text}
-        return {"path": str(spill(self._host.config.runtime_dir, live.ref, text))}
+            return {"json": text, "seq": seq}
+        return {"path": str(spill(self._host.config.runtime_dir, live.ref, text)), "seq": seq}
 
     def _described_live(self, live: LiveBranch, preset: Preset) -> dict[str, Any]:
         override = live.override(preset)

@@ -56,6 +56,25 @@ class Inspection(Group):
             "done": page.done,
         }
 
+    async def rows(self, client: Client, *, branch: str, after: int) -> dict[str, Any]:
+        """Return the rows of a branch after row ``after`` as JSON texts, for clients that show the parts themselves.
+
+        In pages: until ``done`` the next one begins after ``seq``.
+        """
+        async with self._host.using(self._ref(branch)) as live:
+            live.recorder.flush()
+            found = await asyncio.to_thread(live.recorder.journal.rows, after)
+        told: list[str] = []
+        size, seq = 0, after
+        for row in found:
+            text = json.dumps({"seq": row.seq, "type": row.type, "data": row.data}, ensure_ascii=False)
+            size += len(text)
+            if told and size > _PAGE:
+                return {"rows": told, "seq": seq, "done": False}
+            told.append(text)
+            seq = row.seq
+        return {"rows": told, "seq": seq, "done": True}
+
     async def trace(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return what happened in a branch as JSON: runs, requests, tokens, tools, decisions; by path when large."""
         async with self._host.using(self._ref(branch)) as live:

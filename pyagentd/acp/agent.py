@@ -1,0 +1,270 @@
+"""The methods of the protocol, each short: what they mean is in the modules beside this one."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from acp import PROTOCOL_VERSION, Agent, Client, RequestError, run_agent, schema
+
+from pyagentd import __version__
+from pyagentd.acp import prompts
+from pyagentd.acp.conversation import Conversation
+from pyagentd.acp.wire import Daemon
+from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError, UserError
+from pyagentd.events import Event
+from pyagentd.store.workplace import workspace_root
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PAGE: Final = 50  # sessions
+
+_CAPABILITIES: Final = schema.AgentCapabilities(
+    load_session=True,
+    prompt_capabilities=schema.PromptCapabilities(image=True, audio=False, embedded_context=True),
+    mcp_capabilities=schema.McpCapabilities(http=False, sse=False),
+    session_capabilities=schema.SessionCapabilities(
+        list=schema.SessionListCapabilities(),
+        resume=schema.SessionResumeCapabilities(),
+        close=schema.SessionCloseCapabilities(),
+    ),
+)
+
+
+def _telling(method: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+    """Have an error of the daemon's told as one of the protocol's, with its mend."""
+
+    @functools.wraps(method)
+    async def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await method(*args, **kwargs)
+        except PyagentdError as error:
+            raise request_error(error) from error
+
+    return told
+
+
+def request_error(error: PyagentdError) -> RequestError:
+    """Return ``error`` as the protocol has it; the message is for people."""
+    match error:
+        case NotFound() | NotASession():
+            code = -32002
+        case BadRequest() | UserError():
+            code = -32602
+        case _:
+            code = -32603
+    return RequestError(code, str(error), {"code": error.code, "mend": error.mend or None})
+
+
+class PyagentdAgent:
+    """What an editor talks to.
+
+    Args:
+        preset: Of sessions that are made here; "" for the usual one.
+    """
+
+    def __init__(self, preset: str = "") -> None:
+        self._preset = preset
+        self._daemon = Daemon("acp", self._take, self._lost)
+        self._conversations: dict[str, Conversation] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._editor: Client
+
+    def on_connect(self, conn: Client) -> None:
+        """Note who is told."""
+        self._editor = conn
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: schema.ClientCapabilities | None = None,
+        client_info: schema.Implementation | None = None,
+        **kwargs: Any,
+    ) -> schema.InitializeResponse:
+        """Agree on the version; we know one."""
+        if client_info is not None:
+            self._daemon.name = f"acp ({client_info.title or client_info.name})"
+        return schema.InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=_CAPABILITIES,
+            agent_info=schema.Implementation(name="pyagentd", title="pyagentd", version=__version__),
+            auth_methods=[],
+        )
+
+    async def authenticate(self, method_id: str, **kwargs: Any) -> schema.AuthenticateResponse:
+        """Refuse: keys of models are the environment's, and the daemon is the user's own."""
+        raise RequestError.invalid_params({"message": "There is nothing to authenticate"})
+
+    @_telling
+    async def new_session(
+        self,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: Sequence[Any] | None = None,
+        **kwargs: Any,
+    ) -> schema.NewSessionResponse:
+        """Make a session that may read and write below ``cwd``."""
+        name = Path(cwd).name or "session"
+        # The daemon takes nil for left out.
+        made = await self._daemon.call("create-session", name=name, root=cwd, preset=self._preset or None)
+        opened, modes = await self._open(str(made["session_id"]), made, tells_history=False)
+        self._greet(opened)
+        return schema.NewSessionResponse(session_id=opened.id, modes=modes)
+
+    @_telling
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: Sequence[Any] | None = None,
+        additional_directories: list[str] | None = None,
+        **kwargs: Any,
+    ) -> schema.LoadSessionResponse:
+        """Tell what was said in a session, and go on with it, with what runs in it too."""
+        opened, modes = await self._open(session_id, await self._resolve(session_id), tells_history=True)
+        self._greet(opened)
+        return schema.LoadSessionResponse(modes=modes)
+
+    @_telling
+    async def resume_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: Sequence[Any] | None = None,
+        **kwargs: Any,
+    ) -> schema.ResumeSessionResponse:
+        """Go on with a session whose conversation the editor has."""
+        opened, modes = await self._open(session_id, await self._resolve(session_id), tells_history=False)
+        self._greet(opened)
+        return schema.ResumeSessionResponse(modes=modes)
+
+    @_telling
+    async def close_session(self, session_id: str, **kwargs: Any) -> schema.CloseSessionResponse:
+        """Stop telling of a session; what runs goes on."""
+        if (opened := self._conversations.pop(session_id, None)) is not None:
+            await opened.close()
+        return schema.CloseSessionResponse()
+
+    @_telling
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
+    ) -> schema.ListSessionsResponse:
+        """Return the sessions that work in ``cwd``, or all; the last one used first."""
+        rows = await self._listed()
+        found = await asyncio.to_thread(_infos, rows, cwd)
+        begin = int(cursor) if cursor and cursor.isdecimal() else 0
+        page = schema.ListSessionsResponse(sessions=found[begin : begin + _PAGE])
+        if begin + _PAGE < len(found):
+            page.next_cursor = str(begin + _PAGE)
+        return page
+
+    @_telling
+    async def set_session_mode(
+        self, session_id: str, mode_id: str, **kwargs: Any
+    ) -> schema.SetSessionModeResponse | None:
+        """Have another agent answer from the next prompt on."""
+        await self._opened(session_id).set_mode(mode_id)
+        return schema.SetSessionModeResponse()
+
+    @_telling
+    async def prompt(self, session_id: str, prompt: list[prompts.Block], **kwargs: Any) -> schema.PromptResponse:
+        """Have a prompt answered."""
+        opened = self._opened(session_id)
+        return schema.PromptResponse(stop_reason=await opened.prompt(prompts.prompt(prompt, opened.root)))
+
+    @_telling
+    async def cancel(self, session_id: str, **kwargs: Any) -> None:
+        """Stop what runs."""
+        await self._opened(session_id).cancel()
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Refuse: there are none of ours."""
+        raise RequestError.method_not_found(method)
+
+    async def ext_notification(self, method: str, params: dict[str, Any]) -> None:
+        """Ignore it."""
+
+    async def close(self) -> None:
+        """Leave; what runs goes on, and what is asked stays asked."""
+        await self._daemon.close()
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _open(
+        self, session_id: str, place: Mapping[str, Any], *, tells_history: bool
+    ) -> tuple[Conversation, schema.SessionModeState]:
+        if (before := self._conversations.pop(session_id, None)) is not None:
+            await before.close()
+        opened = Conversation(session_id, Path(place["branch_dir"]), self._daemon, self._editor)
+        self._conversations[session_id] = opened  # it is told what comes while it is opened
+        try:
+            return opened, await opened.open(tells_history=tells_history)
+        except BaseException:
+            del self._conversations[session_id]
+            raise
+
+    def _opened(self, session_id: str) -> Conversation:
+        try:
+            return self._conversations[session_id]
+        except KeyError:
+            raise NotFound(f"{session_id} is not open here", mend="Load it first") from None
+
+    async def _resolve(self, session_id: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self._daemon.call("resolve", name=session_id)
+        return found
+
+    async def _listed(self) -> list[Mapping[str, Any]]:
+        answer = await self._daemon.call("sessions", form="json")
+        if path := answer.get("path"):
+            answer = json.loads(await asyncio.to_thread(Path(path).read_text, "utf-8"))
+        return [row for row in answer["sessions"] or () if row["current"] and not row["agent"]]
+
+    def _greet(self, opened: Conversation) -> None:
+        # After the answer: before it the editor does not know the session.
+        task = asyncio.create_task(_quietly(opened))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _take(self, event: Event) -> None:
+        for opened in self._conversations.values():
+            if opened.key == event.branch:
+                opened.take(event)
+
+    def _lost(self) -> None:
+        lost, self._conversations = self._conversations, {}
+        for opened in lost.values():
+            opened.lost()
+
+
+async def _quietly(opened: Conversation) -> None:
+    with suppress(PyagentdError, ConnectionError):  # it is only beside the conversation
+        await opened.greet()
+
+
+def _infos(rows: Sequence[Mapping[str, Any]], cwd: str | None) -> list[schema.SessionInfo]:
+    found = []
+    for row in sorted(rows, key=lambda row: str(row["updated"]), reverse=True):
+        root = workspace_root(Path(row["branch_dir"]))
+        if not root or (cwd is not None and Path(root) != Path(cwd)):
+            continue
+        title = str(row["title"] or row["session_id"])
+        found.append(
+            schema.SessionInfo(session_id=row["session_id"], cwd=root, title=title, updated_at=row["updated"])
+        )
+    return found
+
+
+async def serve(preset: str = "") -> None:
+    """Speak the protocol on stdin and stdout until the editor is gone."""
+    agent = PyagentdAgent(preset)
+    try:
+        await run_agent(cast("Agent", agent), use_unstable_protocol=True)  # session/resume and session/close
+    finally:
+        await agent.close()

@@ -1,0 +1,323 @@
+"""One conversation that an editor has open: what the daemon tells of it becomes updates, in order.
+
+Events wake it, the rows of the log are what it tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from acp import Client, RequestError, schema
+from acp.helpers import update_available_commands, update_current_mode
+
+from pyagentd.acp import updates
+from pyagentd.acp.asker import Asker
+from pyagentd.acp.prompts import Prompt
+from pyagentd.acp.updates import Update, Updates
+from pyagentd.acp.wire import Daemon
+from pyagentd.cli.link import run_environment
+from pyagentd.errors import Busy, PyagentdError
+from pyagentd.events import Event
+from pyagentd.ids import new_id
+from pyagentd.store import atomic, paths
+from pyagentd.store.document import body_sha256, read
+from pyagentd.store.lines import Row
+
+_ATTEMPTS: Final = 5
+_COMMAND_S: Final = 300.0  # a slash command may ask a model
+
+
+class Conversation:
+    """An attached session.
+
+    Args:
+        id: As the editor knows it.
+        place: Its branch's directory.
+        daemon: Where it runs.
+        editor: Who is told.
+    """
+
+    def __init__(self, id: str, place: Path, daemon: Daemon, editor: Client) -> None:
+        self.id = id
+        self.place = place
+        self.key = str(place)
+        self.mode = ""  # of the next prompt
+        self.root = ""
+        self._daemon = daemon
+        self._editor = editor
+        self._own: set[str] = set()  # the messages that this editor sent
+        self._updates = Updates("")
+        self._seq = 0  # the last row that was told
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._telling: asyncio.Task[None] | None = None
+        self._asker = Asker(id, daemon, editor)
+        self._catching_up = asyncio.Lock()
+        self._named = ""  # the agent of the next turn, as the daemon has it
+        self._turns: dict[str, asyncio.Future[tuple[str, str]]] = {}  # message → how its run ended
+        self._waiting: set[str] = set()  # those messages that are queued
+        self._runs: dict[str, str] = {}  # run → its message
+        self._settings: Mapping[str, Any] = {}
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    async def open(self, *, tells_history: bool) -> schema.SessionModeState:
+        """Watch the session, tell what was said in it, and return the modes it has."""
+        state = await self._attach()
+        shown = await self._shown()
+        self.root = str(state.get("root") or "")
+        self._updates = Updates(self.root, self._own.__contains__)
+        for update in self._updates.history(shown):
+            if tells_history:
+                await self.tell(update)
+        self._seq = int(shown["seq"])
+        if tells_history and (items := state.get("todo")):
+            await self.tell(updates.plan(items))
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell_events())
+        self._take_state(state)
+        return await self._modes()
+
+    async def greet(self) -> None:
+        """Tell what an editor shows beside the conversation."""
+        found = (await self._daemon.call("commands", branch=self.key))["commands"] or ()
+        grouped: dict[str, list[Mapping[str, Any]]] = {}
+        for command in found:
+            grouped.setdefault(str(command["name"]).split()[0], []).append(command)
+        await self.tell(update_available_commands(_command(name, rows) for name, rows in grouped.items()))
+
+    async def close(self) -> None:
+        """Stop watching; what runs goes on, and what is asked stays asked."""
+        self._asker.stop()
+        if self._telling is not None:
+            self._telling.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._telling
+        with suppress(PyagentdError):
+            await self._daemon.call("detach", branch=self.key)
+
+    def lost(self) -> None:
+        """Note that the daemon has ended: nobody tells how the turns end."""
+        self._asker.stop()
+        for turn in self._turns.values():
+            if not turn.done():
+                turn.set_result(("lost", "The daemon has ended. Load the session again to go on"))
+
+    def take(self, event: Event) -> None:
+        """Take an event of this branch; it is told in its turn."""
+        self._events.put_nowait(event)
+
+    async def tell(self, update: Update) -> None:
+        """Tell the editor something."""
+        await self._editor.session_update(session_id=self.id, update=update)
+
+    async def _attach(self) -> Mapping[str, Any]:
+        for _ in range(_ATTEMPTS):
+            sha256 = body_sha256((await asyncio.to_thread(read, self.place / "session.md")).body)
+            state: Mapping[str, Any] = await self._daemon.call("attach", branch=self.key, sha256=sha256, mode="view")
+            if not state.get("reread"):
+                self.key = str(state["branch"])
+                self._settings = state["settings"]
+                return state
+        raise Busy(f"{self.place}/session.md changes faster than it can be read", mend="Try again")
+
+    async def _shown(self) -> dict[str, Any]:
+        answer = await self._daemon.call("show", branch=self.key)
+        text = answer.get("json") or await asyncio.to_thread(Path(answer["path"]).read_text, "utf-8")
+        return {**json.loads(text), "seq": answer["seq"]}
+
+    def _take_state(self, state: Mapping[str, Any]) -> None:
+        for ask in state.get("asks") or ():
+            self.take(Event("ask", self.key, 0, (ask,)))
+        if context := state.get("context"):
+            self.take(Event("context", self.key, 0, (context,)))
+        if title := state.get("title"):
+            self.take(Event("session", self.key, 0, ({"title": title},)))
+        for line in state.get("notes") or ():
+            self.take(Event("notice", self.key, 0, ({"text": line},)))
+
+    # -- modes ---------------------------------------------------------------------------------------------------
+
+    async def _modes(self) -> schema.SessionModeState:
+        told = await self._daemon.call("agents-available", branch=self.key)
+        self.mode = self._named = str(told.get("agent") or "")
+        modes = [
+            schema.SessionMode(id=str(each["name"]), name=str(each["name"]), description=each["description"] or "")
+            for each in told["agents"] or ()
+        ]
+        if self.mode not in {each.id for each in modes}:
+            modes.insert(0, schema.SessionMode(id=self.mode, name=self.mode or "default"))
+        return schema.SessionModeState(current_mode_id=self.mode, available_modes=modes)
+
+    async def set_mode(self, mode: str) -> None:
+        """Have the prompts from now on answered by the agent ``mode``.
+
+        Raises:
+            RequestError: There is none of that name.
+        """
+        told = await self._daemon.call("agents-available", branch=self.key)
+        known = [str(each["name"]) for each in told["agents"] or ()]
+        if mode not in known and mode != self.mode:
+            raise RequestError.invalid_params({"message": f"There is no mode {mode!r}", "modes": known})
+        self.mode = mode
+
+    # -- turns ---------------------------------------------------------------------------------------------------
+
+    async def prompt(self, given: Prompt) -> schema.StopReason:
+        """Send a message, and return why its turn ended.
+
+        Raises:
+            PyagentdError: It was not taken.
+            RequestError: Its run failed.
+        """
+        message = new_id("msg")
+        self._own.add(message)
+        self._asker.listens = True
+        ended = self._turns[message] = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.to_thread(self._keep, given)
+            env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
+            is_command = given.text.lstrip().startswith("/")
+            sent = await self._daemon.call(
+                "prompt",
+                timeout=_COMMAND_S if is_command else 30.0,
+                branch=self.key,
+                text=given.text,
+                id=message,
+                agent=self.mode if self.mode != self._named else None,
+                env=env,
+                key=key,
+            )
+            if (command := sent.get("command")) and not command["recorded"]:
+                await self.tell(updates.said(str(command["text"])))
+            if sent.get("message"):
+                self._own.add(sent["message"])  # another one, where a command sent it
+                self._turns[sent["message"]] = ended
+                self._named = self.mode
+            if sent.get("queued"):
+                self._waiting.add(sent["message"])
+            if sent.get("ended"):
+                await self._catch_up()
+                return "end_turn"
+            reason, text = await ended
+        finally:
+            self._turns = {key: turn for key, turn in self._turns.items() if turn is not ended}
+        return self._stopped(reason, text)
+
+    async def cancel(self) -> None:
+        """Stop the run, or take back what waits behind somebody else's."""
+        self._asker.stop(leaves=True)
+        if not (waiting := self._waiting & self._turns.keys()):
+            await self._daemon.call("abort", branch=self.key)
+        for message in waiting:
+            await self._daemon.call("queue-cancel", branch=self.key, id=message)
+
+    def _keep(self, given: Prompt) -> None:
+        home = paths.files_dir(self.place)
+        for file in given.files:
+            if not (home / file.name).exists():  # its name has its hash
+                atomic.make_dirs(home)
+                atomic.write_bytes(home / file.name, file.data)
+
+    def _stopped(self, reason: str, text: str) -> schema.StopReason:
+        match reason:
+            case "aborted" | "canceled":
+                return "cancelled"
+            case "done":
+                return {"max_tokens": "max_tokens", "refusal": "refusal"}.get(self._updates.stop_reason, "end_turn")  # type: ignore[return-value]  # mypy widens the values
+        raise RequestError(-32603, text or f"The run ended: {reason}", {"reason": reason})
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    async def _tell_events(self) -> None:
+        while True:
+            events = [await self._events.get()]
+            while not self._events.empty():
+                events.append(self._events.get_nowait())
+            try:
+                for event in events:
+                    await self._tell_event(event)
+            except PyagentdError:
+                continue  # the daemon is gone, or will say more
+            except ConnectionError:
+                return  # the editor is
+
+    async def _tell_event(self, event: Event | None) -> None:
+        if event is None:
+            return
+        if event.seq > self._seq or event.kind in ("status", "ask", "run"):
+            await self._catch_up()
+        match event.kind, event.args:
+            case "run", ({"id": str(run), "phase": "started", "message_id": str(message)},):
+                self._runs[run] = message
+                self._waiting.discard(message)
+            case "run", ({"id": str(run), "phase": "finished", "reason": str(reason), **rest},):
+                await self._end(self._runs.pop(run, ""), reason, str(rest.get("message") or ""))
+            case "queue", ({"gone": {"id": str(message), "why": "canceled"}},):
+                await self._end(message, "canceled", "")
+            case "status", ({"state": "error", **rest},):
+                for message in self._waiting & self._turns.keys():  # what waits does not go on after an error
+                    await self._end(message, "error", str(rest.get("message") or ""))
+            case "ask", (ask,):
+                self._asker.ask(ask, branch=self.key, root=self.root)
+            case "answered", ({"id": str(id)},):
+                self._asker.withdraw(id)
+            case "todo", (todo,):
+                await self.tell(updates.plan(todo.get("items") or ()))
+            case "context", (context,):
+                if update := updates.usage(context):
+                    await self.tell(update)
+            case "session", ({"title": str(title)},):
+                await self.tell(schema.SessionInfoUpdate(session_update="session_info_update", title=title))
+            case "notice", ({"text": str(text)},):
+                await self.tell(updates.said(f"\n\n> {text}\n\n"))
+            case "resync", _:
+                self._take_state(await self._attach())
+                await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Tell what the log has and the editor was not told."""
+        async with self._catching_up:
+            done = False
+            while not done:
+                page = await self._daemon.call("rows", branch=self.key, after=self._seq)
+                for row in (Row(**json.loads(text)) for text in page["rows"] or ()):
+                    self._seq = row.seq
+                    for update in self._updates.feed(row):
+                        await self.tell(update)
+                done = bool(page["done"])
+
+    async def _end(self, message: str, reason: str, text: str) -> None:
+        turn = self._turns.get(message)
+        if turn is not None and not turn.done():
+            turn.set_result((reason, text))
+        elif turn is None and reason == "error" and text:  # somebody else's
+            await self.tell(updates.said(f"\n\n> {text}\n\n"))
+        await self._tell_mode()
+
+    async def _tell_mode(self) -> None:
+        """Tell which agent answers next, when somebody else named it."""
+        told = await self._daemon.call("agents-available", branch=self.key)
+        was, self._named = self._named, str(told.get("agent") or "")
+        if self._named not in (was, self.mode):
+            self.mode = self._named
+            await self.tell(update_current_mode(self.mode))
+
+
+def _command(name: str, rows: list[Mapping[str, Any]]) -> schema.AvailableCommand:
+    """Return a slash command; those of two words are one, whose argument begins with the second word."""
+    if len(rows) == 1 and rows[0]["name"] == name:
+        summary = str(rows[0]["summary"])
+        hint = str(rows[0]["synopsis"]).removeprefix("/").removeprefix(name).strip()
+    else:
+        words = [str(row["name"]).removeprefix(name).strip() for row in rows]
+        summary, hint = "; ".join(str(row["summary"]) for row in rows), "|".join(filter(None, words))
+    made = schema.AvailableCommand(name=name, description=summary)
+    if hint:
+        made.input = schema.AvailableCommandInput(root=schema.UnstructuredCommandInput(hint=hint))
+    return made

@@ -1,0 +1,110 @@
+"""The daemon as seen from an event loop: calls that wait without blocking, events as they come.
+
+The connection is made when something is called and none is there, and so again after the daemon has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from pyagentd.cli.link import daemon
+from pyagentd.errors import PyagentdError, Unreachable, WireError
+from pyagentd.events import Event
+from pyagentd.rpc.client import CALL_TIMEOUT_S, event_of
+from pyagentd.rpc.framing import MAX_FRAME, FrameReader, Incoming, call, error_from, parse
+from pyagentd.sexp import plists_to_dicts
+
+_READ: Final = 1 << 18  # bytes at once
+_ENDED: Final = Unreachable("The daemon has ended", mend="Load the session again; the daemon starts on demand")
+
+
+class Daemon:
+    """Calls to the daemon.
+
+    Args:
+        name: What the daemon calls this client.
+        on_event: Given each event, in order.
+        on_lost: Called when the connection has ended.
+    """
+
+    def __init__(self, name: str, on_event: Callable[[Event], None], on_lost: Callable[[], None]) -> None:
+        self.name = name
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._connecting = asyncio.Lock()
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._uids = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[Incoming]] = {}
+
+    async def call(self, method: str, /, timeout: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
+        """Return the answer to ``method``, plists as dicts; see ``rpc.client.DaemonClient.call``.
+
+        Raises:
+            PyagentdError: What the daemon raised, as the class it has there; that it does not answer.
+        """
+        writer = await self._connected()
+        uid = next(self._uids)
+        answered = self._pending[uid] = asyncio.get_running_loop().create_future()
+        try:
+            writer.write(call(uid, method, arguments))
+            message = await asyncio.wait_for(answered, timeout)
+        except TimeoutError:
+            raise WireError(f"No answer to {method} within {timeout:g} s", mend="See the daemon's log.") from None
+        finally:
+            self._pending.pop(uid, None)
+        value = message.rest[0] if message.rest else None
+        if message.verb != "return":
+            raise error_from(value)
+        return plists_to_dicts(value)
+
+    async def close(self) -> None:
+        """End the connection; what runs goes on."""
+        if self._reading is not None:
+            self._reading.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reading
+
+    async def _connected(self) -> asyncio.StreamWriter:
+        async with self._connecting:
+            if self._writer is None:
+                sock = await asyncio.to_thread(self._connect)
+                reader, self._writer = await asyncio.open_connection(sock=sock)
+                self._reading = asyncio.create_task(self._read(reader, self._writer))
+            return self._writer
+
+    def _connect(self) -> Any:
+        with daemon(human=True, name=self.name) as link:
+            return link.release()
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frames = FrameReader(MAX_FRAME)
+        try:
+            while data := await reader.read(_READ):
+                for payload in frames.feed(data):
+                    if isinstance(payload, bytes):
+                        self._take(parse(payload))
+        except (OSError, PyagentdError):
+            pass  # told to whoever waits
+        finally:
+            self._writer = None
+            writer.close()
+            for waiting in self._pending.values():
+                if not waiting.done():
+                    waiting.set_exception(_ENDED)
+            self._on_lost()
+
+    def _take(self, message: Incoming) -> None:
+        match message:
+            case Incoming("call", 0, ("events", [batch])):
+                for item in batch:
+                    self._on_event(event_of(item))
+            case Incoming("return" | "return-error" | "epc-error", uid, _):
+                if (waiting := self._pending.get(uid)) is not None and not waiting.done():
+                    waiting.set_result(message)
+            case _:
+                pass  # a newer daemon's notification

@@ -1,0 +1,30 @@
+"""``pyagentd acp``: for editors that speak the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from pyagentd.cli.link import complete_agent
+from pyagentd.cli.outcome import ExitCode
+
+
+@click.command()
+@click.option(
+    "--preset",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_agent,
+    help="What new sessions are made from (default: as for `pyagentd new`).",
+)
+def acp(preset: str) -> ExitCode:
+    """Speak the Agent Client Protocol on stdin and stdout.
+
+    An editor runs this, not a person. Sessions are those of Emacs and the command line; what runs goes on when the
+    editor ends.
+    """
+    from pyagentd.acp.agent import serve
+
+    asyncio.run(serve(preset))
+    return ExitCode.DONE

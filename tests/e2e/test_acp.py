@@ -1,0 +1,157 @@
+"""Another editor, as the official SDK's client plays it, a real daemon, and the real `pyagentd acp` between them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import acp
+import pytest
+from acp import schema
+from acp.client import ClientSideConnection
+
+from tests.e2e.conftest import System
+from tests.e2e.test_approvals import one_ask, scripted
+from tests.server import ModelServer, answer, text, thinking, tool_use
+
+__all__ = ["scripted"]  # a fixture
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
+
+
+class Editor(acp.Client):
+    """Keeps what it is told, and chooses what it was told to choose."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.asked: list[tuple[Any, list[Any]]] = []
+        self.choices: list[str | None] = []
+        self.news = asyncio.Event()
+
+    async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
+        self.told.append(update)
+        self.news.set()
+
+    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **kwargs: Any) -> Any:
+        self.asked.append((tool_call, options))
+        self.news.set()
+        if not self.choices:
+            await asyncio.Event().wait()
+        choice = self.choices.pop(0)
+        outcome = (
+            schema.DeniedOutcome(outcome="cancelled")
+            if choice is None
+            else schema.AllowedOutcome(outcome="selected", option_id=choice)
+        )
+        return schema.RequestPermissionResponse(outcome=outcome)
+
+    def of(self, kind: str) -> list[Any]:
+        return [update for update in self.told if update.session_update == kind]
+
+    def said(self, kind: str = "agent_message_chunk") -> str:
+        return "".join(update.content.text for update in self.of(kind))
+
+    async def until(self, found: Callable[[], Any]) -> None:
+        async with asyncio.timeout(30):
+            while not found():
+                self.news.clear()
+                await self.news.wait()
+
+
+@contextlib.asynccontextmanager
+async def editor(system: System) -> AsyncIterator[tuple[Editor, ClientSideConnection]]:
+    """Start an editor with its agent; both end with the block, the agent by the end of its input."""
+    mine, command = Editor(), system.command("acp")
+    async with acp.spawn_agent_process(mine, *command, env=system.env, use_unstable_protocol=True) as (agent, _):
+        made = await agent.initialize(acp.PROTOCOL_VERSION)
+        assert made.protocol_version == acp.PROTOCOL_VERSION and made.agent_capabilities.load_session
+        yield mine, agent
+
+
+async def test_another_editor_works_with_the_same_sessions(scripted: System, model_server: ModelServer) -> None:
+    root = str(scripted.project)
+    (scripted.project / "a.txt").write_text("one\n")
+    steps = [{"content": "Look", "status": "in_progress", "activeForm": "Looking"}]
+    model_server.say(
+        answer(
+            thinking("Hm."), text("I look."), tool_use("Read", file_path="a.txt"), tool_use("TodoWrite", todos=steps)
+        ),
+        answer(tool_use("Bash", command="echo hi")),
+        answer(tool_use("Edit", file_path=f"{root}/a.txt", old_string="one", new_string="two")),
+        "Done.",
+    )
+    async with editor(scripted) as (mine, agent):
+        session = await agent.new_session(cwd=root, mcp_servers=[])
+        assert session.modes.current_mode_id == "programming-assistant"
+        assert {"plan", "build"} <= {mode.id for mode in session.modes.available_modes}
+        await mine.until(lambda: mine.of("available_commands_update"))
+        (commands,) = mine.of("available_commands_update")
+        assert {"status", "help", "agent"} <= {command.name for command in commands.available_commands}
+        mine.choices = ["allow", "allow", "allow"]
+        picture = base64.b64encode(PNG).decode()
+        ended = await agent.prompt(
+            prompt=[
+                acp.text_block("Change "),
+                acp.resource_link_block("a.txt", f"file://{root}/a.txt"),
+                acp.image_block(picture, "image/png"),
+            ],
+            session_id=session.session_id,
+        )
+        assert ended.stop_reason == "end_turn"
+        assert (mine.said(), mine.said("agent_thought_chunk")) == ("I look.Done.", "Hm.")
+        assert mine.said("user_message_chunk") == ""  # it shows its own
+        (plan,) = mine.of("plan")[-1:]
+        assert [(step.content, step.status) for step in plan.entries] == [("Look", "in_progress")]
+        read, bash, edit = mine.of("tool_call")
+        assert (read.kind, read.title, read.locations[0].path) == ("read", "Read a.txt", f"{root}/a.txt")
+        ends = {update.tool_call_id: update for update in mine.of("tool_call_update")}
+        assert [ends[call.tool_call_id].status for call in (read, bash, edit)] == ["completed"] * 3
+        (diff,) = ends[edit.tool_call_id].content
+        assert (diff.type, diff.path, diff.old_text, diff.new_text) == ("diff", f"{root}/a.txt", "one", "two")
+        (asked, options), *_ = mine.asked
+        assert asked.tool_call_id == bash.tool_call_id and "echo hi" in asked.title
+        kinds = ["allow_once", "allow_always", "allow_always", "reject_once"]
+        assert [(each.option_id, each.kind) for each in options] == list(
+            zip(["allow", "session", "always", "deny"], kinds, strict=True)
+        )
+        assert mine.of("usage_update")[-1].used > 0
+        (sent,) = model_server.requests[0].messages[:1]
+        assert "@a.txt" in str(sent["content"]) and "image/png" in str(sent["content"])
+        listed = await agent.list_sessions(cwd=root)
+        assert [(each.session_id, each.cwd) for each in listed.sessions] == [(session.session_id, root)]
+        with pytest.raises(acp.RequestError, match="nowhere"):
+            await agent.load_session(cwd=root, session_id="nowhere", mcp_servers=[])
+
+
+async def test_an_editor_that_goes_away_leaves_the_run_going_and_another_takes_it_up(
+    scripted: System, model_server: ModelServer
+) -> None:
+    root = str(scripted.project)
+    model_server.say(
+        answer(text("First."), tool_use("Bash", command="echo hi")), "Second.", answer(tool_use("Bash", command="ls"))
+    )
+    async with editor(scripted) as (mine, agent):
+        session = (await agent.new_session(cwd=root, mcp_servers=[])).session_id
+        await agent.set_session_mode(session_id=session, mode_id="build")
+        turn = asyncio.create_task(agent.prompt(prompt=[acp.text_block("Go.")], session_id=session))
+        await mine.until(lambda: mine.asked)
+    with pytest.raises(ConnectionError):
+        await turn
+    ask = one_ask(scripted)
+    async with editor(scripted) as (mine, agent):
+        loaded = await agent.load_session(cwd=root, session_id=session, mcp_servers=[])
+        assert loaded.modes.current_mode_id == "build"
+        assert (mine.said("user_message_chunk"), mine.said()) == ("Go.", "First.")
+        await mine.until(lambda: mine.asked)
+        scripted.ok("answer", ask["id"], "allow")  # elsewhere; the first answer wins
+        await mine.until(lambda: "Second." in mine.said())
+        turn = asyncio.create_task(agent.prompt(prompt=[acp.text_block("More.")], session_id=session))
+        await mine.until(lambda: len(mine.asked) == 2)
+        await agent.cancel(session_id=session)
+        assert (await turn).stop_reason == "cancelled"
+        assert scripted.json("asks") == []
+        told = await agent.prompt(prompt=[acp.text_block("/status")], session_id=session)
+        assert told.stop_reason == "end_turn" and session in mine.said()
