@@ -74,11 +74,10 @@ terminal_scene() {
     (
         cd "$project"
         export HOME=$place PYAGENTD_SESSIONS_DIR=$place/sessions PYAGENTD_RUNTIME_DIR=$place/run
-        # As many colours as Emacs can draw afterwards.
         export SCREENSHOT_SCENE=terminal SCREENSHOT_THEME=terminal TERM=xterm-256color LANG=C.UTF-8
         export SCREENSHOT_TMUX=$home/tmux SCREENSHOT_TEXT=$home/terminal.txt
         tmux -S "$home/tmux" -u -f /dev/null new-session -d -s e -x 110 -y 36 \
-            env TERM=xterm-16color emacs -nw -q -l "$OLDPWD/scripts/screenshots.el" -f screenshots-take
+            emacs -nw -q -l "$OLDPWD/scripts/screenshots.el" -f screenshots-take
         for _ in $(seq 600); do
             [ ! -f "$home/terminal.txt.done" ] || break
             sleep 0.2
