@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
+from pyagentd.tools.mcp.connection import Connection
+from pyagentd.tools.mcp.launch import Launch
 from tests.agent.test_approvals import results
 from tests.agent.test_mcp import call, having, notices, offered
 from tests.agent.world import World
@@ -62,3 +67,57 @@ async def test_a_server_that_refuses_or_is_not_there_is_told(world: World, url: 
         await talk.watcher.finished(talk.branch)
         assert "401" in notices(talk) and "`headers`" in notices(talk) and "gone is unavailable" in notices(talk)
         assert offered(world) == ["Read"]
+
+
+class Forgetful(BaseHTTPRequestHandler):
+    """A server of an older protocol that knows its clients by a session, and forgets them."""
+
+    protocol_version = "HTTP/1.1"
+    session = "one"
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method, known = asked["method"], self.headers.get("mcp-session-id") == self.session
+        if "id" not in asked:
+            self._say(202, b"")
+        elif method != "initialize" and not known:
+            self._say(400, b"No session")
+        else:
+            can = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+            results = {
+                "initialize": {**can, "serverInfo": {"name": "forgetful", "version": "1"}},
+                "tools/list": {"tools": [{"name": "who", "inputSchema": {"type": "object"}}]},
+                "tools/call": {"content": [{"type": "text", "text": self.session}]},
+            }
+            answer = {"jsonrpc": "2.0", "id": asked["id"], "result": results.get(method, {})}
+            self._say(200, json.dumps(answer).encode())
+
+    def do_GET(self) -> None:
+        self._say(405, b"")
+
+    do_DELETE = do_GET
+
+    def _say(self, code: int, data: bytes) -> None:
+        self.send_response(code)
+        for name, value in (
+            ("content-type", "application/json" if code == 200 else "text/plain"),
+            ("mcp-session-id", self.session),
+            ("content-length", str(len(data))),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+async def test_a_server_that_was_started_anew_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Forgetful) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        web = Connection(Launch(name="web", url=f"http://127.0.0.1:{server.server_port}/mcp"))
+        assert (await web.call("who", {})).pieces[0].text == "one"
+        monkeypatch.setattr(Forgetful, "session", "two")
+        assert (await web.call("who", {})).pieces[0].text == "two" and not web.problem
+        await web.close()
+        server.shutdown()

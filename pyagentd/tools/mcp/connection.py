@@ -142,12 +142,18 @@ class Connection:
     # -- inside --------------------------------------------------------------------------------------------------
 
     async def _using_it(self, work: Callable[[Link], Awaitable[_T]]) -> _T:
-        from pyagentd.tools.mcp.link import Broken  # loaded by then, or now
+        from pyagentd.tools.mcp.link import Broken, Forgotten  # loaded by then, or now
 
         link = await self._ready()
         self._using += 1
         try:
-            return await work(link)
+            try:
+                return await work(link)
+            except Forgotten:
+                if self._link is link:  # no other call has begun anew meanwhile
+                    await self._drop()
+                link = await self._ready()
+                return await work(link)
         except Broken as error:
             await self._broke(link, str(error))
             raise Unavailable(

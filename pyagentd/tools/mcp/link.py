@@ -19,7 +19,8 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types import (
     CONNECTION_CLOSED,
-    METHOD_NOT_FOUND,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
     Implementation,
     PromptListChangedNotification,
     ResourceListChangedNotification,
@@ -50,6 +51,10 @@ log = logging.getLogger(__name__)
 
 class Broken(Exception):
     """The connection could not be made, or is no more; says why."""
+
+
+class Forgotten(Broken):
+    """The server was started anew meanwhile, and has done nothing of what it was asked."""
 
 
 class Link:
@@ -180,9 +185,9 @@ class Link:
         try:
             return await request
         except MCPError as error:
-            forgotten = isinstance(self._peer, Web) and self._peer.knows_nothing_of_us
-            lost = forgotten and error.code != METHOD_NOT_FOUND
-            if lost or error.code == CONNECTION_CLOSED or self._client is None:
+            if self._is_forgotten(error):
+                raise Forgotten(self._end()) from error
+            if error.code == CONNECTION_CLOSED or self._client is None:
                 await self._settled()
                 raise Broken(self._end()) from error
             raise ToolError(f"The MCP server {self._launch.name} refused: {_short(error.message)}") from error
@@ -207,6 +212,12 @@ class Link:
             if cursor is None or len(found) >= most:
                 break
         return found[:most]
+
+    def _is_forgotten(self, error: MCPError) -> bool:
+        """Return whether a server on the web does not know the connection any more, rather than what it was asked."""
+        if not isinstance(self._peer, Web) or not self._peer.knows_nothing_of_us:
+            return False
+        return error.code in (CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST)
 
     async def _settled(self) -> None:
         """Wait a moment for a program that ended to be known to have, so that it can be told how."""

@@ -17,7 +17,7 @@ from pyagentd.tools.mcp.stdio import MOST_BYTES, TOO_LONG
 
 _CONNECT_S = 30.0
 _READ_S = 300.0  # between two pieces of a stream, at least
-_NO_SESSION = ("404", "410")  # how a server answers that was started anew meanwhile
+_NO_SESSION = ("400", "404", "410")  # how servers answer that were started anew meanwhile
 
 
 class Web:
