@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from acp import Client, RequestError, schema
-from acp.helpers import update_available_commands, update_current_mode
+from acp.helpers import update_current_mode
 
-from pyagentd.acp import updates
+from pyagentd.acp import commands, updates
 from pyagentd.acp.asker import Asker
 from pyagentd.acp.prompts import Prompt
 from pyagentd.acp.updates import Update, Updates
@@ -85,11 +85,8 @@ class Conversation:
 
     async def greet(self) -> None:
         """Tell what an editor shows beside the conversation."""
-        found = (await self._daemon.call("commands", branch=self.key))["commands"] or ()
-        grouped: dict[str, list[Mapping[str, Any]]] = {}
-        for command in found:
-            grouped.setdefault(str(command["name"]).split()[0], []).append(command)
-        await self.tell(update_available_commands(_command(name, rows) for name, rows in grouped.items()))
+        found = await self._daemon.call("commands", branch=self.key)
+        await self.tell(commands.available(found["commands"] or ()))
 
     async def close(self) -> None:
         """Stop watching; what runs goes on, and what is asked stays asked."""
@@ -307,17 +304,3 @@ class Conversation:
         if self._named not in (was, self.mode):
             self.mode = self._named
             await self.tell(update_current_mode(self.mode))
-
-
-def _command(name: str, rows: list[Mapping[str, Any]]) -> schema.AvailableCommand:
-    """Return a slash command; those of two words are one, whose argument begins with the second word."""
-    if len(rows) == 1 and rows[0]["name"] == name:
-        summary = str(rows[0]["summary"])
-        hint = str(rows[0]["synopsis"]).removeprefix("/").removeprefix(name).strip()
-    else:
-        words = [str(row["name"]).removeprefix(name).strip() for row in rows]
-        summary, hint = "; ".join(str(row["summary"]) for row in rows), "|".join(filter(None, words))
-    made = schema.AvailableCommand(name=name, description=summary)
-    if hint:
-        made.input = schema.AvailableCommandInput(root=schema.UnstructuredCommandInput(hint=hint))
-    return made

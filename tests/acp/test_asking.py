@@ -1,0 +1,74 @@
+"""Questions of the daemon as requests for permission."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyagentd.acp import asking
+from pyagentd.acp.commands import available
+
+BRANCH, ROOT = "/s/branches/main", "/work"
+
+
+def ask(**fields: Any) -> dict[str, Any]:
+    given = {"tool": "Bash", "action": "tool:Bash:ls", "detail": "ls", "reason": "Bash asks", "kind": "tool"}
+    more = {"choices": ["allow", "session", "always", "deny"], "remember": ["tool:Bash:ls"], "tool_call_id": "c"}
+    return {"id": "ask_1", "branch": BRANCH, **given, **more, "input": json.dumps({"command": "ls"}), **fields}
+
+
+def test_an_approval_has_the_answers_that_the_daemon_takes() -> None:
+    call, options = asking.approval(ask(), BRANCH, ROOT)
+    assert (call.tool_call_id, call.title, call.kind, call.status) == ("c", "Bash ls", "execute", "pending")
+    assert [(option.option_id, option.name) for option in options] == [
+        ("allow", "Allow once"),
+        ("session", "Allow in this session: tool:Bash:ls"),
+        ("always", "Always allow in this project: tool:Bash:ls"),
+        ("deny", "Deny"),
+    ]
+    assert "The model wants to use Bash: ls" in call.content[0].content.text
+
+
+def test_a_change_is_approved_by_its_diff() -> None:
+    edit = {"file_path": "a", "old_string": "x", "new_string": "y"}
+    call, _ = asking.approval(ask(tool="Edit", input=json.dumps(edit)), BRANCH, ROOT)
+    assert (call.content[0].type, call.content[0].path) == ("diff", "/work/a")
+    assert call.content[1].content.text == "Bash asks"
+
+
+def test_what_is_asked_about_each_time_has_no_always() -> None:
+    _, options = asking.approval(ask(choices=["allow", "deny"], remember=[]), BRANCH, ROOT)
+    assert [option.kind for option in options] == ["allow_once", "reject_once"]
+
+
+def test_an_agents_ask_is_shown_under_its_name_and_at_no_call_of_ours() -> None:
+    call, _ = asking.approval(ask(branch=f"{BRANCH}/agents/x", agent="explore"), BRANCH, ROOT)
+    assert (call.tool_call_id, call.title) == ("ask:ask_1", "explore: Bash ls")
+
+
+def test_questions_are_asked_as_choices() -> None:
+    asked = [{"question": "Which?", "options": [{"label": "A"}, {"label": "B"}]}, {"question": "Why?"}]
+    given = ask(kind="question", questions=asked)
+    (first, options), (second, words) = asking.questions(given, BRANCH)
+    assert [first.title, second.title] == ["Which?", "Why?"] and first.tool_call_id != second.tool_call_id
+    assert [option.name for option in options] == ["A", "B", "In my next message"]
+    assert [option.option_id for option in words] == [asking.LATER]
+    assert asking.answered([asking.picked(asked[0], "1")]) == {"decision": "answer", "answers": '[["B"]]'}
+
+
+def test_commands_of_two_words_are_completed_as_one() -> None:
+    found = [
+        {"name": "status", "summary": "What it does", "synopsis": "/status [AGENT]"},
+        {"name": "context save", "summary": "Save", "synopsis": "/context save [SUMMARY]"},
+        {"name": "context clear", "summary": "Clear", "synopsis": "/context clear"},
+        {"name": "help", "summary": "Help", "synopsis": "/help"},
+    ]
+    told = [
+        (each.name, each.description, each.input and each.input.root.hint)
+        for each in available(found).available_commands
+    ]
+    assert told == [
+        ("status", "What it does", "[AGENT]"),
+        ("context", "Save; Clear", "save|clear"),
+        ("help", "Help", None),
+    ]
