@@ -8,7 +8,6 @@
 
 (require 'package)
 (require 'seq)
-(require 'ansi-color)
 
 (package-initialize)
 ;; A graphical Emacs beside the installed one would compile with that.
@@ -216,6 +215,53 @@
 
 ;;;; A terminal's picture
 
+(defun screenshots-colour (number)
+  "Return the name of the colour NUMBER of a terminal with 256."
+  (cond ((< number 16)
+         (nth number '("#000000" "#cd3131" "#0dbc79" "#e5e510" "#4a8fe7" "#bc3fbc" "#11a8cd" "#d0d0d0"
+                       "#767676" "#f14c4c" "#23d18b" "#f5f543" "#6fb3ff" "#d670d6" "#29b8db" "#ffffff")))
+        ((< number 232)
+         (let ((cube (- number 16)) (level [0 95 135 175 215 255]))
+           (format "#%02x%02x%02x" (aref level (/ cube 36)) (aref level (% (/ cube 6) 6)) (aref level (% cube 6)))))
+        (t (let ((grey (+ 8 (* 10 (- number 232))))) (format "#%02x%02x%02x" grey grey grey)))))
+
+(defun screenshots-face (face codes)
+  "Return FACE, a plist, after the numbers CODES of an escape sequence."
+  (while codes
+    (pcase (pop codes)
+      (0 (setq face nil))
+      (1 (setq face (plist-put face :weight 'bold)))
+      (3 (setq face (plist-put face :slant 'italic)))
+      (4 (setq face (plist-put face :underline t)))
+      (7 (setq face (plist-put face :inverse-video t)))
+      (22 (setq face (plist-put face :weight 'normal)))
+      (23 (setq face (plist-put face :slant 'normal)))
+      (24 (setq face (plist-put face :underline nil)))
+      (27 (setq face (plist-put face :inverse-video nil)))
+      ((and which (or 38 48))
+       (pop codes)
+       (setq face (plist-put face (if (= which 38) :foreground :background) (screenshots-colour (pop codes)))))
+      (39 (setq face (plist-put face :foreground "#ffffff")))
+      (49 (setq face (plist-put face :background "#000000")))
+      ((and n (guard (<= 30 n 37))) (setq face (plist-put face :foreground (screenshots-colour (- n 30)))))
+      ((and n (guard (<= 40 n 47))) (setq face (plist-put face :background (screenshots-colour (- n 40)))))
+      ((and n (guard (<= 90 n 97))) (setq face (plist-put face :foreground (screenshots-colour (- n 82)))))
+      ((and n (guard (<= 100 n 107))) (setq face (plist-put face :background (screenshots-colour (- n 92)))))))
+  face)
+
+(defun screenshots-colour-buffer ()
+  "Turn the escape sequences of the current buffer into faces."
+  (goto-char (point-min))
+  (let ((start (point)) face)
+    (while (re-search-forward "\e\\[\\([0-9;]*\\)m\\|[\C-n\C-o]" nil t)
+      (let ((codes (match-string 1)))
+        (replace-match "")
+        (put-text-property start (point) 'face (copy-sequence face))
+        (setq start (point))
+        (when codes
+          (setq face (screenshots-face (copy-sequence face)
+                                       (mapcar #'string-to-number (split-string codes ";")))))))))
+
 (defun screenshots-draw-terminal ()
   "Draw the terminal's text in $SCREENSHOT_TEXT."
   (screenshots-frame)
@@ -225,11 +271,12 @@
     (let ((name (match-string 1 file)))
       (switch-to-buffer "terminal")
       (insert-file-contents file)
-      (ansi-color-apply-on-region (point-min) (point-max))
+      (screenshots-colour-buffer)
       (goto-char (point-min))
       (setq mode-line-format nil cursor-type nil truncate-lines t)
       (set-frame-size nil 111 37)
       (run-at-time 1 nil (lambda ()
+                           (message nil)
                            (redisplay t)
                            (screenshots-write (format "%s-terminal.png" name))
                            (kill-emacs 0))))))
