@@ -45,7 +45,7 @@
 
 (defvar pyagentd-hook-functions nil
   "Alist of events and the functions that are hooks for them.
-See `pyagentd-add-hook', which tells the daemon, too.")
+See the function `pyagentd-add-hook', which tells the daemon, too.")
 
 ;;;; Functions
 
@@ -64,7 +64,8 @@ It must be quick: the agent waits some seconds at most."
   (pyagentd-hooks--offer))
 
 (defun pyagentd-remove-hook (event function)
-  "Do not have FUNCTION asked at EVENT any more; see `pyagentd-add-hook'."
+  "Do not have FUNCTION asked at EVENT any more.
+See the function `pyagentd-add-hook'."
   (setf (alist-get event pyagentd-hook-functions)
         (remq function (alist-get event pyagentd-hook-functions)))
   (pyagentd-hooks--offer))
