@@ -170,19 +170,19 @@ class PyagentdAgent:
         self, session_id: str, mode_id: str, **kwargs: Any
     ) -> schema.SetSessionModeResponse | None:
         """Have another agent answer from the next prompt on."""
-        await self._opened(session_id).set_mode(mode_id)
+        await (await self._awake(session_id)).set_mode(mode_id)
         return schema.SetSessionModeResponse()
 
     @_telling
     async def prompt(self, session_id: str, prompt: list[prompts.Block], **kwargs: Any) -> schema.PromptResponse:
         """Have a prompt answered."""
-        opened = self._opened(session_id)
+        opened = await self._awake(session_id)
         return schema.PromptResponse(stop_reason=await opened.prompt(prompts.prompt(prompt, opened.root)))
 
     @_telling
     async def cancel(self, session_id: str, **kwargs: Any) -> None:
         """Stop what runs."""
-        await self._opened(session_id).cancel()
+        await (await self._awake(session_id)).cancel()
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Refuse: there are none of ours."""
@@ -210,11 +210,11 @@ class PyagentdAgent:
             del self._conversations[session_id]
             raise
 
-    def _opened(self, session_id: str) -> Conversation:
-        try:
-            return self._conversations[session_id]
-        except KeyError:
-            raise NotFound(f"{session_id} is not open here", mend="Load it first") from None
+    async def _awake(self, session_id: str) -> Conversation:
+        if (opened := self._conversations.get(session_id)) is None:
+            raise NotFound(f"{session_id} is not open here", mend="Load it first")
+        await opened.awaken()
+        return opened
 
     async def _resolve(self, session_id: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = await self._daemon.call("resolve", name=session_id)
@@ -238,8 +238,7 @@ class PyagentdAgent:
                 opened.take(event)
 
     def _lost(self) -> None:
-        lost, self._conversations = self._conversations, {}
-        for opened in lost.values():
+        for opened in self._conversations.values():
             opened.lost()
 
 

@@ -22,7 +22,7 @@ from pyagentd.acp.prompts import Prompt
 from pyagentd.acp.updates import Update, Updates
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import run_environment
-from pyagentd.errors import Busy, PyagentdError
+from pyagentd.errors import BadRequest, Busy, PyagentdError
 from pyagentd.events import Event
 from pyagentd.ids import new_id
 from pyagentd.store import atomic, paths
@@ -53,6 +53,7 @@ class Conversation:
         self._editor = editor
         self._own: set[str] = set()  # the messages that this editor sent
         self._updates = Updates("")
+        self._is_attached = False
         self._seq = 0  # the last row that was told
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._telling: asyncio.Task[None] | None = None
@@ -83,6 +84,12 @@ class Conversation:
         self._take_state(state)
         return await self._modes()
 
+    async def awaken(self) -> None:
+        """Watch the session again, if the daemon ended since, and tell what was missed."""
+        if not self._is_attached:
+            self._take_state(await self._attach())
+            await self._catch_up()
+
     async def greet(self) -> None:
         """Tell what an editor shows beside the conversation."""
         found = await self._daemon.call("commands", branch=self.key)
@@ -100,10 +107,11 @@ class Conversation:
 
     def lost(self) -> None:
         """Note that the daemon has ended: nobody tells how the turns end."""
+        self._is_attached = False
         self._asker.stop()
         for turn in self._turns.values():
             if not turn.done():
-                turn.set_result(("lost", "The daemon has ended. Load the session again to go on"))
+                turn.set_result(("lost", "The daemon has ended. What was said is kept: go on with another prompt"))
 
     def take(self, event: Event) -> None:
         """Take an event of this branch; it is told in its turn."""
@@ -118,6 +126,7 @@ class Conversation:
             sha256 = body_sha256((await asyncio.to_thread(read, self.place / "session.md")).body)
             state: Mapping[str, Any] = await self._daemon.call("attach", branch=self.key, sha256=sha256, mode="view")
             if not state.get("reread"):
+                self._is_attached = True
                 self.key = str(state["branch"])
                 self._settings = state["settings"]
                 return state
@@ -155,12 +164,12 @@ class Conversation:
         """Have the prompts from now on answered by the agent ``mode``.
 
         Raises:
-            RequestError: There is none of that name.
+            BadRequest: There is none of that name.
         """
         told = await self._daemon.call("agents-available", branch=self.key)
         known = [str(each["name"]) for each in told["agents"] or ()]
         if mode not in known and mode != self.mode:
-            raise RequestError.invalid_params({"message": f"There is no mode {mode!r}", "modes": known})
+            raise BadRequest(f"There is no mode {mode!r}", mend=f"One of {', '.join(known)}")
         self.mode = mode
 
     # -- turns ---------------------------------------------------------------------------------------------------
@@ -274,8 +283,8 @@ class Conversation:
             case "notice", ({"text": str(text)},):
                 await self.tell(updates.said(f"\n\n> {text}\n\n"))
             case "resync", _:
-                self._take_state(await self._attach())
-                await self._catch_up()
+                self._is_attached = False
+                await self.awaken()
 
     async def _catch_up(self) -> None:
         """Tell what the log has and the editor was not told."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -153,5 +155,6 @@ async def test_an_editor_that_goes_away_leaves_the_run_going_and_another_takes_i
         await agent.cancel(session_id=session)
         assert (await turn).stop_reason == "cancelled"
         assert scripted.json("asks") == []
+        os.kill(scripted.daemon_pid(), signal.SIGKILL)  # the next prompt starts another
         told = await agent.prompt(prompt=[acp.text_block("/status")], session_id=session)
         assert told.stop_reason == "end_turn" and session in mine.said()
