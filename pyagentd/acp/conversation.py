@@ -22,9 +22,10 @@ from pyagentd.acp.prompts import Prompt
 from pyagentd.acp.updates import Update, Updates
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import run_environment
-from pyagentd.errors import BadRequest, Busy, PyagentdError
+from pyagentd.errors import BadRequest, Busy, PyagentdError, Unreachable
 from pyagentd.events import Event
 from pyagentd.ids import new_id
+from pyagentd.rpc.client import CALL_TIMEOUT_S
 from pyagentd.store import atomic, paths
 from pyagentd.store.document import body_sha256, read
 from pyagentd.store.lines import Row
@@ -184,36 +185,41 @@ class Conversation:
         message = new_id("msg")
         self._own.add(message)
         self._asker.listens = True
+        await asyncio.to_thread(self._keep, given)
+        try:
+            return await self._turn(message, given.text)
+        except Unreachable:  # it had ended before, unseen; sent twice it is one message
+            await self.awaken()
+            return await self._turn(message, given.text)
+
+    async def _turn(self, message: str, text: str) -> schema.StopReason:
         ended = self._turns[message] = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.to_thread(self._keep, given)
-            env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
-            is_command = given.text.lstrip().startswith("/")
-            sent = await self._daemon.call(
-                "prompt",
-                timeout=_COMMAND_S if is_command else 30.0,
-                branch=self.key,
-                text=given.text,
-                id=message,
-                agent=self.mode if self.mode != self._named else None,
-                env=env,
-                key=key,
-            )
+            sent = await self._submit(message, text)
             if (command := sent.get("command")) and not command["recorded"]:
                 await self.tell(updates.said(str(command["text"])))
             if sent.get("message"):
                 self._own.add(sent["message"])  # another one, where a command sent it
                 self._turns[sent["message"]] = ended
                 self._named = self.mode
-            if sent.get("queued"):
+            if sent.get("queued") and sent["message"] not in self._runs.values():
                 self._waiting.add(sent["message"])
             if sent.get("ended"):
                 await self._catch_up()
-                return "end_turn"
-            reason, text = await ended
+                return self._stopped(str(sent["ended"]), "")
+            reason, why = await ended
         finally:
             self._turns = {key: turn for key, turn in self._turns.items() if turn is not ended}
-        return self._stopped(reason, text)
+        return self._stopped(reason, why)
+
+    async def _submit(self, message: str, text: str) -> Mapping[str, Any]:
+        env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
+        agent = self.mode if self.mode != self._named else None
+        timeout = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
+        sent: Mapping[str, Any] = await self._daemon.call(
+            "prompt", timeout=timeout, branch=self.key, text=text, id=message, agent=agent, env=env, key=key
+        )
+        return sent
 
     async def cancel(self) -> None:
         """Stop the run, or take back what waits behind somebody else's."""

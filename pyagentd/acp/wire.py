@@ -19,7 +19,7 @@ from pyagentd.rpc.framing import MAX_FRAME, FrameReader, Incoming, call, error_f
 from pyagentd.sexp import plists_to_dicts
 
 _READ: Final = 1 << 18  # bytes at once
-_ENDED: Final = Unreachable("The daemon has ended", mend="Load the session again; the daemon starts on demand")
+_ENDED: Final = Unreachable("The daemon has ended", mend="The next call starts it again")
 
 
 class Daemon:
