@@ -16,21 +16,19 @@ from typing import Any, Final
 from acp import Client, RequestError, schema
 from acp.helpers import update_current_mode
 
-from pyagentd.acp import commands, updates
+from pyagentd.acp import attaching, commands, updates
 from pyagentd.acp.asker import Asker
 from pyagentd.acp.prompts import Prompt
 from pyagentd.acp.updates import Update, Updates
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import run_environment
-from pyagentd.errors import BadRequest, Busy, PyagentdError, Unreachable
+from pyagentd.errors import BadRequest, PyagentdError, Unreachable
 from pyagentd.events import Event
 from pyagentd.ids import new_id
 from pyagentd.rpc.client import CALL_TIMEOUT_S
 from pyagentd.store import atomic, paths
-from pyagentd.store.document import body_sha256, read
 from pyagentd.store.lines import Row
 
-_ATTEMPTS: Final = 5
 _COMMAND_S: Final = 300.0  # a slash command may ask a model
 
 
@@ -71,7 +69,7 @@ class Conversation:
     async def open(self, *, tells_history: bool) -> schema.SessionModeState:
         """Watch the session, tell what was said in it, and return the modes it has."""
         state = await self._attach()
-        shown = await self._shown()
+        shown = await attaching.shown(self._daemon, self.key)
         self.root = str(state.get("root") or "")
         self._updates = Updates(self.root, self._own.__contains__)
         for update in self._updates.history(shown):
@@ -123,20 +121,11 @@ class Conversation:
         await self._editor.session_update(session_id=self.id, update=update)
 
     async def _attach(self) -> Mapping[str, Any]:
-        for _ in range(_ATTEMPTS):
-            sha256 = body_sha256((await asyncio.to_thread(read, self.place / "session.md")).body)
-            state: Mapping[str, Any] = await self._daemon.call("attach", branch=self.key, sha256=sha256, mode="view")
-            if not state.get("reread"):
-                self._is_attached = True
-                self.key = str(state["branch"])
-                self._settings = state["settings"]
-                return state
-        raise Busy(f"{self.place}/session.md changes faster than it can be read", mend="Try again")
-
-    async def _shown(self) -> dict[str, Any]:
-        answer = await self._daemon.call("show", branch=self.key)
-        text = answer.get("json") or await asyncio.to_thread(Path(answer["path"]).read_text, "utf-8")
-        return {**json.loads(text), "seq": answer["seq"]}
+        state = await attaching.attach(self._daemon, self.place)
+        self._is_attached = True
+        self.key = str(state["branch"])
+        self._settings = state["settings"]
+        return state
 
     def _take_state(self, state: Mapping[str, Any]) -> None:
         for ask in state.get("asks") or ():
@@ -153,13 +142,7 @@ class Conversation:
     async def _modes(self) -> schema.SessionModeState:
         told = await self._daemon.call("agents-available", branch=self.key)
         self.mode = self._named = str(told.get("agent") or "")
-        modes = [
-            schema.SessionMode(id=str(each["name"]), name=str(each["name"]), description=each["description"] or "")
-            for each in told["agents"] or ()
-        ]
-        if self.mode not in {each.id for each in modes}:
-            modes.insert(0, schema.SessionMode(id=self.mode, name=self.mode or "default"))
-        return schema.SessionModeState(current_mode_id=self.mode, available_modes=modes)
+        return attaching.modes(told["agents"] or (), self.mode)
 
     async def set_mode(self, mode: str) -> None:
         """Have the prompts from now on answered by the agent ``mode``.
