@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from pyagentd.agent.branches.lease import Lease
 from pyagentd.agent.branches.opening import LastRun, Opened, open_branch, open_ends
 from pyagentd.agent.branches.override import Override, find_override
 from pyagentd.agent.branches.persist import Roles, Version, Written
+from pyagentd.agent.branches.prompts import Prompts
 from pyagentd.agent.branches.reading import Reader
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.branches.sessionrow import SessionRow
@@ -26,7 +26,6 @@ from pyagentd.agent.context.meter import Meter
 from pyagentd.agent.dialogue import todo
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.run import Run
-from pyagentd.agent.turns import firing, turn
 from pyagentd.agent.turns.beginning import Beginning
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.agent.turns.turnagent import TurnPresets, shown
@@ -38,8 +37,6 @@ from pyagentd.policy.presets import Preset
 from pyagentd.pulse import Pulse
 from pyagentd.store import paths
 from pyagentd.store.condition import stamp_of
-from pyagentd.store.continued import Continued
-from pyagentd.store.conversation import Message
 from pyagentd.store.journal import Row
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
@@ -59,10 +56,10 @@ class LiveBranch(Audience, SessionRow):
         starting: Held while a run is being started, so that of two only one is.
         users: How many operations need the branch to stay open.
         queue: The messages that wait for their turn.
+        prompts: What its next run may be asked.
         paused: Whether they wait for somebody to go on after an error.
         announce: Tells of the turn that is being recorded, before its run's first words.
         last_run: The run that goes on, as it was found when the branch was opened.
-        continued: Aligns its document turn after turn.
         meter: What its context holds and cost, once it is open.
         turn: What holds for the run in flight, or held for the last one.
         notes: What was found when it was opened, one line each, for people.
@@ -95,9 +92,9 @@ class LiveBranch(Audience, SessionRow):
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
         self.reader = Reader(ref, recorder)
-        self.continued = Continued()
         self.state.extra = lambda: {"agent": name} if (name := shown(self.conversation)) else {}
         self.queue = Waitlist(recorder, ref.session_id)
+        self.prompts = Prompts(self.file, recorder, self.keeper, self.queue, is_agent=ref.is_agent)
         # After an error the queue waits until somebody goes on; a restart of the daemon is none.
         last_run = opened.conversation.last_run
         self.paused = last_run is not None and last_run.data.get("reason") == "error"
@@ -175,51 +172,6 @@ class LiveBranch(Audience, SessionRow):
         self.keeper.settings, self.keeper.seen = effective, seen
 
     # -- turns -------------------------------------------------------------------------------------------------
-
-    async def prompt_from_document(self, *, sha256: str, end: int) -> Prompt:
-        """Read the prompt that ends at offset ``end`` of the saved document; see ``turn.from_document``."""
-        conversation = self.conversation.snapshot()
-        aligning = self.continued.align
-        return await asyncio.to_thread(
-            turn.from_document, self.file, conversation, sha256=sha256, end=end, aligning=aligning
-        )
-
-    async def prompt_from_client(self, text: str) -> Prompt:
-        """Take the prompt that a client sent as text, which goes above what waits in the document."""
-        conversation = self.conversation.snapshot()
-        at = functools.partial(firing.above_drafts, conversation, self._marker) if self._typed_waits else None
-        aligning, is_agent = self.continued.align, self.ref.is_agent
-        return await asyncio.to_thread(
-            turn.from_client, self.file, conversation, text, is_agent=is_agent, aligning=aligning, at=at
-        )
-
-    async def waits_above(self, *, sha256: str, end: int) -> bool:
-        """Return whether queued text stands above an offset of the saved document; see ``firing.waits_above``."""
-        if not self._typed_waits:
-            return False
-        return await asyncio.to_thread(firing.waits_above, self.file, self.queue.waiting, sha256=sha256, end=end)
-
-    @property
-    def _typed_waits(self) -> bool:
-        return any(message.metadata.get("origin") == "document" for message in self.queue.waiting)
-
-    async def text_to_queue(self, *, sha256: str, end: int) -> str:
-        """Return the new text that ends at offset ``end`` of the saved document; see ``firing.text_to_queue``."""
-        given, waiting = self.conversation.snapshot(), self.queue.waiting
-        return await asyncio.to_thread(
-            firing.text_to_queue, self.file, given, waiting, self._marker, sha256=sha256, end=end
-        )
-
-    async def prompt_of_queued(self, message: Message) -> Prompt:
-        """Return the prompt that a queued message is now; see ``firing.prompt_of_queued``."""
-        given = self.conversation.snapshot()
-        return await asyncio.to_thread(
-            firing.prompt_of_queued, self.file, given, message, self._marker, is_agent=self.ref.is_agent
-        )
-
-    def _marker(self, sha256: str) -> int | None:
-        """Return where the last run is, or ended, in the document with this hash; None when that is not known."""
-        return version.marker if (version := self.keeper.version(sha256)) is not None else None
 
     def start_run(
         self,

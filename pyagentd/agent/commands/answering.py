@@ -128,10 +128,10 @@ async def _prompt(branch: LiveBranch, given: Submission) -> Prompt:
     if given.text is not None and (branch.run is not None or branch.queue.waiting):
         return _bare(given.text)
     if given.text is not None:
-        return await branch.prompt_from_client(given.text)
+        return await branch.prompts.from_client(given.text)
     if branch.run is not None or branch.queue.waiting:
-        return _bare(await branch.text_to_queue(sha256=given.sha256, end=given.end))
-    return await branch.prompt_from_document(sha256=given.sha256, end=given.end)
+        return _bare(await branch.prompts.text_to_queue(sha256=given.sha256, end=given.end))
+    return await branch.prompts.from_document(sha256=given.sha256, end=given.end)
 
 
 def _bare(text: str) -> Prompt:

@@ -316,7 +316,7 @@ class Contexts:
         await branch.look_once()
         found, run_id = restored(context.messages), new_run_id()
         metadata = {"context": context.id}
-        prompt = await branch.prompt_from_client(found.turns[0].prompt)
+        prompt = await branch.prompts.from_client(found.turns[0].prompt)
         # No await from here on: either all of it is there or the next daemon ends it.
         seq = branch.start_run(replace(prompt, metadata=metadata), run_id=run_id, interactive=True)
         self._tell_run(branch, run_id, seq, "started")

@@ -102,7 +102,7 @@ class Queueing:
             PyagentdError: There is no text, or the disk refused.
         """
         if given.text is None:
-            text = await branch.text_to_queue(sha256=given.sha256, end=given.end)
+            text = await branch.prompts.text_to_queue(sha256=given.sha256, end=given.end)
         else:
             text = writable(given.text.strip())
         turnagent.require(self._host.presets, branch.ref, branch.conversation, str(given.metadata.get("agent") or ""))

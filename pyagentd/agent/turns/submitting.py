@@ -76,9 +76,9 @@ class Submitting:
 
     async def _prompt_of(self, branch: LiveBranch, given: Submission) -> Prompt:
         if given.text is None:
-            prompt = await branch.prompt_from_document(sha256=given.sha256, end=given.end)
+            prompt = await branch.prompts.from_document(sha256=given.sha256, end=given.end)
         else:
-            prompt = await branch.prompt_from_client(given.text)
+            prompt = await branch.prompts.from_client(given.text)
         metadata = dict(given.metadata) if given.id is None else {**given.metadata, "payload": given.payload}
         return replace(prompt, metadata=metadata, id=given.id or "")
 
@@ -90,7 +90,7 @@ class Submitting:
         """
 
         async def read() -> Prompt:
-            prompt = await branch.prompt_of_queued(message)
+            prompt = await branch.prompts.of_queued(message)
             return replace(prompt, metadata=message.metadata)
 
         await self._start(branch, read, options)
@@ -125,4 +125,4 @@ async def _goes_on_with(branch: LiveBranch, given: Submission) -> bool:
     """
     if given.text is not None or not branch.paused:
         return False
-    return await branch.waits_above(sha256=given.sha256, end=given.end)
+    return await branch.prompts.waits_above(sha256=given.sha256, end=given.end)
