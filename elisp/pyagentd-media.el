@@ -31,6 +31,7 @@
 ;;; Code:
 
 (require 'dnd)
+(require 'image)
 (require 'seq)
 (require 'subr-x)
 (require 'url-util)
@@ -244,24 +245,53 @@ Only what the window system itself says."
                                 (match-string-no-properties 1)))))))
 
 (defun pyagentd-media--draw (beg end link)
-  "Show the picture of LINK, which stands between BEG and END."
-  (let ((file (expand-file-name (url-unhex-string link) pyagentd--branch-dir)))
-    (unless (seq-some (lambda (overlay)
-                        (equal file (overlay-get overlay 'pyagentd-media)))
-                      (overlays-in beg end))
-      (when (file-exists-p file)
-        (let ((overlay (make-overlay beg end nil t nil)))
-          (overlay-put overlay 'evaporate t)
-          (overlay-put overlay 'pyagentd-media file)
-          (overlay-put overlay 'modification-hooks
-                       (list (lambda (overlay after &rest _)
-                               (when after (delete-overlay overlay)))))
-          (overlay-put overlay 'after-string
-                       (concat "\n"
-                               (propertize
-                                " " 'display
-                                (create-image file nil nil :max-height
-                                              pyagentd-media-height)))))))))
+  "Show the picture of LINK, which stands between BEG and END.
+Only what the user wrote shows one: an answer may link what it likes."
+  (when-let (((not (text-property-not-all beg end 'gptel nil)))
+             (file (ignore-errors (pyagentd-media--file link)))
+             ((not (seq-some (lambda (overlay)
+                               (equal file
+                                      (overlay-get overlay 'pyagentd-media)))
+                             (overlays-in beg end))))
+             (image (ignore-errors (pyagentd-media--image file))))
+    (let ((overlay (make-overlay beg end nil t nil)))
+      (overlay-put overlay 'evaporate t)
+      (overlay-put overlay 'pyagentd-media file)
+      (overlay-put overlay 'modification-hooks
+                   (list (lambda (overlay after &rest _)
+                           (when after (delete-overlay overlay)))))
+      (overlay-put overlay 'after-string
+                   (concat "\n" (propertize " " 'display image))))))
+
+(defun pyagentd-media--file (link)
+  "Return the true name of the file of the session that LINK names, or nil.
+It is a regular file below files/, symbolic links followed, and not too
+large.  No handler of file names is used, or a name could have Emacs
+reach another machine."
+  (let* ((file-name-handler-alist nil)
+         (case-fold-search t)
+         (name (decode-coding-string (url-unhex-string link) 'utf-8))
+         (files (concat (file-name-as-directory
+                         (file-truename pyagentd--branch-dir))
+                        "files/"))
+         (file (and (not (string-match-p "%2[ef]\\|%00" link))
+                    (not (member ".." (split-string name "/")))
+                    (file-truename
+                     (expand-file-name name pyagentd--branch-dir)))))
+    (and file
+         (string-prefix-p files file)
+         (file-regular-p file)
+         (<= (file-attribute-size (file-attributes file))
+             pyagentd-media--largest)
+         file)))
+
+(defun pyagentd-media--image (file)
+  "Return the picture in FILE, or nil if it is none that models see."
+  (let* ((file-name-handler-alist nil)
+         (content (pyagentd-media--bytes file))
+         (type (image-type-from-data content)))
+    (and (assq (intern (format "image/%s" type)) pyagentd-media--types)
+         (create-image content type t :max-height pyagentd-media-height))))
 
 ;;;; Where it is used
 

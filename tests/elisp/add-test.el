@@ -140,5 +140,50 @@ The variables `session' and `project' are bound."
                  (concat "file://" file) 'copy)
         (should (equal (buffer-string) "### Read @b.txt"))))))
 
+(defun add-test--drawn (&rest links)
+  "Return the names of the files of the pictures that are shown for LINKS."
+  (let ((start (point-max)) drawn)
+    (goto-char start)
+    (dolist (link links)
+      (insert "\n![x](" link ")"))
+    (cl-letf (((symbol-function 'display-images-p) #'always)
+              ((symbol-function 'create-image)
+               (lambda (&rest _) '(image :type png))))
+      (pyagentd-media--show (point-min) (point-max)))
+    (dolist (overlay (overlays-in start (point-max)))
+      (push (file-name-nondirectory (overlay-get overlay 'pyagentd-media))
+            drawn))
+    (sort drawn #'string<)))
+
+(ert-deftest pyagentd-media-shows-only-pictures-of-the-session-that-a-user-links ()
+  (pyagentd-test-with-session "### Look:"
+    (let* ((files (expand-file-name "files" pyagentd--branch-dir))
+           (coding-system-for-write 'binary)
+           (reached nil)
+           (file-name-handler-alist
+            (cons (cons "\\`/ssh:" (lambda (&rest call)
+                                     (push call reached) nil))
+                  file-name-handler-alist)))
+      (make-directory files t)
+      (dolist (name '("files/a.png" "files/\u00e9.png" "out.png"))
+        (write-region "\211PNG\r\n\032\n" nil
+                      (expand-file-name name pyagentd--branch-dir) nil 'quiet))
+      (write-region "no picture" nil (expand-file-name "b.png" files) nil
+                    'quiet)
+      (call-process "mkfifo" nil nil nil (expand-file-name "p.png" files))
+      (make-symbolic-link "../out.png" (expand-file-name "l.png" files))
+      (should (equal (add-test--drawn
+                      "files/a.png" "./files/%C3%A9.png" "files/b.png"
+                      "files/p.png" "files/l.png" "files/none.png" "files/"
+                      "files/../out.png" "files/%2e%2e/out.png"
+                      "files/../files/a.png" "files/a%00.png"
+                      (concat "files/" (apply #'concat (make-list 20 "../"))
+                              "ssh:nowhere:/a.png"))
+                     '("a.png" "\u00e9.png")))
+      (should-not reached)
+      (erase-buffer)
+      (insert (propertize "![x](files/a.png)" 'gptel 'response))
+      (should-not (add-test--drawn)))))
+
 (provide 'add-test)
 ;;; add-test.el ends here
