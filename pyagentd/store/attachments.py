@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from pyagentd.store import paths
 
-_LINK = re.compile(rf"(!?)\[[^\]\n]*\]\(<?((?:\./)?{paths.FILES_DIR}/[^)\s>]+)")
+_TARGET = re.compile(rf"\]\(<?((?:\./)?{paths.FILES_DIR}/[^)\s>]+)")  # what stands before is looked for backwards
+_LABEL = 500  # characters of a link's label at most
+_TARGET_LENGTH = 1_000  # characters of a link's target at most
+_MOST = 1_000  # links of one text
 _MAGIC = (
     (b"\x89PNG\r\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -34,17 +38,32 @@ class Linked(NamedTuple):
 
 
 def linked(text: str, branch_dir: Path) -> Iterator[Linked]:
-    """Yield the files of ``files/`` that ``text`` links, each link once; those that are not there are left out."""
+    """Yield the files of ``files/`` that ``text`` links, each link once; those that are not there are left out.
+
+    Anybody may have written ``text``: this takes a time that grows as its length does, whatever it says.
+    """
     if paths.FILES_DIR not in text:
         return
     home = paths.files_dir(branch_dir).resolve()
-    for mark, link in dict.fromkeys(_LINK.findall(text)):
+    for mark, link in islice(dict.fromkeys(_links(text)), _MOST):
         file = (branch_dir / unquote(link)).resolve()
         try:
             if file.is_relative_to(home) and file.is_file():
-                yield Linked(link, bool(mark), file, file.stat().st_size)
+                yield Linked(link, mark, file, file.stat().st_size)
         except OSError:
             continue
+
+
+def _links(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield whether each link of ``text`` is a picture's, and where it leads."""
+    end = 0
+    for found in _TARGET.finditer(text):
+        before = text[max(end, found.start() - _LABEL) : found.start()]
+        end = found.end()
+        label = max(before.rfind("]"), before.rfind("\n")) + 1
+        opening = before.find("[", label)
+        if opening >= 0 and len(found[1]) <= _TARGET_LENGTH:
+            yield before[opening - 1 : opening] == "!", found[1]
 
 
 def media_type(data: bytes) -> str:

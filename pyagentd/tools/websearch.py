@@ -24,7 +24,7 @@ NAME = "WebSearch"
 MOST_SEARCHES = 25  # of a session
 
 _USUAL_RESULTS = 8
-_TAG = re.compile(r"</?\w+[^>]*>")
+_TAG = re.compile(r"</?\w[^<>]*>")
 
 _DESCRIPTION = """\
 Search the web. Returns titles, addresses and a few words of each page found; read a page with WebFetch."""
