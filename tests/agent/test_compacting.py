@@ -327,7 +327,7 @@ async def test_what_is_too_long_for_one_request_is_summarised_in_pieces(small: W
 
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 async def test_a_run_that_compacted_goes_on_after_a_restart_with_what_it_saw(small: World, how: str) -> None:
-    (small.project / "a.txt").write_text("word " * 1200)
+    (small.project / "a.txt").write_text("word " * 1150)
     ref = small.session()
     small.server.say(
         answer("First", tool_use("Read", file_path=str(small.project / "a.txt")), usage={"input_tokens": 100}),
