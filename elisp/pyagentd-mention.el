@@ -67,21 +67,26 @@ Each has :mention, :name and :description.")
       (> (- (float-time) (car known)) pyagentd-mention--fresh)))
 
 (defun pyagentd-mention--refresh (root)
-  "Find the files and agents of the project ROOT again if that is due."
+  "Find what can be mentioned in the project ROOT again if that is due.
+This runs git, and the daemon may start servers of tools."
   (when (pyagentd-mention--due-p (gethash root pyagentd-mention--files))
     (puthash root (cons (float-time)
                         (cdr (gethash root pyagentd-mention--files)))
              pyagentd-mention--files)
     (pyagentd-mention--list root))
-  (when (pyagentd-mention--due-p (gethash root pyagentd-mention--agents))
-    (puthash root (cons (float-time)
-                        (cdr (gethash root pyagentd-mention--agents)))
-             pyagentd-mention--agents)
-    (pyagentd-mention--ask root))
+  (pyagentd-mention--refresh-agents root)
   (when (pyagentd-mention--due-p pyagentd-mention--resources)
     (setq pyagentd-mention--resources
           (cons (float-time) (cdr pyagentd-mention--resources)))
     (pyagentd-mention--ask-servers)))
+
+(defun pyagentd-mention--refresh-agents (root)
+  "Find the agents of the project ROOT again if that is due."
+  (when (pyagentd-mention--due-p (gethash root pyagentd-mention--agents))
+    (puthash root (cons (float-time)
+                        (cdr (gethash root pyagentd-mention--agents)))
+             pyagentd-mention--agents)
+    (pyagentd-mention--ask root)))
 
 (defun pyagentd-mention--ask-servers ()
   "Ask the daemon what servers of tools offer in this session."
@@ -96,11 +101,28 @@ Each has :mention, :name and :description.")
                           (cons (float-time) (plist-get answer :resources))))))
      :error #'ignore)))
 
+(defconst pyagentd-mention--git
+  '("git" "-c" "core.fsmonitor=false" "-c" "core.hooksPath=/dev/null"
+    "-c" "core.pager=cat"
+    "ls-files" "-z" "--cached" "--others" "--exclude-standard")
+  "What lists the files of a project, and runs nothing the project names.")
+
+(defun pyagentd-mention--environment ()
+  "Return the environment of git: nothing of the user's directs it."
+  (append '("GIT_CONFIG_GLOBAL=/dev/null" "GIT_CONFIG_NOSYSTEM=1"
+            "GIT_OPTIONAL_LOCKS=0" "GIT_TERMINAL_PROMPT=0"
+            "GIT_NO_LAZY_FETCH=1" "GIT_ALLOW_PROTOCOL=none" "LC_ALL=C")
+          (seq-remove (lambda (variable) (string-prefix-p "GIT_" variable))
+                      process-environment)))
+
 (defun pyagentd-mention--list (root)
   "Have git list the files of the project ROOT."
-  (let ((default-directory (file-name-as-directory root))
-        (process-connection-type nil))
-    (when (and (file-directory-p root) (executable-find "git"))
+  (let* ((file-name-handler-alist nil)
+         (git (let ((default-directory "/")) (executable-find "git")))
+         (default-directory (file-name-as-directory root))
+         (process-environment (pyagentd-mention--environment))
+         (process-connection-type nil))
+    (when (and git (file-directory-p root))
       (let ((output (generate-new-buffer " *pyagentd files*")))
         (with-current-buffer output (buffer-disable-undo))
         (make-process
@@ -109,8 +131,7 @@ Each has :mention, :name and :description.")
                                     :buffer nil :filter #'ignore
                                     :sentinel #'ignore)
          :coding 'utf-8-unix
-         :command '("git" "ls-files" "-z" "--cached" "--others"
-                    "--exclude-standard")
+         :command (cons git (cdr pyagentd-mention--git))
          :sentinel (lambda (process _)
                      (unless (process-live-p process)
                        (pyagentd-guarded "List files"
@@ -175,10 +196,15 @@ Each has :mention, :name and :description.")
             (cdr pyagentd-mention--resources)))
 
 (defun pyagentd-mention-there-p (name)
-  "Return non-nil if NAME is that of a file or an agent of this project."
+  "Return non-nil if NAME is that of a file or an agent of this project.
+Text that is only shown is asked about: nothing but the project itself is
+looked at, and never another machine."
   (or (pyagentd-mention--agent pyagentd-attach-root name)
       (pyagentd-mention--resource name)
-      (file-exists-p (expand-file-name name pyagentd-attach-root))))
+      (let ((file-name-handler-alist nil))
+        (and (not (file-name-absolute-p name))
+             (not (member ".." (split-string name "/")))
+             (file-exists-p (expand-file-name name pyagentd-attach-root))))))
 
 (defun pyagentd-mention--annotation (root)
   "Return a function that says what a candidate of the project ROOT is."
@@ -219,7 +245,8 @@ Each has :mention, :name and :description.")
        ((consp files)
         (complete-with-action action (append agents files) string predicate))
        ((and (string-search "/" string) (not (string-search ":" string)))
-        (let ((default-directory (file-name-as-directory root)))
+        (let ((default-directory (file-name-as-directory root))
+              (file-name-handler-alist nil))
           (complete-with-action action #'completion-file-name-table
                                 string predicate)))
        (t
@@ -271,9 +298,9 @@ It is in text of the user, after white space or an opening bracket."
           :exit-function #'pyagentd-mention--exit)))
 
 (defun pyagentd-mention--at-attach ()
-  "Find files and agents before somebody needs them."
+  "Find agents before somebody needs them; no program is run for that."
   (when pyagentd-attach-root
-    (pyagentd-mention--refresh pyagentd-attach-root)))
+    (pyagentd-mention--refresh-agents pyagentd-attach-root)))
 
 (add-to-list 'pyagentd-session-hooks
              '(completion-at-point-functions . pyagentd-mention-at-point))

@@ -89,6 +89,59 @@
       (should (equal (nreverse found)
                      '("@src/tea.py" "@reviewer" "@README.md"))))))
 
+(ert-deftest pyagentd-mention-that-is-shown-reaches-no-other-machine ()
+  (mention-test--with
+    (let* ((reached nil)
+           (file-name-handler-alist
+            (cons (cons "\\`/ssh:" (lambda (&rest call)
+                                     (push call reached) nil))
+                  file-name-handler-alist)))
+      (insert " @/ssh:nowhere:/x @"
+              (apply #'concat (make-list 20 "../")) "ssh:nowhere:/x"
+              " @/etc @~ @../project/README.md")
+      (goto-char (point-min))
+      (should-not (pyagentd-mention-look--match (point-max)))
+      (should-not reached))))
+
+(ert-deftest pyagentd-mention-nothing-is-run-before-somebody-completes ()
+  (mention-test--with
+    (clrhash pyagentd-mention--files)
+    (clrhash pyagentd-mention--agents)
+    (setq pyagentd-mention--resources nil)
+    (insert " @src")
+    (let (asked)
+      (cl-letf (((symbol-function 'pyagentd-rpc-call-async)
+                 (lambda (method &rest _) (push method asked)))
+                ((symbol-function 'pyagentd-mention--list)
+                 (lambda (_) (push 'git asked))))
+        (pyagentd-mention--at-attach)
+        (pyagentd-mention-look--match (point-max))
+        (should (equal asked '(presets)))
+        (pyagentd-mention-at-point)
+        (should (equal asked '(mcp-resources git presets)))))))
+
+(ert-deftest pyagentd-mention-git-runs-nothing-of-the-project ()
+  (skip-unless (executable-find "git"))
+  (mention-test--with
+    (let ((default-directory (file-name-as-directory project))
+          (process-environment (cons "GIT_DIR=/nowhere" process-environment))
+          (ran (expand-file-name "ran" root))
+          (monitor (expand-file-name "monitor" root)))
+      (with-temp-file monitor
+        (insert "#!/bin/sh\ntouch " ran "\nprintf '/\\0'\n"))
+      (set-file-modes monitor #o755)
+      (let ((process-environment (cdr process-environment)))
+        (call-process "git" nil nil nil "init" "-q")
+        (call-process "git" nil nil nil "add" "README.md")
+        (call-process "git" nil nil nil "config" "core.fsmonitor" monitor)
+        (call-process "git" nil nil nil "ls-files" "--others"))
+      (should (file-exists-p ran))
+      (delete-file ran)
+      (pyagentd-mention--list project)
+      (pyagentd-test-await
+       (member "src/tea.py" (cdr (gethash project pyagentd-mention--files))))
+      (should-not (file-exists-p ran)))))
+
 (ert-deftest pyagentd-mention-there-is-none-in-an-answer ()
   (mention-test--with
     (insert (propertize " @re" 'gptel 'response))
