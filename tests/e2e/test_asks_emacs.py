@@ -332,7 +332,8 @@ def helpers(system: System, model_server: ModelServer) -> Path:
     presets = system.home / "presets"
     presets.mkdir()
     head = "name: helper\ndescription: Helps\nmode: all\nbackend: Claude\nmodel: m\ntools: [PersistentAgent, Bash]\n"
-    rights = 'paths:\n  read: ["/**"]\n  write: ["/tmp/**"]\nshell_commands:\n  allow: ["*"]\n'
+    # Not all of the place for temporary files: every file of it would be looked at before each command.
+    rights = f'paths:\n  read: ["/**"]\n  write: ["{system.project}/**"]\nshell_commands:\n  allow: ["*"]\n'
     (presets / "helper.md").write_text(f"---\n{head}{rights}---\nHelp.\n")
     (system.home / "config.toml").write_text(f'[presets]\ndir = "{presets}"\n')
     system.use_server(model_server.url)
