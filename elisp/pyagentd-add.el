@@ -170,9 +170,9 @@ It is the current one by default; point there is moved behind it."
         (insert (pyagentd-add--between) text "\n\n")
         (dolist (window windows)
           (set-window-point window (point)))))
-    (run-hooks 'pyagentd-add-hook)))
+    (run-hooks 'pyagentd-added-hook)))
 
-(defvar pyagentd-add-hook nil
+(defvar pyagentd-added-hook nil
   "Hook run in a session buffer after something was put into its prompt.")
 
 (defun pyagentd-add--between ()

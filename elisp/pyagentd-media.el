@@ -139,7 +139,7 @@ It was called BASE with EXTENSION."
                (get-text-property (1- (point)) 'gptel)))
       (pyagentd-add-text link)
     (insert link)
-    (run-hooks 'pyagentd-add-hook)))
+    (run-hooks 'pyagentd-added-hook)))
 
 ;;;###autoload
 (defun pyagentd-attach-file (file)
