@@ -81,6 +81,9 @@ class ToolSpec:
     describe: Callable[[Args, ToolContext], Target]
     preview: Callable[[Args, ToolContext], str] | None = None  # what a human sees before approving; blocks
     caution: Callable[[ToolContext], str] | None = None  # what a human should know before approving, or ""; blocks
+    still: Callable[[Args, ToolContext], None] | None = (
+        None  # raises ``ToolError``: what they saw holds no more; blocks
+    )
     confirm: Confirm = False  # ask a human unless a profile or a grant allows it; or whatever they allow
     confirming: Callable[[Args, ToolContext], Awaitable[Confirm]] | None = None  # where that depends on the call
     acts_as: str = ""  # the name of the tool in the action string, where that is another

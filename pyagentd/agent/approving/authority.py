@@ -201,9 +201,11 @@ class Authority:
             why = f": {answer.reason}" if answer.reason else ""
             raise ToolError(f"The user denied {tool}{why}.")
         if answer.input is None:
+            await self._see_again(asked, dict(asked.call.input), action)
             self._decide_again(asked, action, answer, lease)
             return None
         args, action = asked.edited(answer.input)
+        await self._see_again(asked, args, action)
         self._decide_again(asked, action, answer, lease)
         shown = json.dumps(args, ensure_ascii=False)
         return Edited(
@@ -223,6 +225,16 @@ class Authority:
             self._stop()
             await asyncio.get_running_loop().create_future()  # the cancellation arrives here
         return answer
+
+    async def _see_again(self, asked: AskedCall, args: dict[str, Any], action: Action) -> None:
+        """Note that a call is denied of which a human was shown what holds no more; raises ``ToolError`` then."""
+        if asked.spec.still is None:
+            return
+        try:
+            await asyncio.to_thread(asked.spec.still, args, asked.tool_context)
+        except ToolError as error:
+            self._witness(asked.spec.name, str(action), "deny", "changed", str(error), change=action.change)
+            raise
 
     def _decide_again(self, asked: AskedCall, action: Action, answer: Answer, lease: Widening | None) -> None:
         """Note what a human allowed, unless by now it may not happen.

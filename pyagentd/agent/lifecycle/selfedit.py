@@ -3,7 +3,8 @@
 The profile decides about each as about any action, under the action strings of the specification, and the audit keeps
 what was and what is to be. A change of permissions needs a person's word each time: neither a profile that allows
 everything nor a grant stands for it, for what a model says is no authority about what it may do (DESIGN §7).
-Changes are written to ``agent.json`` and ``docs/`` alone, and hold from the next request to the model on.
+Changes are written to ``agent.json`` and ``docs/`` alone, and hold from the next request to the model on. What
+somebody else changed since the call was described is never overwritten: nobody has seen what would be replaced.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ CUSTOM = "custom"
 
 _LONGEST_PROMPT = 100_000  # characters
 _AUDITED = 500  # characters of an old or new value
+_TOLD = 4_000  # characters of a value, to the model
 _NEXT = "It holds from your next step on."
 
 
@@ -61,6 +63,17 @@ class _Change:
     def audited(self) -> str:
         """Return it as the audit keeps it."""
         return json.dumps({"old": _short(self.old), "new": _short(self.new)}, ensure_ascii=False)
+
+    def require(self, old: Any) -> None:
+        """See that it would still replace ``old``; raises ``ToolError``, which shows what it would replace."""
+        if self.old == old:
+            return
+        now = "nothing" if self.old is None else _text(self.old)
+        now = now if len(now) <= _TOLD else f"{now[: _TOLD - 1]}…"
+        raise ToolError(
+            f"{self.key} was changed by somebody else meanwhile, so nothing was written over that. Ask again, with a "
+            f"change of what it is now if one is still needed. It is now:\n\n{now}"
+        )
 
     def shown(self) -> str:
         """Return it as whoever is to approve it sees it."""
@@ -147,12 +160,24 @@ def _tool(
     *,
     confirm: Confirm = True,
 ) -> ToolSpec:
+    seen: dict[tuple[str, str], Any] = {}  # what was there when a call was described
+
     def described(args: Args, ctx: ToolContext) -> Target:
         change = _made(change_of, args)
+        seen.setdefault((ctx.call_id, change.key), change.old)
         return Target(detail=change.detail, change=change.audited())
 
+    def still(args: Args, ctx: ToolContext) -> None:
+        change = _made(change_of, args)
+        change.require(seen.get((ctx.call_id, change.key), change.old))
+
+    def applied(args: Args, ctx: ToolContext) -> str:
+        change = _made(change_of, args)
+        change.require(seen.pop((ctx.call_id, change.key), change.old))
+        return _apply(me, change)
+
     async def run(args: Args, ctx: ToolContext) -> Output:
-        return Output(text=await asyncio.to_thread(_apply, me, _made(change_of, args)))
+        return Output(text=await asyncio.to_thread(applied, args, ctx))
 
     return ToolSpec(
         name=name,
@@ -168,6 +193,7 @@ def _tool(
         run=run,
         describe=described,
         preview=lambda args, ctx: _made(change_of, args).shown(),
+        still=still,
         confirm=confirm,
     )
 
@@ -190,7 +216,7 @@ def _apply(me: Self, change: _Change) -> str:
         if change.key.startswith("docs/"):
             docs.write_doc(me.directory, change.key.removeprefix("docs/"), change.new)
         else:
-            agentfile.change(me.directory, {change.key: change.new})
+            agentfile.change(me.directory, {change.key: change.new}, only_if={change.key: change.old})
     except (PyagentdError, OSError) as error:
         raise ToolError(f"{change.key} was not changed: {_told(error)}") from error
     return f"{change.key} was changed. {_NEXT}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyagentd.errors import NotFound, PresetError, StoreError
+from pyagentd.errors import Conflict, NotFound, PresetError, StoreError
 from pyagentd.store import atomic
 from pyagentd.store.namedagents.layout import agent_file
 
@@ -111,15 +111,23 @@ def parse(data: bytes, path: Path) -> AgentFile:
     return AgentFile(path=path, values=values)
 
 
-def change(directory: Path, values: Mapping[str, Any]) -> AgentFile:
+def change(directory: Path, values: Mapping[str, Any], *, only_if: Mapping[str, Any] | None = None) -> AgentFile:
     """Set keys of ``agent.json`` and return what it said before; all else in it stays.
+
+    Args:
+        directory: The agent's.
+        values: Keys with what they are to be.
+        only_if: Keys with what they have to be so far.
 
     Raises:
         NotFound, PresetError: As ``read``; the file is untouched.
+        Conflict: It does not say ``only_if``; the file is untouched.
         StoreError: The disk refused; the file is its old self.
     """
     with _changing:
         before = read(directory)
+        if other := [key for key, value in (only_if or {}).items() if before.values.get(key) != value]:
+            raise Conflict(f"{other[0]} was changed meanwhile", mend="Look at it, then change it again")
         after = {**before.values, **values}
         if after != before.values:
             write(directory, after)

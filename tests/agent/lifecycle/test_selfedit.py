@@ -158,3 +158,35 @@ async def test_locked_agents_and_sessions_without_a_name_have_no_such_tools(worl
             await talk.watcher.finished(branch)
         tools = world.server.last.body.get("tools") or []
         assert not [tool["name"] for tool in tools if tool["name"].startswith("self_edit")]
+
+
+STALE: list[tuple[str, dict[str, Any], str, str]] = [
+    ("self_edit_system_prompt", {"new_prompt": "Mine."}, "system_prompt", "The user's."),
+    ("self_edit_model", {"new_model": "claude-haiku-4-5"}, "model", "model-users"),
+    ("self_edit_permissions", {"new_profile": "open"}, "permissions", "locked"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "key", "users"), STALE)
+async def test_an_approval_is_never_for_more_than_was_shown(
+    world: World, talk: Talk, name: str, arguments: dict[str, Any], key: str, users: str
+) -> None:
+    await talk.say(call(name, arguments), "Oh.")
+    await talk.ask()
+    path = talk.branch.ref.session_dir / "agent.json"
+    path.write_text(json.dumps({**config(talk.branch.ref), key: users}))
+    await talk.answer("allow")
+    told = await talk.end()
+    assert users in told or "neither allows" in told
+    assert config(talk.branch.ref)[key] == users
+    assert (await audited(talk))["decision"] == "deny"
+
+
+async def test_a_document_that_was_changed_meanwhile_is_not_overwritten(world: World, talk: Talk) -> None:
+    await talk.say(call("self_edit_docs", {"path": "a.md", "content": "Mine."}), "Oh.")
+    await talk.ask()
+    document = talk.branch.ref.session_dir / "docs" / "a.md"
+    document.write_text("The user's.")
+    await talk.answer("allow", input=json.dumps({"path": "a.md", "content": "Mine, edited."}))
+    assert (await talk.end()).endswith("It is now:\n\nThe user's.")
+    assert document.read_text() == "The user's."
