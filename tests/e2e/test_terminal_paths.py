@@ -93,6 +93,7 @@ ENDINGS = [
 ]
 
 
+@pytest.mark.cold
 @pytest.mark.spec("000", "Overlay cleaned up on all paths")
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.name)
 def test_every_end_is_one_result_and_no_overlay_in_emacs(
