@@ -45,7 +45,7 @@
 
 (defvar pyagentd-hook-functions nil
   "Alist of events and the functions that are hooks for them.
-See the function `pyagentd-add-hook', which tells the daemon, too.")
+See `pyagentd-add-hook', which tells the daemon, too.")
 
 ;;;; Functions
 
@@ -65,7 +65,7 @@ It must be quick: the agent waits some seconds at most."
 
 (defun pyagentd-remove-hook (event function)
   "Do not have FUNCTION asked at EVENT any more.
-See the function `pyagentd-add-hook'."
+See `pyagentd-add-hook'."
   (setf (alist-get event pyagentd-hook-functions)
         (remq function (alist-get event pyagentd-hook-functions)))
   (pyagentd-hooks--offer))
