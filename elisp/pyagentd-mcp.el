@@ -176,6 +176,8 @@
     (special-mode)
     (let ((inhibit-read-only t))
       (erase-buffer)
+      (insert "What these programs load besides is not looked at: "
+              "it may change\nwithout a question.\n\n")
       (dolist (file (append (plist-get answer :files)
                             (plist-get answer :scripts)))
         (insert (propertize (abbreviate-file-name (plist-get file :path))

@@ -98,6 +98,7 @@ def trust(root: Path, as_json: bool) -> None:
         if not as_json:
             for file in (*(told["files"] or ()), *(told["scripts"] or ())):
                 print(f"--- {file['path']}\n{printable(file['text'])}", file=sys.stderr)
+            note("what these programs load besides is not looked at: it may change without a question")
         trusted = link.call("trust-mcp", root=place, hash=told["hash"] or "")
     if as_json:
         print_json(trusted)

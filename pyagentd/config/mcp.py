@@ -46,7 +46,7 @@ class ServerSettings:
     name: str
     command: tuple[str, ...] = ()  # a program and its arguments; of a server on the web empty
     env: tuple[tuple[str, str], ...] = ()  # variables of the program
-    cwd: str = ""  # where it runs; "": in the workspace root
+    cwd: str = ""  # where it runs; "": in a directory of its own, one of a project in the workspace root
     url: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     tools: tuple[str, ...] | None = None  # patterns as in a shell; None: all
@@ -55,6 +55,7 @@ class ServerSettings:
     trusted: bool = False  # its word is believed that a tool only looks
     enabled: bool = True
     source: str = ""  # FILE:LINE, or FILE
+    of_project: bool = False  # a project's file names it, which the user trusts as it is
 
 
 def read_server(name: str, table: object, place: str, *, strict: bool = True) -> ServerSettings:

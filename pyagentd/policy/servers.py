@@ -86,7 +86,7 @@ def _joined(place: str, rows: list[tuple[str, object]]) -> WantedServers:
         elif isinstance(table, Mapping) and table.keys() == {"tools"}:
             only[name] = tuple(_texts(table["tools"], name, place))
         elif table is not False:
-            own.append(read_server(name, table, place))
+            own.append(replace(read_server(name, table, place), trusted=False))  # only config.toml may say so
     return WantedServers(names=tuple(names), only=only, own=tuple(own))
 
 

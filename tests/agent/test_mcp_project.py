@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,14 @@ async def test_a_script_of_the_project_that_a_server_runs_counts_too(world: Worl
         assert after is not None and after.hash != before.hash
 
 
+async def test_a_checkout_lends_the_users_servers_no_modules(world: World) -> None:
+    (world.project / "mine.py").write_text("raise SystemExit('taken over')")
+    async with having(world, table("notes", [sys.executable, "-m", "mine"]), table("well", plain())) as talk:
+        names = await turn(talk, world)
+        assert "well_echo" in names and "notes_echo" not in names
+        assert "taken over" not in notices(talk) and "No module named mine" in notices(talk)
+
+
 async def test_the_users_server_of_a_name_is_the_users(world: World) -> None:
     write(world, notes={"command": "/no/such"})
     async with having(world, table("notes", plain())) as talk:
@@ -81,6 +90,16 @@ async def test_the_users_server_of_a_name_is_the_users(world: World) -> None:
         assert [(row["origin"], row["state"], row["problem"]) for row in told] == [
             ("user", "running", ""), ("project", "stopped", "the user's server of that name holds"),
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", [".mcp.json", ".pyagentd/mcp.toml"])
+def test_only_the_user_says_whose_word_counts(tmp_path: Path, file: str) -> None:
+    (tmp_path / ".pyagentd").mkdir()
+    given = {"mcpServers": {"a": {"command": "x", "trusted": True}}}
+    text = json.dumps(given) if file == ".mcp.json" else '[a]\ncommand = "x"\ntrusted = true\n'
+    (tmp_path / file).write_text(text)
+    found = project_servers(tmp_path)
+    assert found is not None and [each.trusted for each in found.servers] == [False]
 
 
 async def test_one_that_cannot_be_reached_is_in_no_others_way(world: World) -> None:

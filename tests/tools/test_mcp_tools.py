@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyagentd.policy.servers import WantedServers, read_wanted
 from pyagentd.tools.mcp.catalog import Answered, Piece, ServerTool
 from pyagentd.tools.mcp.connection import Connection
 from pyagentd.tools.mcp.content import text_of
-from pyagentd.tools.mcp.launch import Launch, Surrounding, launch
+from pyagentd.tools.mcp.launch import Launch, Surrounding, launch, make_apart
 from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, named, specs, tool_name
 from pyagentd.tools.schema import checked
 from pyagentd.tools.spec import ToolSpec
@@ -95,7 +96,10 @@ def test_an_answer_as_text(answer: Answered, text: str, tmp_path: Path) -> None:
 
 
 def around(root: Path, **variables: str) -> Surrounding:
-    return Surrounding(root=root, variable=lambda name: variables.get(name, ""), path="/p", keys={"LOCAL_KEY"})
+    apart = root / "apart"
+    return Surrounding(
+        root=root, apart=apart, variable=lambda name: variables.get(name, ""), path="/p", keys={"LOCAL_KEY"}
+    )
 
 
 def test_what_settings_refer_to_is_filled_in(tmp_path: Path) -> None:
@@ -110,6 +114,23 @@ def test_what_settings_refer_to_is_filled_in(tmp_path: Path) -> None:
     assert made.environment["T"] == "a" and made.environment["PATH"] == "/p"
     assert "a-b" not in repr(made), "it may be a secret"
     assert made == launch(settings, around(tmp_path, A="a")) != launch(settings, around(tmp_path, A="other"))
+
+
+def test_a_server_of_the_users_runs_where_no_checkout_can_lend_it_programs(tmp_path: Path) -> None:
+    own = ServerSettings(name="a", command=("python", "-m", "x"))
+    made = launch(own, around(tmp_path))
+    assert made.cwd == tmp_path / "apart/a" and made.is_apart and "PYTHONSAFEPATH" not in made.environment
+    make_apart(made.cwd)
+    assert sorted(each.name for each in made.cwd.iterdir()) == ["package.json", "uv.toml"]
+    assert launch(replace(own, cwd="${root}"), around(tmp_path)).cwd == tmp_path
+
+
+def test_a_projects_server_runs_in_the_project_and_loads_what_it_names(tmp_path: Path) -> None:
+    its = ServerSettings(name="a", command=("python", "s.py"), of_project=True)
+    made = launch(its, around(tmp_path))
+    assert made.cwd == tmp_path and not made.is_apart and made.environment["PYTHONSAFEPATH"] == "1"
+    given = replace(its, env=(("PYTHONSAFEPATH", ""),))
+    assert launch(given, around(tmp_path)).environment["PYTHONSAFEPATH"] == "", "the user has read it"
 
 
 @pytest.mark.parametrize("name", ["NOBODY", "LOCAL_KEY", "ANTHROPIC_API_KEY", "PYAGENTD_TOKEN"])
@@ -134,6 +155,11 @@ KNOWN = {name: ServerSettings(name=name, url="https://x", enabled=name != "off")
 def test_which_servers_a_preset_wants(value: object, names: list[str], missing: list[str]) -> None:
     found, unknown = read_wanted(value, "p.md:3").of(KNOWN)
     assert ([each.name for each in found], unknown) == (names, missing)
+
+
+def test_a_preset_does_not_say_whose_word_counts() -> None:
+    (found,), _ = read_wanted({"a": {"command": ["x"], "trusted": True}}, "p.md:3").of({})
+    assert not found.trusted
 
 
 def test_a_preset_narrows_a_server() -> None:

@@ -12,7 +12,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,8 @@ def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSet
         raise ConfigError(f'{file}: it has no table of servers, such as {{"mcpServers": {{}}}}')
     for name, table in tables.items():
         try:
-            yield read_server(name, table, str(file), strict=strict)
+            # Who trusts a project has read what it runs, not what its servers will say of themselves.
+            yield replace(read_server(name, table, str(file), strict=strict), of_project=True, trusted=False)
         except ConfigError as error:
             if strict:
                 raise

@@ -63,6 +63,7 @@ def _command(server: Server, prompt: ServerPrompt) -> Command:
         summary=" ".join(prompt.description.split())[:_SUMMARY] or f"A prompt of {server.name}",
         run=run,
         arguments=tuple(_arguments(prompt)),
+        changed_by=(),
         origin=server.name,
     )
 

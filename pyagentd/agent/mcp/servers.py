@@ -133,6 +133,7 @@ class Servers:
         """Return one server as it is in a workspace; raises ``ConfigError``."""
         around = Surrounding(
             root=root,
+            apart=self._host.config.runtime_dir / "mcp",
             variable=lambda name: variable_of(name, options),
             path=options.env.get("PATH", ""),
             keys=frozenset(each.key_env for each in self._host.config.backends.values() if each.key_env),

@@ -2,6 +2,9 @@
 
 A server is another program, so it gets none of our variables but those that say where things are, and what its
 settings name. The keys of model providers are never among them, whatever the settings say.
+
+Where a program runs is part of what it is: ``python -m``, npx and uv look there for modules, programs and settings.
+So one that the user configured runs in an empty directory of ours, whatever a checkout has, unless ``cwd`` is given.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from pyagentd.tools.environment import child_environment
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _ROOT = ("root", "workspaceFolder", "CLAUDE_PROJECT_DIR")  # ours, and what other programs call it
+_ENDS_SEARCH = {"package.json": "{}\n", "uv.toml": ""}
 _PROVIDERS = re.compile(r"ANTHROPIC_.*|OPENAI_.*|PYAGENTD_.*")
 
 
@@ -29,6 +33,8 @@ class Launch:
     command: tuple[str, ...] = field(default=(), repr=False)
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # what its settings say
     cwd: Path = Path("/")
+    is_apart: bool = False  # ``cwd`` is ours, made when the program is started
+    root: Path = Path("/")  # the workspace: one server for each
     url: str = field(default="", repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     call_s: float = 60.0
@@ -46,6 +52,7 @@ class Surrounding:
     """What the settings of a server may refer to."""
 
     root: Path  # the workspace
+    apart: Path  # has a directory for each server that runs in none of the user's
     variable: Callable[[str], str]  # returns the value of one; "" when nobody has it
     path: str = ""  # where the client of the run finds programs
     keys: Collection[str] = ()  # the variables that the keys of model providers are in
@@ -61,19 +68,34 @@ def launch(settings: ServerSettings, around: Surrounding) -> Launch:
     def filled(text: str) -> str:
         return _VARIABLE.sub(lambda found: _value(settings, around, found), text)
 
-    cwd = Path(filled(settings.cwd)).expanduser() if settings.cwd else around.root
+    is_apart = not settings.cwd and not settings.of_project
+    cwd = around.apart / settings.name if is_apart else around.root / Path(filled(settings.cwd)).expanduser()
     base = child_environment({"PATH": around.path} if around.path else {})
+    if settings.of_project:
+        base["PYTHONSAFEPATH"] = "1"  # modules that merely lie there are no part of what was trusted
     return Launch(
         name=settings.name,
         command=tuple(_home(filled(word)) for word in settings.command),
         env=tuple((name, filled(value)) for name, value in settings.env),
-        cwd=cwd if cwd.is_absolute() else around.root / cwd,
+        cwd=cwd,
+        is_apart=is_apart,
+        root=around.root,
         url=filled(settings.url),
         headers=tuple((name, filled(value)) for name, value in settings.headers),
         call_s=settings.call_s,
         start_s=settings.start_s,
         base=base,
     )
+
+
+def make_apart(directory: Path) -> None:
+    """Make the directory in which a server runs that has none of the user's; blocks.
+
+    Its files have npm and uv look for nothing in the directories above it. Raises ``OSError``.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in _ENDS_SEARCH.items():
+        (directory / name).write_text(text)
 
 
 def at_root(text: str, root: Path) -> str:

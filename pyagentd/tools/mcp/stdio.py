@@ -17,7 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from pyagentd.tools.mcp.launch import Launch
+from pyagentd.tools.mcp.launch import Launch, make_apart
 from pyagentd.tools.process import Group
 
 MOST_BYTES = 32 * 1024 * 1024  # of one message
@@ -128,6 +128,8 @@ async def program(
     Raises:
         OSError: It cannot be started.
     """
+    if launch.is_apart:
+        await asyncio.to_thread(make_apart, launch.cwd)
     group = await Group.start(
         *launch.command, cwd=launch.cwd, env=launch.environment, stdin=_PIPE, stdout=_PIPE, stderr=_PIPE
     )
