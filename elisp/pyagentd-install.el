@@ -78,26 +78,31 @@ functions to call after it, :begun and :timer are about progress.")
         (user-error "No server came with this package; \
 set `pyagentd-server-requirement' or `pyagentd-command'"))))
 
+(defun pyagentd-install--says-p (python code)
+  "Return non-nil if the program PYTHON runs CODE to a good end.
+It is isolated, and not where the user works: nothing of a project is
+loaded before the user wants an installation."
+  (let ((default-directory "/"))
+    (and (executable-find python)
+         (eql 0 (call-process python nil nil nil "-I" "-c" code)))))
+
 (defun pyagentd-install-python ()
   "Return the name of a Python that is new enough, or nil."
   (seq-find
    (lambda (name)
-     (and (executable-find name)
-          (eql 0 (call-process
-                  name nil nil nil "-c"
-                  "import sys, venv, ensurepip; \
-sys.exit(sys.version_info < (3, 11))"))))
+     (pyagentd-install--says-p name "import sys, venv, ensurepip; \
+sys.exit(sys.version_info < (3, 11))"))
    '("python3" "python3.14" "python3.13" "python3.12" "python3.11" "python")))
 
 (defun pyagentd-install-how ()
   "Return with what to install: the symbol `uv', a Python's name, or nil."
-  (if (executable-find "uv") 'uv (pyagentd-install-python)))
+  (let ((default-directory "/"))
+    (if (executable-find "uv") 'uv (pyagentd-install-python))))
 
 (defun pyagentd-install--pip-p (python)
   "Return non-nil if PYTHON has a pip that installs for another Python."
-  (eql 0 (call-process python nil nil nil "-c"
-                       "import pip, sys; \
-sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))")))
+  (pyagentd-install--says-p python "import pip, sys; \
+sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))"))
 
 (defun pyagentd-install--steps (how directory requirement)
   "Return the steps that install REQUIREMENT into DIRECTORY with HOW.
@@ -111,15 +116,15 @@ returns it."
               (list "environment" "uv" "venv" "--no-project" "--python"
                     (concat ">=" pyagentd-install--python-minimum) directory))
              ;; A pip of its own takes as long as half of all the rest.
-             (shared (list "environment" how "-m" "venv" "--without-pip"
-                           directory))
-             (t (list "environment" how "-m" "venv" directory)))
+             (shared (list "environment" how "-I" "-m" "venv"
+                           "--without-pip" directory))
+             (t (list "environment" how "-I" "-m" "venv" directory)))
       ,(cond ((eq how 'uv)
               (list "packages" "uv" "pip" "install" "--python" python
                     requirement))
-             (shared `("packages" ,how "-m" "pip" "--python" ,python ,@pip
-                       ,requirement))
-             (t `("packages" ,python "-m" "pip" ,@pip ,requirement)))
+             (shared `("packages" ,how "-I" "-m" "pip" "--python" ,python
+                       ,@pip ,requirement))
+             (t `("packages" ,python "-I" "-m" "pip" ,@pip ,requirement)))
       ("trial" ,(pyagentd-server-program directory) "--version"))))
 
 (defun pyagentd-install--python-of (directory)
@@ -134,7 +139,7 @@ Python makes what it loads by itself; each first time takes longer."
   (let ((default-directory (file-name-as-directory directory)))
     (make-process :name "pyagentd-compile" :noquery t
                   :command (list (pyagentd-install--python-of directory)
-                                 "-m" "compileall" "-q" "lib" "Lib")
+                                 "-I" "-m" "compileall" "-q" "lib" "Lib")
                   :connection-type 'pipe
                   :filter #'ignore :sentinel #'ignore)))
 

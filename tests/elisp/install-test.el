@@ -153,6 +153,26 @@ The variable `root' is bound to a temporary directory."
       (should (string-match-p "version 0\\.0\\.9, this package .*doctor"
                               (car told))))))
 
+(ert-deftest pyagentd-install-loads-nothing-of-the-project-before-leave ()
+  (skip-unless (executable-find "python3"))
+  (pyagentd-test-with-place
+    (let* ((ran (expand-file-name "ran" root))
+           (default-directory (file-name-as-directory root))
+           (process-environment (cons "PYTHONPATH=." process-environment)))
+      (dolist (module '("venv.py" "ensurepip.py" "pip.py" "uv"))
+        (install-test--program (expand-file-name module root)
+                               (format "open(%S, 'w')" ran)))
+      (let ((exec-path (cons "." exec-path)))
+        (pyagentd-install-python)
+        (should-not (and (eq (pyagentd-install-how) 'uv)
+                         (not (let ((default-directory "/"))
+                                (executable-find "uv")))))
+        (pyagentd-install--pip-p "python3"))
+      (should-not (file-exists-p ran))
+      (dolist (step (pyagentd-install--steps "python3" root "x"))
+        (when (member "-m" step)
+          (should (equal (nth 2 step) "-I")))))))
+
 ;;;; Doctor
 
 (defun install-test--doctor ()
