@@ -44,8 +44,11 @@ Its id and its directory stay as they are."
    (let ((here (pyagentd-here)))
      (list (read-string (format "Title of %s: " (plist-get here :session-id))
                         (plist-get here :title)))))
-  (pyagentd-rpc-call 'rename (list :branch (plist-get (pyagentd-here) :branch)
-                                   :title (string-trim title)))
+  (let ((renamed (pyagentd-rpc-call
+                  'rename (list :branch (plist-get (pyagentd-here) :branch)
+                                :title (string-trim title)))))
+    (when-let* ((note (plist-get renamed :note)))
+      (message "%s" note)))
   (run-hooks 'pyagentd-changed-hook))
 
 ;;;###autoload

@@ -10,7 +10,7 @@ import click
 
 from pyagentd.cli.branches import LONG_S
 from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.output import json_option, print_json
+from pyagentd.cli.output import json_option, note, print_json
 
 _SHOWN = 8  # branches named in a question
 
@@ -23,6 +23,7 @@ def rename(session: str, title: str, as_json: bool) -> None:
     """Give SESSION another TITLE; its id stays."""
     with daemon() as link:
         renamed = link.call("rename", branch=str(branch_of(link, session)), title=title)
+    _say_more(renamed)
     if as_json:
         print_json(renamed)
     else:
@@ -51,6 +52,7 @@ def duplicate(session: str, name: str | None, as_json: bool) -> None:
     """Copy SESSION with its branches, agents and files; the copy has an id of its own."""
     with daemon() as link:
         made = link.call("duplicate", timeout=LONG_S, branch=str(branch_of(link, session)), name=name)
+    _say_more(made)
     if as_json:
         print_json(made)
     else:
@@ -76,6 +78,12 @@ def delete(session: str, yes: bool, as_json: bool) -> None:
         print_json({"trashed": trashed})
     else:
         click.echo("\n".join(trashed))
+
+
+def _say_more(told: dict[str, Any]) -> None:
+    """Tell beside the output what there is to say of an answer, which is no part of it."""
+    if text := told.pop("note", None):
+        note(text)
 
 
 def _meant(session: str, branch_dir: Path) -> str:

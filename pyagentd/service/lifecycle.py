@@ -11,11 +11,13 @@ import unicodedata
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from pyagentd.agent.host import Host
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.events import Event
 from pyagentd.service.group import Client, Group, described, expanded
 from pyagentd.store import branching, copies, lineage, metadata, paths
+from pyagentd.store.namedagents.layout import named_dir
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.trash import move_to_trash
 
@@ -28,14 +30,19 @@ class Lifecycle(Group):
     """Sessions and agents as things that come and go."""
 
     async def rename(self, client: Client, *, branch: str, title: str) -> dict[str, Any]:
-        """Give a session, or an agent, another title; ids and directories never change."""
+        """Give a session, or an agent, another title; ids and directories never change.
+
+        ``note``: what is to be said where that is not the name, or nil.
+        """
         wanted = " ".join(title.split())
         if not _is_title(wanted):
             raise BadRequest(f"{title[:40]!r} is no title", mend=f"Give one line of up to {_TITLE_LENGTH} characters")
         ref = self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
-        return {**described(ref), "title": wanted}
+        named = _named(self._host, ref)
+        note = f"This is its title; {named} is still its name: `pyagentd agent rename {named} NAME` gives it another"
+        return {**described(ref), "title": wanted, "note": note if named else None}
 
     async def archive(self, client: Client, *, branch: str, undo: bool = False) -> dict[str, Any]:
         """Leave a session, or an agent, out of lists from now on, or with ``undo`` no longer; it is not changed."""
@@ -45,7 +52,10 @@ class Lifecycle(Group):
         return {**described(ref), "archived_at": archived_at}
 
     async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> dict[str, Any]:
-        """Copy a session with all its branches, agents and files; the copy has an id of its own."""
+        """Copy a session with all its branches, agents and files; the copy has an id of its own.
+
+        Of a named agent it is the conversation alone that is copied; ``note`` says so, otherwise it is nil.
+        """
         ref = self._ref(branch)
         if ref.is_agent:
             raise BadRequest(f"{ref.session_id} is an agent", mend="Duplicate the session it belongs to")
@@ -61,15 +71,23 @@ class Lifecycle(Group):
         )
         self._registry.add(made)
         self._tell_written(*_all_of(made))
-        return described(made)
+        named = _named(self._host, ref)
+        note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
+        return {**described(made), "note": note if named else None}
 
     async def delete(self, client: Client, *, branch: str, what: str | None = None) -> dict[str, Any]:
         """Move a session, a branch or an agent to the trash.
 
         Without ``what`` an agent's ref means the agent, a branch's ref the branch, or the session if it is all of it.
+        A named agent is destroyed instead (``agent-destroy``), which tells what is lost and saves its conversation.
         """
         ref = self._ref(branch)
         chosen = _what(ref, what)
+        if chosen == "session" and (named := _named(self._host, ref)):
+            raise BadRequest(
+                f"{named} is a named agent; deleting would leave its record and what it does behind",
+                mend=f"Destroy it: `pyagentd agent destroy {named}`, in Emacs M-x pyagentd-agent-destroy",
+            )
         directory = ref.session_dir if chosen == "session" else ref.branch_dir
         heir = _heir(ref) if chosen == "branch" else None
         gone = _all_of(ref) if chosen == "session" else list(lineage.with_agents(ref))
@@ -104,6 +122,12 @@ class Lifecycle(Group):
                 told = {"title": session.get("title") or "", "archived_at": session.get("archived_at")}
                 live.publish(Event("session", live.key, 0, (told,)))
             self._tell_written(sibling)
+
+
+def _named(host: Host, ref: BranchRef) -> str:
+    """Return the name of the named agent that ``ref`` is a branch of; "" of everything else."""
+    place = named_dir(host.config.agents_dir.resolve(), ref)
+    return place.name if place is not None else ""
 
 
 def _timelines(ref: BranchRef) -> list[BranchRef]:

@@ -317,3 +317,16 @@ async def test_another_name_takes_everything_along(world: World, service: Servic
     await made(service)
     with pytest.raises(Conflict):
         await service.agent_rename(Watcher(), name="my-agent", new_name="other")
+
+
+# -- as a session ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_named_agent_is_destroyed_and_not_deleted(service: Service) -> None:
+    told = await made(service)
+    with pytest.raises(BadRequest, match="named agent") as refused:
+        await service.delete(Watcher(), branch=told["branch"])
+    assert "pyagentd agent destroy my-agent" in (refused.value.mend or "")
+    assert Path(told["dir"]).is_dir()
+    assert "agent rename my-agent" in (await service.rename(Watcher(), branch=told["branch"], title="Mine"))["note"]
+    assert "not copied" in (await service.duplicate(Watcher(), branch=told["branch"]))["note"]
