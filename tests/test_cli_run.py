@@ -131,6 +131,16 @@ def test_send_reads_its_text_from_stdin(system: System, server: ModelServer) -> 
     assert (branch / "session.md").read_text().startswith("### line one\nline two\n\n")
 
 
+def test_what_comes_from_stdin_is_no_command_unless_it_is_meant_as_one(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say("That looks like a command.")
+    sent = system.run("send", session, "-", "--headless", input="/context clear")
+    assert "That looks like a command." in sent.stdout and "only with --command" in sent.stderr
+    refused = system.run("send", session, "/context clear", "--headless")
+    assert refused.returncode == 1 and "nobody is there who typed it" in refused.stderr
+    assert "Context cleared" in system.ok("send", session, "-", "--command", input="/context clear")
+
+
 def test_with_json_every_line_is_an_event_and_the_last_one_the_end(system: System, server: ModelServer) -> None:
     session, branch = system.new()
     server.say(answer(text("some text", chunks=3)))

@@ -52,6 +52,7 @@ def checked_patterns(context: click.Context, option: click.Parameter, patterns: 
 
 
 _LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
+_SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
 _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
 
 
@@ -83,6 +84,9 @@ _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
     shell_complete=complete_model,
     help="Which model answers from this message on, [BACKEND/]NAME.",
 )
+@click.option(
+    "--command", "commanded", is_flag=True, help="Do a slash command also when it comes from stdin or from a script."
+)
 @click.option("--id", "message_id", metavar="ID", help="The message's id; sent twice it is one message.")
 @json_option
 def send(
@@ -95,21 +99,25 @@ def send(
     steer: bool,
     agent: str | None,
     model: str | None,
+    commanded: bool,
     message_id: str | None,
     as_json: bool,
 ) -> int:
     """Send TEXT to SESSION and follow the answer.
 
     While a run is in flight the message waits for its turn, unless it is to --steer that run.
-    A slash command, such as /status or /help, is answered at once and never sent to a model.
-    TEXT "-" is read from stdin. On a terminal you are asked what needs approval; elsewhere it is denied unless
-    --allow covers it. Ctrl-C leaves the run going, a second one aborts it.
+    A slash command, such as /status or /help, is answered at once and never sent to a model. One that changes
+    something is done where you typed it at a terminal; from a script, give --command.
+    TEXT "-" is read from stdin, and is a message whatever it looks like, unless you give --command.
+    On a terminal you are asked what needs approval; elsewhere it is denied unless --allow covers it.
+    Ctrl-C leaves the run going, a second one aborts it.
     """
     from pyagentd.cli.follow import Ending, Follower
     from pyagentd.cli.views import JsonView, TextView
 
     human = sys.stdin.isatty() and sys.stdout.isatty() and not headless and not as_json
     message = sys.stdin.read() if text == "-" else text
+    command = "always" if commanded else "never" if text == "-" else "human"
     if not message.strip():
         raise click.UsageError("TEXT is empty")
     if (size := len(message.encode("utf-8", "surrogateescape"))) > _LONGEST_PROMPT:
@@ -119,7 +127,11 @@ def send(
         branch = state["branch"]
         env, key = run_environment(os.environ, state["settings"]["backend"])
         wishes: dict[str, Any] = {"allow": allow, "steer": steer, "agent": agent, "model": model, "id": message_id}
-        is_command = message.lstrip().startswith("/")  # some of them ask a model
+        wishes["command"] = command
+        is_slash = _SLASH.match(message.lstrip()) is not None
+        is_command = is_slash and command != "never"  # some of them ask a model
+        if is_slash and not is_command and not as_json:
+            note("sent as a message: what comes from stdin is a slash command only with --command")
         limit = {"timeout": _LONGEST_COMMAND_S} if is_command else {}
         sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
         if command := sent.get("command"):

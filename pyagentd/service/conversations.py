@@ -21,7 +21,7 @@ from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
-from pyagentd.service.options import send_options, told_submitted, turn_metadata
+from pyagentd.service.options import commanding, send_options, told_submitted, turn_metadata
 from pyagentd.service.slash import told_answered
 from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
@@ -160,14 +160,19 @@ class Conversations(Group):
         agent: str | None = None,
         model: str | None = None,
         steer: bool = False,
+        command: str = "human",
     ) -> dict[str, Any]:
         """Submit ``text`` as the next message; it is put into the document when its turn comes.
 
-        A slash command is answered at once, see ``told_answered``.
+        A slash command is answered at once, see ``told_answered``; one that changes something only from a client with
+        a human. With ``command`` "never" the text is a message whatever it looks like, and with "always" a command is
+        done in any case.
         """
         options = send_options(client, env, key, allow)
         metadata = turn_metadata(agent, model)
-        given = Submission(text=text, options=options, id=id, metadata=metadata, steer=bool(steer))
+        given = Submission(
+            text=text, options=options, id=id, metadata=metadata, steer=bool(steer), command=commanding(command)
+        )
         return await self._submit(client, branch, given)
 
     async def _submit(self, client: Client, branch: str, given: Submission) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast, get_args
 
 from pyagentd.agent.running.settings import SendOptions
-from pyagentd.agent.turns.queue import Submitted
+from pyagentd.agent.turns.queue import Commanding, Submitted
 from pyagentd.errors import BadRequest
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client
@@ -23,6 +23,17 @@ def send_options(
     """
     grants = tuple(map(compile_action, allow))
     return SendOptions(interactive=client.human, env=_environment(env), api_key=key, grants=grants)
+
+
+def commanding(command: str) -> Commanding:
+    """Return what a client says about slash commands.
+
+    Raises:
+        BadRequest: It is none of what can be said.
+    """
+    if command not in get_args(Commanding):
+        raise BadRequest(f"command is no {command[:60]!r}", mend=f"One of {', '.join(get_args(Commanding))}")
+    return cast(Commanding, command)
 
 
 def turn_metadata(agent: str | None, model: str | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.run import new_run_id
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.agent.turns.turn import Prompt
-from pyagentd.errors import PyagentdError
+from pyagentd.errors import PyagentdError, UserError
 from pyagentd.events import Event
 from pyagentd.spelling import did_you_mean
 from pyagentd.store import hidden
@@ -39,6 +39,15 @@ log = logging.getLogger(__name__)
 _SLASH = re.compile(r"^[#* \t]*/[A-Za-z]", re.MULTILINE)
 _ALIKE = 0.75  # how much a word has in common with the command that was meant
 _TICKS = re.compile(r"`{3,}")
+
+
+_NO_HUMAN = "Type it at a terminal or in Emacs, send it with --command, or use the command line's own command for it"
+
+
+class NoHuman(UserError):
+    """A command that changes something came from a program that did not ask for it as a command."""
+
+    code = "no-human"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +82,9 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
 
     Raises:
         PyagentdError: What stands before the end of the document cannot be read; a message would fail too.
+        NoHuman: The command changes something, and nobody says that a human typed it.
     """
-    if not given.is_persons or _came(branch, given) or not await _may_be(branch, given):
+    if given.command == "never" or not given.is_persons or _came(branch, given) or not await _may_be(branch, given):
         return None
     prompt = await _prompt(branch, given)
     if prompt.message_id:  # it was sent to a model before
@@ -88,10 +98,14 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
                 _say(branch, f"/{name} is no command, and was sent as it is. {near}")
             return None
         name = found.command.name
+        if not _may_change(given) and found.command.changes(found.arguments):
+            raise NoHuman(f"/{name} changes something, and nobody is there who typed it", mend=_NO_HUMAN)
         call = Call(
             command=found.command, arguments=found.arguments, ref=branch.ref, options=given.options, client=client
         )
         answer = await found.command.run(call)
+    except NoHuman:
+        raise
     except PyagentdError as error:
         answer, code = Answer(text=str(error), data={"error": error.message, "mend": error.mend}), error.code
     made = Answered(name=name, text=answer.text, data=answer.data, code=code)
@@ -107,6 +121,11 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
         sent = await host.submit(branch, Submission(text=answer.prompt, options=given.options))
         made = replace(made, submitted=sent)
     return replace(made, seq=branch.recorder.last_seq)
+
+
+def _may_change(given: Submission) -> bool:
+    """Return whether a command may do more than look: a human typed it, or it was asked for as a command."""
+    return given.options.interactive or given.command == "always"
 
 
 async def _may_be(branch: LiveBranch, given: Submission) -> bool:

@@ -97,6 +97,8 @@ class Command:
         summary: What it does, a line.
         arguments: In their order; at most the last one takes the rest of the line.
         run: Does it; a ``PyagentdError`` is what is answered then.
+        changed_by: The arguments with which it changes something; none when it only looks or sends a message to the
+            model, and None when it always changes something.
         origin: Whose it is, for people: "pyagentd", a server's or a file's name.
     """
 
@@ -104,7 +106,12 @@ class Command:
     summary: str
     run: Run
     arguments: tuple[Argument, ...] = ()
+    changed_by: tuple[str, ...] | None = None
     origin: str = "pyagentd"
+
+    def changes(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether it changes something when it is given ``arguments``."""
+        return self.changed_by is None or any(name in arguments for name in self.changed_by)
 
     @property
     def synopsis(self) -> str:

@@ -7,6 +7,7 @@ the model, a path like ``/etc/passwd`` too. Arguments are words, or texts in quo
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -74,12 +75,12 @@ def arguments_of(command: Command, text: str, given: list[Token]) -> dict[str, A
     flags = {f"--{each.name.replace('_', '-')}": each for each in command.arguments if each.takes == "flag"}
     expected = [each for each in command.arguments if each.takes != "flag"]
     found: dict[str, Any] = {}
-    left = list(given)
+    left = deque(given)
     while left and left[-1].text in flags and not left[-1].is_quoted:  # also behind the rest of a line
         found[flags[left.pop().text].name] = True
     end = left[-1].end if left else 0
     while left:
-        token = left.pop(0)
+        token = left.popleft()
         if not token.is_quoted and token.text in flags:
             found[flags[token.text].name] = True
         elif not expected:

@@ -7,12 +7,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.errors import BadRequest
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
+
+
+Commanding = Literal["human", "never", "always"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,8 @@ class Submission:
         id: Of the message, made by the client: the same submission twice is one message.
         metadata: Of the message's row: ``agent``, ``model`` {provider_id, model_id}, ``trigger``, ``origin``, …
         steer: Have the run in flight read it at its next step, if there is one before the run ends.
+        command: Whether it can be a slash command: as it looks, and one that changes something only where a human
+            is; ``never``, what it looks like; or one all the same, whatever it changes.
     """
 
     text: str | None
@@ -35,6 +40,7 @@ class Submission:
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     steer: bool = False
+    command: Commanding = "human"
 
     @property
     def is_persons(self) -> bool:

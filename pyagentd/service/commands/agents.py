@@ -31,7 +31,7 @@ def commands(ask: Asking) -> tuple[Command, ...]:
             ),
             run=partial(_init, ask),
         ),
-        Command(name="agent list", summary="List the named agents", run=partial(_list, ask)),
+        Command(name="agent list", summary="List the named agents", changed_by=(), run=partial(_list, ask)),
         Command(
             name="agent config",
             summary="Show what an agent is, or set one key of it",
@@ -40,6 +40,7 @@ def commands(ask: Asking) -> tuple[Command, ...]:
                 Argument(name="key", choices=KEYS, values="keys"),
                 Argument(name="value", summary="its new value", takes="rest"),
             ),
+            changed_by=("value",),
             run=partial(_config, ask),
         ),
         Command(
@@ -56,6 +57,7 @@ def commands(ask: Asking) -> tuple[Command, ...]:
                 Argument(name="keep_files", summary="leave its directory, to be taken up again", takes="flag"),
                 Argument(name="yes", summary="do it", takes="flag"),
             ),
+            changed_by=("yes",),
             run=partial(_destroy, ask),
         ),
     )
@@ -72,6 +74,7 @@ def settings_commands(ask: Asking) -> tuple[Command, ...]:
                 Argument(name="value", summary="its new value", takes="rest"),
                 Argument(name="reset", takes="flag"),
             ),
+            changed_by=("value", "reset"),
             run=partial(_settings, ask),
         ),
     )

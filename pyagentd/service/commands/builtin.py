@@ -31,6 +31,7 @@ class Builtin:
                 name="help",
                 summary="List the commands, or tell of one",
                 arguments=(Argument(name="command", summary="a command", takes="rest", values="commands"),),
+                changed_by=(),
                 run=partial(_help, known),
             ),
             *agents.commands(ask),

@@ -41,6 +41,7 @@ def commands(ask: Asking) -> tuple[Command, ...]:
             name="context history",
             summary="List the saved conversations, of this agent or another",
             arguments=(Argument(name="agent", summary="the name of an agent", values="agents"),),
+            changed_by=(),
             run=partial(_history, ask),
         ),
     )  # fmt: skip

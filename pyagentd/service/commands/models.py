@@ -17,12 +17,14 @@ def commands(ask: Asking) -> tuple[Command, ...]:
             name="model",
             summary="Show which model answers here, or have another one answer from now on",
             arguments=(Argument(name="model", summary="a model, [BACKEND/]NAME", values="models"),),
+            changed_by=("model",),
             run=partial(_model, ask),
         ),
         Command(
             name="models",
             summary="List the models that can be had",
             arguments=(Argument(name="refresh", summary="ask the providers anew", takes="flag"),),
+            changed_by=(),
             run=partial(_models, ask),
         ),
     )

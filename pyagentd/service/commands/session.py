@@ -16,17 +16,20 @@ def commands(ask: Asking) -> tuple[Command, ...]:
         Command(
             name="status",
             summary="Show how this agent or session stands: model, permissions, conversation, tasks",
+            changed_by=(),
             run=partial(_status, ask),
         ),
         Command(
             name="tasks",
             summary="List the background commands of this agent or session",
+            changed_by=(),
             run=partial(_tasks, ask),
         ),
         Command(
             name="tasks output",
             summary="Show the end of what a background command printed",
             arguments=(_TASK,),
+            changed_by=(),
             run=partial(_output, ask),
         ),
         Command(

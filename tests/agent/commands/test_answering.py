@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from pyagentd.agent.commands.answering import NoHuman
 from pyagentd.agent.commands.command import Answer, Call, Command
+from pyagentd.errors import BadRequest
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.service import Service
 from pyagentd.store import document, paths
@@ -285,3 +287,48 @@ async def test_saved_conversations_go_on_and_those_of_others_are_listed(world: W
     await said(world, service, ref, "Go on")
     seen = json.dumps(world.server.requests[-1].body["messages"])
     assert "Hi" in seen and "Go on" in seen and "Something else" not in seen and "/context" not in seen
+
+
+class Program(Watcher):
+    """A client that no human is at."""
+
+    human = False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/agent destroy web --yes",
+        "/agent config web permissions open",
+        "/agent init other",
+        "/settings idle_timeout 2h",
+        "/settings idle_timeout --reset",
+        "/context clear",
+        "/model model-one",
+        "/compact",
+    ],
+)
+async def test_what_changes_something_needs_a_human_or_to_be_meant_as_a_command(world: World, text: str) -> None:
+    ref, service = world.session(), world.service()
+    before = body(ref)
+    with pytest.raises(NoHuman, match=r"changes something.*--command"):
+        await service.prompt(Program(), branch=ref.key, text=text, env=env(world))
+    assert body(ref) == before and not world.server.requests
+    told = await service.prompt(Program(), branch=ref.key, text=text, env=env(world), command="always")
+    assert told["command"]["name"] in text
+
+
+async def test_what_only_looks_is_answered_to_programs_too(world: World) -> None:
+    ref, service = world.session(), world.service()
+    for text in ("/help", "/status", "/tasks", "/agent list", "/settings idle_timeout", "/context history", "/model"):
+        told = await service.prompt(Program(), branch=ref.key, text=text, env=env(world))
+        assert told["command"]["code"] is None, text
+
+
+async def test_what_is_never_a_command_is_a_message(world: World) -> None:
+    ref, service = world.session(), world.service()
+    world.server.say("A strange thing to say.")
+    assert "command" not in await said(world, service, ref, "/context clear", command="never")
+    assert "/context clear" in json.dumps(world.server.requests[-1].body)
+    with pytest.raises(BadRequest, match="command is no 'maybe'"):
+        await said(world, service, ref, "/tasks", command="maybe")
