@@ -52,6 +52,7 @@ _OPERATIONS: Mapping[str, int] = {  # how often, of all
     "kill": 3,
 }
 _TYPING: Mapping[str, int] = {"type": 12, "leave": 4}
+_AFTER: Mapping[str, Mapping[str, int]] = {"rewind": {"unrewind": 60}}  # what has a sense right after another alone
 
 
 @dataclass
@@ -117,7 +118,8 @@ class Schedule:
     async def _live(self) -> str:
         often = {**_OPERATIONS, **_TYPING} if self.typing else _OPERATIONS
         while len(self.done) < self.operations:
-            (name,) = self.random.choices(list(often), list(often.values()))
+            now = {**often, **_AFTER.get(self.done[-1] if self.done else "", {})}
+            (name,) = self.random.choices(list(now), list(now.values()))
             self.done.append(name)
             if name in ("stop", "kill"):
                 return await self._ended(name)
