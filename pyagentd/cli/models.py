@@ -27,7 +27,8 @@ def models(refresh: bool, as_json: bool) -> None:
     with daemon() as link:
         told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
     found: list[dict[str, Any]] = [
-        {**each, "valid": bool(each["valid"]), "models": each["models"] or []} for each in told["providers"] or []
+        {**each, "valid": bool(each["valid"]), "stand_in": bool(each.get("stand_in")), "models": each["models"] or []}
+        for each in told["providers"] or []
     ]
     if as_json:
         print_json({each["name"]: {name: each[name] for name in each if name != "name"} for each in found})

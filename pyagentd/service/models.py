@@ -29,8 +29,9 @@ class ModelOperations(Group):
         """Return the providers with their models, as a run of this client could have them: ``{providers, file}``.
 
         Each has ``name``, ``valid`` (there is a key for it, which was not refused), ``models``, ``checked_at`` (when
-        it listed them; nil: it has not, and these are known by name) and ``trouble`` (why not, or nil). A list that
-        is younger than a day is not asked for again, unless with ``refresh``.
+        it listed them; nil: it has not, and these are known by name), ``trouble`` (why not, or nil) and ``stand_in``
+        (no model answers there: it is for trying things out). A list that is younger than a day is not asked for
+        again, unless with ``refresh``.
         """
         found = await self._host.models.look(send_options(client, env, key, ()), refresh=refresh)
         told = [
@@ -40,6 +41,7 @@ class ModelOperations(Group):
                 "models": list(each.models),
                 "checked_at": each.checked_at,
                 "trouble": each.trouble or None,
+                "stand_in": each.stand_in,
             }
             for name, each in found.items()
         ]

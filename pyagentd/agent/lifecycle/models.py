@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pyagentd.agent.running.settings import SendOptions, key_of, server_of
@@ -42,12 +42,14 @@ class Provider:
         models: What it has, as far as is known.
         checked_at: When it listed them, ISO 8601; None: it has not, and these are known by name.
         trouble: Why it has not, or why its key is of no use; "" when nothing is wrong.
+        stand_in: It is no model that answers: only who names it gets it.
     """
 
     valid: bool
     models: tuple[str, ...]
     checked_at: str | None = None
     trouble: str = ""
+    stand_in: bool = False
 
     def has(self, name: str) -> bool:
         """Return whether it has a model; the name of a snapshot stands for the model, and the other way round."""
@@ -83,7 +85,10 @@ class Models:
 
         Where the environment names one backend for everything, there is no other.
         """
-        return {name: self._provider(backend, options) for name, backend in self._backends(options).items()}
+        return {
+            name: replace(self._provider(backend, options), stand_in=backend.kind == "offline")
+            for name, backend in self._backends(options).items()
+        }
 
     async def look(self, options: SendOptions, *, refresh: bool = False) -> Mapping[str, Provider]:
         """Return the same, with the lists of providers that were not asked for a day; ``refresh`` asks all."""
@@ -228,7 +233,10 @@ def written(model: str, found: Mapping[str, Provider], *, backend: str) -> str:
 
 
 def _found(model: str, found: Mapping[str, Provider], *, backend: str) -> str | None:
-    """Return how a model is written that a provider with a key has; None when none has."""
+    """Return how a model is written that a provider with a key has; None when none has.
+
+    A name alone never means a stand-in, unless that is the ``backend``, or all there is.
+    """
     provider, _, name = model.rpartition("/")
     folded = {each.casefold(): each for each in found}
     order = (
@@ -236,6 +244,8 @@ def _found(model: str, found: Mapping[str, Provider], *, backend: str) -> str | 
     )
     for each in order:
         known = found.get(each)
+        if known is not None and known.stand_in and not (provider or each == backend or len(found) == 1):
+            continue
         if known is not None and known.valid and known.has(name):
             return model if provider or each == backend or len(found) == 1 else f"{each}/{name}"
     return None
@@ -248,9 +258,18 @@ def _unknown(model: str) -> str:
 def _mend(name: str, found: Mapping[str, Provider]) -> str:
     listed = sorted({each for known in found.values() if known.valid for each in known.models})
     near = did_you_mean(name, listed)
-    told = f"Available: {', '.join(listed[:_SHOWN]) or 'none'}."
+    told = f"Available: {'; '.join(_of_each(found)) or 'none'}."
     without = [f"{each} cannot be used: {known.trouble}." for each, known in found.items() if not known.valid]
     return " ".join(filter(None, (near, told, *without)))
+
+
+def _of_each(found: Mapping[str, Provider]) -> Iterator[str]:
+    """Yield what each provider with a key has, with its name."""
+    for each, known in found.items():
+        if known.valid and known.models:
+            whose = f"{each}, a stand-in without a model" if known.stand_in else each
+            more = "" if len(known.models) <= _SHOWN else f" and {len(known.models) - _SHOWN} more"
+            yield f"{', '.join(sorted(known.models)[:_SHOWN])}{more} ({whose})"
 
 
 def _joined(*parts: Iterable[str]) -> tuple[str, ...]:

@@ -50,6 +50,9 @@ def listing(providers: Sequence[Mapping[str, Any]]) -> str:
     for each in providers:
         at = f", listed {each['checked_at']}" if each["checked_at"] else ""
         trouble = f": {each['trouble']}" if each["trouble"] else ""
-        lines += ["", f"{each['name']} ({'usable' if each['valid'] else 'not usable'}{at}){trouble}"]
+        usable = f"{'usable' if each['valid'] else 'not usable'}{at}"
+        if each.get("stand_in"):
+            usable = "a stand-in that answers without a model; chosen by PYAGENTD_BACKEND=offline or offline/NAME"
+        lines += ["", f"{each['name']} ({usable}){trouble}"]
         lines += [f"  {name}" for name in each["models"] or ()]
     return "\n".join(lines[1:])

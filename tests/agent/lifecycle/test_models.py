@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.lifecycle.models import Models
+from pyagentd.agent.lifecycle.models import Models, written
 from pyagentd.agent.running.settings import SendOptions
-from pyagentd.errors import BadRequest, PyagentdError
+from pyagentd.errors import BadRequest, PyagentdError, ToolError
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store import presetfile
 from tests.agent.world import FixedClock, Watcher, World
@@ -34,10 +34,10 @@ async def test_what_a_provider_lists_is_kept_in_the_specified_file(world: World)
     world.start()  # another daemon
     assert (await world.host.models.look(world.options))["anthropic"].models == world.server.models
     assert world.server.listings == 1
-    written = json.loads((world.host.config.sessions_dir / "available_models.json").read_text())
+    file = json.loads((world.host.config.sessions_dir / "available_models.json").read_text())
     expected = {"valid": True, "models": list(world.server.models), "checked_at": "2026-03-04T05:06:07Z"}
-    assert written["anthropic"] == {**expected, "server": world.server.url}
-    assert "test-key" not in json.dumps(written)
+    assert file["anthropic"] == {**expected, "server": world.server.url}
+    assert "test-key" not in json.dumps(file)
 
 
 async def test_a_list_is_asked_for_again_when_that_is_wanted_or_the_file_is_gone(world: World) -> None:
@@ -75,16 +75,29 @@ CHECKED: list[tuple[str, str]] = [
     ("model-two", "model-two"),  # a snapshot of it is listed
     ("model-one-20260202", "model-one-20260202"),
     ("anthropic/model-one", "anthropic/model-one"),
-    ("claude-haiku-4-5", "offline/claude-haiku-4-5"),  # which another provider has
+    ("offline/claude-haiku-4-5", "offline/claude-haiku-4-5"),
 ]
 
 
-@pytest.mark.parametrize(("given", "written"), CHECKED)
+@pytest.mark.parametrize(("given", "taken"), CHECKED)
 @pytest.mark.spec("003", "Model")
-async def test_a_model_that_is_listed_is_taken(world: World, given: str, written: str) -> None:
+async def test_a_model_that_is_listed_is_taken(world: World, given: str, taken: str) -> None:
     world.server.models = ("model-one", "model-two-20260101")
     checked = await models(world).checked(given, world.options, backend="anthropic")
-    assert (checked.model, checked.note) == (written, "")
+    assert (checked.model, checked.note) == (taken, "")
+
+
+async def test_a_name_alone_never_means_the_stand_in(world: World) -> None:
+    world.server.models = ("model-one",)
+    found = await models(world).look(world.options)
+    assert found["offline"].has("claude-haiku-4-5") and found["offline"].stand_in
+    with pytest.raises(BadRequest, match="not found") as refused:
+        await models(world).checked("claude-haiku-4-5", world.options, backend="anthropic")
+    assert "model-one (anthropic)" in (refused.value.mend or "")
+    assert "(offline, a stand-in" in (refused.value.mend or "")
+    with pytest.raises(ToolError):
+        written("claude-haiku-4-5", found, backend="anthropic")
+    assert written("claude-haiku-4-5", found, backend="offline") == "claude-haiku-4-5"
 
 
 @pytest.mark.spec("003", "Creation flow 4: overrides are merged into agent.json")
