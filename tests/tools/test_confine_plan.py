@@ -146,8 +146,9 @@ def test_who_approves_is_told_when_the_machine_cannot_confine(monkeypatch: pytes
     assert "does not work on this machine" in caution.unconfined(ShellScope(wanted="landlock"))
 
 
+@pytest.mark.parametrize("all_is_read", [False, True])
 def test_much_in_a_shared_directory_is_kept_whole(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_is_read: bool
 ) -> None:
     """What other programs leave in /tmp neither costs time nor keeps a command from running."""
     monkeypatch.setattr("pyagentd.tools.confine.places.TEMPORARY", (str(tmp_path),))
@@ -162,7 +163,7 @@ def test_much_in_a_shared_directory_is_kept_whole(
         place.mkdir()
         (place / ".env").touch()
     everything = (f"{tmp_path}/**",)
-    made = planned(root, read=everything, write=everything)
+    made = planned(root, read=("/**",) if all_is_read else everything, write=everything)
     hidden = [(path.removeprefix(f"{tmp_path}/"), kind) for path, kind in made.hidden if inside(path, str(tmp_path))]
     assert hidden == [("few/.env", False), ("large", True), ("many", True), ("root/sub/.env", False)]
 

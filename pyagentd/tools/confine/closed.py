@@ -50,7 +50,7 @@ def found(rules: Rules, trees: Mapping[str, int | None], scope: ShellScope, kept
         if tree != "/" and (effect := rules.effect(*split(tree), True)) is not None:
             yield Found(tree, effect, True)
         elif tree in places.TEMPORARY:
-            yield from _in_temporary(tree, rules, apart, [path for path in kept if path != tree])
+            yield from _in_temporary(tree, rules, apart, [path for path in kept if not inside(tree, path)])
         else:
             yield from find(tree, rules, apart - {tree}, levels)
     whole = [tree for tree, levels in trees.items() if levels is None]
