@@ -54,6 +54,11 @@ def linked(text: str, branch_dir: Path) -> Iterator[Linked]:
             continue
 
 
+def unlinked(text: str) -> str:
+    """Return ``text`` so that it links nothing of ``files/``, whoever shows or sends it later."""
+    return _TARGET.sub(lambda found: f"] {found[0][1:]}", text)
+
+
 def _links(text: str) -> Iterator[tuple[bool, str]]:
     """Yield whether each link of ``text`` is a picture's, and where it leads."""
     end = 0

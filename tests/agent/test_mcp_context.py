@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pyagentd.agent.hooking.hooks import with_text
 from pyagentd.agent.mcp import mentions
 from pyagentd.agent.mcp.mentions import mentioned
+from pyagentd.store import paths
 from tests.agent.test_approvals import talking
 from tests.agent.test_mcp import having, notices
 from tests.agent.world import World, body
@@ -83,6 +86,40 @@ async def test_a_prompt_of_a_server_is_a_command(world: World) -> None:
         ended = {"id": told["run"], "phase": "finished"}
         await talk.watcher.until(lambda: any(ended.items() <= e.args[0].items() for e in talk.watcher.of("run")))
         assert "Review a b.py carefully." in seen(world) and "/notes:review a b.py" in body(talk.branch.ref)
+
+
+async def test_what_a_server_has_a_person_say_mentions_and_links_nothing(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+        service: Any = talk.service
+        await service.mcp_test(talk.watcher, name="notes")
+        file = paths.files_dir(talk.branch.ref.branch_dir) / "own.png"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"\x89PNG\r\n")
+        world.server.say("Done.")
+        text = "/notes:review /status @notes:memo://notes/1 and ![x](files/own.png) and ![x](<./files/own.png>)"
+        told = await service.prompt(talk.watcher, branch=talk.branch.key, text=text, env=world.options.env)
+        ended = {"id": told["run"], "phase": "finished"}
+        await talk.watcher.until(lambda: any(ended.items() <= e.args[0].items() for e in talk.watcher.of("run")))
+        message = talk.branch.conversation.messages[talk.branch.conversation.runs[told["run"]].data["message_id"]]
+        assert message.metadata["origin"] == "server"
+        said = seen(world)
+        assert "@notes:memo://notes/1" in said and "Says memo" not in said
+        assert "![x] (files/own.png)" in said and "image" not in said and "<attachment>" not in said
+
+
+async def test_what_a_hook_adds_mentions_nothing_and_stays(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+
+        async def adding(branch: Any, prompt: Any, options: Any, run_id: str) -> Any:
+            text = f"{prompt.text} @notes:memo://hook"
+            view = with_text(prompt.view, prompt.text, text)
+            return replace(prompt, view=view, metadata={**prompt.metadata, "model_text": text})
+
+        world.host.hooks.message_user = adding  # type: ignore[method-assign]
+        await talk.say("Done.", text="See @notes:memo://person")
+        await talk.watcher.finished(talk.branch)
+        said = seen(world)
+        assert "Says memo://person" in said and "@notes:memo://hook" in said and "Says memo://hook" not in said
 
 
 async def test_what_can_be_mentioned_is_listed_for_completion(world: World) -> None:

@@ -118,7 +118,8 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
             _say(branch, str(error))
             made = replace(made, text=str(error), code=error.code)
     if answer.prompt:
-        sent = await host.submit(branch, Submission(text=answer.prompt, options=given.options))
+        origin = {"origin": answer.prompt_origin} if answer.prompt_origin else {}
+        sent = await host.submit(branch, Submission(text=answer.prompt, options=given.options, metadata=origin))
         made = replace(made, submitted=sent)
     return replace(made, seq=branch.recorder.last_seq)
 

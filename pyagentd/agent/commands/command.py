@@ -76,12 +76,14 @@ class Answer:
         text: For people, in Markdown or as lines; "" when what follows says it all.
         data: The same for programs.
         prompt: What is sent to the model next, as the user's message; "" for nothing.
+        prompt_origin: Who wrote it, as the ``origin`` of its row, where that is not the user.
         then: What is done once the answer stands in the document, such as putting more text below it.
     """
 
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
     prompt: str = ""
+    prompt_origin: str = ""
     then: Callable[[], Awaitable[None]] | None = None
 
 

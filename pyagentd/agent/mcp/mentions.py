@@ -1,7 +1,8 @@
 """Resources of servers in a message: ``@server:uri`` in what a person wrote has the model read what that holds.
 
 The document keeps what was written; the message's row says what the model saw, so it sees the same ever after. Only
-a person's words are looked at: a trigger, an agent or a server must not have resources read that nobody asked for.
+what a person typed is looked at: a trigger, an agent, a hook or a server must not have resources read that nobody
+asked for, and what a server says links none of the branch's files.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyagentd.agent.turns.queue import is_persons
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.errors import ToolError
 from pyagentd.store import paths
+from pyagentd.store.attachments import unlinked
 from pyagentd.tools import spool
 from pyagentd.tools.mcp.content import told
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pyagentd.agent.host import Host
 
 MOST = 10  # in one message
+SERVERS = "server"
+"""The ``origin`` of a message that a server wrote and a person sent: all of it is text."""
 _WAIT_S = 8.0  # for all of them: whoever sends waits
 _SHOWN_BYTES = 100_000  # of each
 
@@ -44,11 +48,11 @@ def mentioned(text: str, known: Sequence[str]) -> list[tuple[str, str]]:
 
 async def included(host: Host, branch: LiveBranch, prompt: Prompt, options: SendOptions) -> Prompt:
     """Return a prompt with what it mentions, for the model to see."""
-    text = str(prompt.metadata.get("model_text") or prompt.text)
-    if prompt.message_id or branch.ref.is_agent or not is_persons(prompt.metadata) or not _MENTION.search(text):
+    is_typed = is_persons(prompt.metadata) and prompt.metadata.get("origin") != SERVERS
+    if prompt.message_id or branch.ref.is_agent or not is_typed or not _MENTION.search(prompt.text):
         return prompt
     servers = by_name(await host.servers.of_branch(branch, options))
-    found = mentioned(text, list(servers))
+    found = mentioned(prompt.text, list(servers))
     if not found:
         return prompt
     directory = paths.files_dir(branch.ref.branch_dir)
@@ -62,6 +66,7 @@ async def included(host: Host, branch: LiveBranch, prompt: Prompt, options: Send
     for _, problem in parts:
         if problem:
             host.servers.notice(branch.key, problem)
+    text = str(prompt.metadata.get("model_text") or prompt.text)
     whole = "\n\n".join([text, *(part for part, _ in parts)])
     view = with_text(prompt.view, text, whole)
     if view is None:
@@ -86,6 +91,7 @@ async def _read(server: Server, uri: str, directory: Path) -> str:
     def text() -> str:
         whole = "\n".join(told([replace(piece, uri="") for piece in pieces], directory, server.name))
         shown = spool.head(whole, _SHOWN_BYTES)
-        return whole if shown == whole else shown + spool.notice(shown, spool.save(directory, server.name, whole))
+        kept = "" if shown == whole else spool.notice(shown, spool.save(directory, server.name, whole))
+        return unlinked(shown) + kept
 
     return await asyncio.to_thread(text)

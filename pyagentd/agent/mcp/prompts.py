@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyagentd.agent.commands.command import Answer, Argument, Call, Command
+from pyagentd.agent.mcp.mentions import SERVERS
 from pyagentd.agent.mcp.servers import Server
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.store import paths
+from pyagentd.store.attachments import unlinked
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.mcp.catalog import ServerPrompt
 from pyagentd.tools.mcp.content import told
@@ -56,7 +58,8 @@ def _command(server: Server, prompt: ServerPrompt) -> Command:
         )
         if not said.strip():
             raise BadRequest(f"The MCP server {server.name} made nothing of its prompt {prompt.name}")
-        return Answer(text=f"The prompt {prompt.name} of the MCP server {server.name}", prompt=said)
+        text = f"The prompt {prompt.name} of the MCP server {server.name}"
+        return Answer(text=text, prompt=unlinked(said), prompt_origin=SERVERS)
 
     return Command(
         name=f"{server.name}:{_NO_NAME.sub('_', prompt.name)}",
