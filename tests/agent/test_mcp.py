@@ -313,6 +313,20 @@ async def test_tools_that_come_later_are_offered_in_the_next_turn_and_told(world
         assert "notes_grown" in offered(world)
 
 
+async def test_a_session_is_told_once_a_minute_that_a_server_changed(world: World) -> None:
+    async with having(world, table("notes", plain())) as talk:
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        servers, clock = world.host.servers, [0.0]
+        servers._now = lambda: clock[0]
+        (connection,) = servers.pool.all()
+        for at in (0.0, 1.0, 59.0, 60.0, 61.0):
+            clock[0] = at
+            servers._changed(connection, tuple(f"t{at:g}_{number}" for number in range(50)), ())
+        told = notices(talk).splitlines()
+        assert len(told) == 2 and all("_9 and 40 more" in each for each in told)
+
+
 async def test_of_many_tools_those_are_offered_that_were_searched_for(world: World) -> None:
     async with having(world, table("notes", plain(), env={"MANY": "30"})) as talk:
         await talk.say(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 _SESSIONS = WantedServers(all=True)  # where the preset does not say
 _AGENTS = WantedServers()
+_TELL_S = 60.0  # between notices that a server changed
+_SHOWN = 10  # names in a notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class Servers:
         self._remembered = Remembered(host.state)
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._said: set[tuple[str, str]] = set()
+        self._told: dict[tuple[str, str], float] = {}  # by branch and server: when it was told of a change
+        self._now = time.monotonic
 
     async def close(self) -> None:
         """End all of them."""
@@ -159,13 +164,26 @@ class Servers:
 
     def _changed(self, connection: Connection, new: Sequence[str], gone: Sequence[str]) -> None:
         """Tell the sessions that have a server that it offers something else."""
-        parts = [f"new: {', '.join(new)}" if new else "", f"gone: {', '.join(gone)}" if gone else ""]
+        parts = [f"new: {_some(new)}" if new else "", f"gone: {_some(gone)}" if gone else ""]
         told = "; ".join(filter(None, parts)) or "other descriptions"
         for key in self._users.get(connection.launch, ()):
-            if self._host.opened(key) is not None:
+            if self._host.opened(key) is not None and self._may_tell(key, connection.name):
                 self.notice(
                     key, f"The MCP server {connection.name} offers other tools from the next message on ({told})"
                 )
+
+    def _may_tell(self, key: str, server: str) -> bool:
+        """Return whether a branch may be told of a change now: a server may change all the time."""
+        now = self._now()
+        if now - self._told.get((key, server), float("-inf")) < _TELL_S:
+            return False
+        self._told[key, server] = now
+        return True
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 async def _offers(server: Server) -> None:

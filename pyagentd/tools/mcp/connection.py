@@ -2,7 +2,8 @@
 
 A server that cannot be started, or that ends while it is used, is left alone for 1, 2, 5, 15, then 60 s; who wants
 something of it meanwhile is told so at once, or waits where that takes no longer than two seconds. One that nobody
-used for ten minutes is ended; what it offers stays known.
+used for ten minutes is ended; what it offers stays known. One that says again and again that it offers something else
+is asked what, once at a time and ever less often.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pyagentd.errors import ToolError
 from pyagentd.tools.mcp.catalog import Answered, Catalog, Piece, ServerPrompt, ServerResource
 from pyagentd.tools.mcp.launch import Launch
+from pyagentd.tools.mcp.pace import Pace
 
 if TYPE_CHECKING:  # the SDK takes a while to load
     from pyagentd.tools.mcp.link import Link
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # the SDK takes a while to load
 BACKOFF_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 IDLE_S = 600.0
 _PATIENCE_S = 2.0  # of one who wants something of a server that is left alone
+_LOG_S = 60.0  # between two lines that say the same
 _WELL_S = 60.0  # a server that ran for so long has not failed by starting
 
 State = Literal["stopped", "starting", "running", "failed"]
@@ -70,6 +73,9 @@ class Connection:
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
         self._listing: asyncio.Task[None] | None = None
+        self._is_stale = False  # it said that it changed, and was not asked since
+        self._pace = Pace()
+        self._logged = float("-inf")
         self._failures = 0
         self.not_before = 0.0
         self._since: float | None = None  # when it was last started, while it runs
@@ -235,17 +241,27 @@ class Connection:
             await link.close()
 
     def _changed(self) -> None:
-        """Ask the server anew what it offers: it says that this is something else now."""
-        if self._listing is None and self._link is not None and not self._closed:
-            self._listing = asyncio.create_task(self._list_again())
+        """Have the server asked anew what it offers: it says that this is something else now."""
+        self._is_stale = self._link is not None
+        if self._listing is None and self._is_stale and not self._closed:
+            self._listing = asyncio.create_task(self._list_while_stale())
 
-    async def _list_again(self) -> None:
+    async def _list_while_stale(self) -> None:
+        """List until it did not change meanwhile; one that always does is asked ever less often."""
         try:
-            await asyncio.sleep(0)  # several changes at once are one
-            self._listing, link = None, self._link
-            if link is not None:
-                self._learn(await link.catalog())
-                await self._list_more(link)
+            while self._is_stale:
+                await asyncio.sleep(self._pace.wait(self.now()))  # several changes are one
+                self._is_stale, link = False, self._link
+                if link is not None:
+                    self._pace.done(self.now())
+                    await self._list(link)
+        finally:
+            self._listing = None
+
+    async def _list(self, link: Link) -> None:
+        try:
+            self._learn(await link.catalog())
+            await self._list_more(link)
         except Exception as error:  # it is asked again when something is wanted of it
             log.info("mcp server %s: what it offers now is not known: %s", self.name, error)
 
@@ -263,7 +279,9 @@ class Connection:
         before, self.catalog = self.catalog, found
         if before is not None and before.tools != found.tools:
             old, new = ({tool.name for tool in each.tools} for each in (before, found))
-            log.info("mcp server %s: its tools changed", self.name)
+            if self.now() - self._logged >= _LOG_S:
+                self._logged = self.now()
+                log.info("mcp server %s: its tools changed", self.name)
             self._tell(self, tuple(sorted(new - old)), tuple(sorted(old - new)))
 
 
