@@ -26,7 +26,8 @@
 ;; checker.  Their categories are "code", "lisp" and "build".
 ;;
 ;; A file that is not open is visited for the moment, without its local
-;; variables, and nobody is asked anything.
+;; variables, without hooks, and nobody is asked anything.  It is one of
+;; this machine, regular, and not large.
 
 ;;; Code:
 
@@ -53,9 +54,11 @@
 (declare-function flycheck-error-message "ext:flycheck")
 (declare-function compilation-start "compile")
 (defvar compilation-finish-functions)
+(defvar compilation-auto-jump-to-first-error)
 (defvar project-find-functions)
 (defvar project-vc-external-roots-function)
 (defvar flycheck-current-errors)
+(defvar tramp-mode)
 
 (defconst pyagentd-tools-emacs--most 60
   "How many places a tool tells.")
@@ -63,27 +66,31 @@
 (defconst pyagentd-tools-emacs--tail 12000
   "How many characters of a compilation's end a tool tells.")
 
+(defconst pyagentd-tools-emacs--largest (* 5 1024 1024)
+  "Bytes of the largest file that is visited for a tool.")
+
+(defconst pyagentd-tools-emacs--modes
+  '(doc-view-mode doc-view-mode-maybe pdf-view-mode archive-mode tar-mode
+    image-mode)
+  "Major modes that have programs or libraries decode a file; not for tools.")
+
 ;;;; Files
 
 (defun pyagentd-tools-emacs--in-file (file function)
   "Return the value of FUNCTION, called in a buffer with FILE.
 Buffers that were not there before are gone afterwards."
   (let ((before (buffer-list))
-        (inhibit-interaction t))
+        (inhibit-interaction t)
+        (find-file-hook nil))
     (unwind-protect
         (condition-case nil
-            (with-current-buffer
-		(or (find-buffer-visiting file)
-                    (let ((enable-local-variables nil)
-			  (enable-dir-local-variables nil)
-			  (inhibit-message t))
-                      (unless (file-readable-p file)
-			(error "There is no file %s" file))
-                      (find-file-noselect file t)))
-              (save-excursion
-		(save-restriction
-		  (widen)
-		  (funcall function))))
+            (with-current-buffer (pyagentd-tools-emacs--buffer file)
+              (let ((tramp-mode (and (bound-and-true-p tramp-mode)
+                                     (file-remote-p default-directory))))
+                (save-excursion
+                  (save-restriction
+                    (widen)
+                    (funcall function)))))
           (inhibited-interaction
            (error "Emacs would have to ask the user something for this, such \
 as for a TAGS file; use Grep")))
@@ -91,6 +98,43 @@ as for a TAGS file; use Grep")))
         (unless (or (memq buffer before) (not (buffer-file-name buffer))
                     (buffer-modified-p buffer))
           (kill-buffer buffer))))))
+
+(defun pyagentd-tools-emacs--buffer (file)
+  "Return the buffer that has FILE open, or one that visits it.
+A file of another machine is not visited, nor one that may block Emacs."
+  (or (let ((file-name-handler-alist nil))
+        (find-buffer-visiting file))
+      (and (file-remote-p file)
+           (error "%s is on another machine and not open; ask the user to \
+open it" file))
+      (let ((file-name-handler-alist nil))
+        (cond ((not (file-exists-p file)) (error "There is no file %s" file))
+              ((not (file-regular-p file)) (error "%s is no file" file))
+              ((not (file-readable-p file)) (error "%s is unreadable" file))
+              ((> (file-attribute-size (file-attributes file))
+                  pyagentd-tools-emacs--largest)
+               (error "%s is larger than %s; use Grep" file
+                      (file-size-human-readable
+                       pyagentd-tools-emacs--largest))))
+        (pyagentd-tools-emacs--visit file))))
+
+(defun pyagentd-tools-emacs--visit (file)
+  "Return a new buffer that visits FILE; nothing the user has set up runs."
+  ;; Where the variables below are not local, all buffers have their values.
+  (with-temp-buffer
+    (let ((delay-mode-hooks t)
+          (find-file-hook nil)
+          (enable-local-variables nil)
+          (enable-dir-local-variables nil)
+          (inhibit-message t)
+          (magic-mode-alist nil)
+          (magic-fallback-mode-alist nil)
+          (auto-mode-alist
+           (seq-remove (pcase-lambda (`(,_ . ,mode))
+                         (memq (if (consp mode) (car mode) mode)
+                               pyagentd-tools-emacs--modes))
+                       auto-mode-alist)))
+      (find-file-noselect file t))))
 
 (defun pyagentd-tools-emacs--line (position)
   "Return the place at POSITION of this buffer, with the text of its line."
@@ -250,7 +294,8 @@ The values of variables are not told; they may be secret."
 (defun pyagentd-tools-emacs--diagnostics (file)
   "Return what checkers say about FILE, or about open files in the project.
 FILE is nil for these, or a directory."
-  (let* ((root (expand-file-name (or file default-directory)))
+  (let* ((file-name-handler-alist nil)
+         (root (expand-file-name (or file default-directory)))
          (found (seq-mapcat #'pyagentd-tools-emacs--checked
                             (pyagentd-tools-emacs--open root))))
     (pyagentd-tools-emacs--places
@@ -302,16 +347,46 @@ FILE is nil for these, or a directory."
   "Run COMMAND as a compilation and give its end and errors to CALLBACK.
 Return a function that stops it."
   (require 'compile)
-  (let* ((buffer (compilation-start
-                  command nil (lambda (_mode) "*pyagentd compilation*")))
+  (let* ((name (pyagentd-tools-emacs--compilation-name))
+         (buffer (let (;; It was decided about as bash reads it, here.
+                       (shell-file-name (pyagentd-tools-emacs--shell))
+                       (shell-command-switch "-c")
+                       (file-name-handler-alist nil))
+                   (compilation-start command nil (lambda (_mode) name))))
          (process (get-buffer-process buffer)))
     (with-current-buffer buffer
+      (setq-local compilation-auto-jump-to-first-error nil)
       (add-hook 'compilation-finish-functions
                 (lambda (_buffer how)
                   (funcall callback
                            (pyagentd-tools-emacs--compiled buffer how)))
                 nil t))
     (lambda () (when (process-live-p process) (interrupt-process process)))))
+
+(defun pyagentd-tools-emacs--shell ()
+  "Return the shell that Bash of the daemon has, or one like it."
+  (let ((default-directory "/"))
+    (or (seq-find #'file-executable-p '("/bin/bash" "/usr/bin/bash"))
+        (executable-find "bash")
+        "/bin/sh")))
+
+(defun pyagentd-tools-emacs--compilation-name ()
+  "Return the name of a buffer for a compilation of the session here.
+None runs in it: to begin one would end the other."
+  (let ((name (if pyagentd-tools-branch
+                  (format "*pyagentd compilation: %s*"
+                          (pyagentd-tools-emacs--session
+                           pyagentd-tools-branch))
+                "*pyagentd compilation*")))
+    (if (get-buffer-process name) (generate-new-buffer-name name) name)))
+
+(defun pyagentd-tools-emacs--session (branch)
+  "Return what BRANCH, a directory, is called beside others."
+  (replace-regexp-in-string
+   "\\(?:\\`\\|/\\)branches/" "/"
+   (string-remove-prefix
+    (expand-file-name (file-name-as-directory pyagentd-sessions-directory))
+    (directory-file-name (expand-file-name branch)))))
 
 (defun pyagentd-tools-emacs--compiled (buffer how)
   "Return what happened in BUFFER, a compilation that ended as HOW says."

@@ -53,6 +53,9 @@
   "Alist of questions and what stops the function that answers each.
 That is a process, a timer or a function.")
 
+(defvar pyagentd-tools-branch nil
+  "Directory of the branch whose tool runs, while its function is called.")
+
 ;;;; Definitions
 
 ;;;###autoload
@@ -157,7 +160,8 @@ A tool of the same name is replaced.  Return the tool."
   (let ((buffer (pyagentd-place-buffer branch)))
     (with-temp-buffer
       (with-current-buffer (or buffer (current-buffer))
-        (let ((default-directory (file-name-as-directory root)))
+        (let ((default-directory (file-name-as-directory root))
+              (pyagentd-tools-branch branch))
           (funcall function))))))
 
 (defun pyagentd-tools--on-confirm (facts _id reply)

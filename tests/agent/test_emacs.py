@@ -298,6 +298,18 @@ async def test_the_files_of_a_call_are_resolved_and_decided_about_first(desk: De
     assert desk.emacs.asked[-1][1]["args"] == {"file": str(desk.file)}
 
 
+async def test_a_tool_has_a_file_of_another_machine_only_while_it_is_open(desk: Desk) -> None:
+    remote = "/ssh:host:/etc/motd"
+    preset = desk.branch.ref.branch_dir / "preset.md"
+    preset.write_text(preset.read_text().replace("  read: [", '  read: ["/ssh:host:/etc/**", '))
+    outline = {**SHOUT, "name": "outline", "args": [{"name": "file", "type": "string", "path": "read"}]}
+    await desk.emacs.offer({**outline, "confirm": "function"})
+    assert "on another machine" in await desk.turn("outline", file=remote)
+    assert [what for what, _ in desk.emacs.asked] == ["look", "look"]
+    desk.file, desk.text = Path(remote), "hello\n"
+    assert await desk.turn("outline", file=remote) == "done"
+
+
 async def test_places_outside_the_scope_are_left_out(desk: Desk, tmp_path: Path) -> None:
     await desk.emacs.offer(SHOUT)
     places = [

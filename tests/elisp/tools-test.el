@@ -354,5 +354,79 @@ The variable `file' is bound to its true name."
     (should (string-match-p "exited abnormally with code 3"
                             (plist-get told :text)))))
 
+(ert-deftest pyagentd-tools-compile-with-bash-here-in-a-buffer-of-the-session ()
+  (let* ((reached nil)
+         (file-name-handler-alist
+          (cons (cons "\\`/ssh:" (lambda (&rest call) (push call reached) nil))
+                file-name-handler-alist)))
+    (should (eq t (plist-get (tools-test-call "emacs_compile"
+                                              :command "cd /ssh:no:/; ls")
+                             :error)))
+    (should-not reached))
+  (let ((shell-file-name "/bin/false"))
+    (should (string-match-p
+             "is bash" (plist-get (tools-test-call
+                                   "emacs_compile"
+                                   :command "[[ $BASH_VERSION ]] && echo is bash")
+                                  :text))))
+  (let* ((started (lambda (branch)
+                    (let ((pyagentd-tools-branch branch))
+                      (pyagentd-tools-emacs--compile #'ignore "sleep 60"))))
+         (stops (mapcar started '("/s/a/branches/main" "/s/b/branches/main"
+                                  "/s/b/branches/main")))
+         (running (lambda ()
+                    (seq-filter (lambda (process)
+                                  (string-match-p "/[ab]/main"
+                                                  (buffer-name
+                                                   (process-buffer process))))
+                                (process-list)))))
+    (should (= 3 (length (funcall running))))
+    (mapc #'funcall stops)
+    (pyagentd-test-await (not (funcall running)))))
+
+(ert-deftest pyagentd-tools-visit-only-what-can-be-visited-at-once ()
+  (let* ((root (file-truename (make-temp-file "pyagentd-" t)))
+         (tools-test-root root)
+         (named (lambda (name)
+                  (if (file-name-absolute-p name) name
+                    (expand-file-name name root))))
+         (outline (lambda (name)
+                    (tools-test-call "emacs_outline"
+                                     :file (funcall named name))))
+         (ran nil) (reached nil)
+         (note (lambda () (setq ran t)))
+         (find-file-hook (cons note find-file-hook))
+         (prog-mode-hook (list note)) (emacs-lisp-mode-hook (list note))
+         (after-change-major-mode-hook
+          (cons note after-change-major-mode-hook))
+         (file-name-handler-alist
+          (cons (cons "\\`/ssh:"
+                      (lambda (operation &rest _)
+                        (unless (eq operation 'file-remote-p)
+                          (push operation reached))
+                        (and (eq operation 'file-remote-p) "/ssh:nowhere:")))
+                file-name-handler-alist)))
+    (call-process "mkfifo" nil nil nil (funcall named "p.el"))
+    (write-region "(defun a ())\n" nil (funcall named "a.el") nil 'quiet)
+    (write-region (make-string (1+ pyagentd-tools-emacs--largest) ?\;)
+                  nil (funcall named "large.el") nil 'quiet)
+    (unwind-protect
+        (progn
+          (should (equal (plist-get (aref (plist-get (funcall outline "a.el")
+                                                     :places)
+                                          0)
+                                    :line)
+                         1))
+          (pcase-dolist (`(,name . ,says)
+                         '(("p.el" . "is no file") ("large.el" . "larger than")
+                           ("none.el" . "no file")
+                           ("/ssh:nowhere:/a.el" . "another machine")))
+            (let ((told (funcall outline name)))
+              (should (eq t (plist-get told :error)))
+              (should (string-match-p says (plist-get told :text)))))
+          (should-not ran)
+          (should-not reached))
+      (delete-directory root t))))
+
 (provide 'tools-test)
 ;;; tools-test.el ends here

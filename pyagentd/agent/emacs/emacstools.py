@@ -18,6 +18,7 @@ from pyagentd.errors import ToolError
 from pyagentd.events import Sink
 from pyagentd.policy.action import Kind
 from pyagentd.policy.guard import Confirm
+from pyagentd.tools.buffers import Seen, is_remote, only_open
 from pyagentd.tools.resolve import resolve
 from pyagentd.tools.search import directory
 from pyagentd.tools.shell import describe_command
@@ -64,11 +65,13 @@ def emacs_tool(clients: EmacsClients, watching: Watching, tool: OfferedTool, *, 
     """
 
     async def run(args: Args, ctx: ToolContext) -> Output:
+        await _at_hand(tool, args, ctx)
         given = {**args, **_judged(tool, args, ctx)}
         return _output(await _asked(clients, watching, tool, given, ctx, timeout_s=None), ctx)
 
     async def confirming(args: Args, ctx: ToolContext) -> Confirm:
         try:
+            await _at_hand(tool, args, ctx)
             said = await _asked(clients, watching, tool, args, ctx, timeout_s=_CONFIRM_S)
         except ToolError:
             return True
@@ -109,6 +112,17 @@ def _target(tool: OfferedTool, args: Args, ctx: ToolContext) -> Target:
 
 def _named(tool: OfferedTool, args: Args) -> list[str]:
     return [key for key in tool.paths if key in args]
+
+
+async def _at_hand(tool: OfferedTool, args: Args, ctx: ToolContext) -> None:
+    """Refuse files of other machines that are not open: a tool would have Emacs connect to these machines."""
+    if tool.command:
+        return
+    paths = [resolve(args[key], ctx.root) for key in _named(tool, args)]
+    for file in filter(is_remote, (form for path in paths for form in (path.lexical, path.resolved))):
+        seen = Seen() if ctx.buffers is None else await ctx.buffers.look(file, whole=False)
+        if not seen.buffer:
+            raise only_open(file)
 
 
 def _judged(tool: OfferedTool, args: Args, ctx: ToolContext) -> dict[str, Any]:
