@@ -24,6 +24,15 @@ SESSION_RECORDS = tuple(f"**/branches/*/{inner}{name}" for name in _RECORDS for 
 HOOKS = ("**/.pyagentd/hooks.toml", "**/.pyagentd/hooks/**")
 """What a project has asked before its agents act: an agent must not put it to sleep."""
 
+GIT = (
+    "**/.git",  # as a file it says where the repository is
+    "**/.git/**/commondir",
+    "**/.git/**/config",
+    "**/.git/**/config.worktree",
+    "**/.git/**/hooks/**",
+)
+"""What git runs programs by, later and outside: a tool that writes files does not write these; git itself may."""
+
 CREDENTIALS = (
     "**/.authinfo*",
     "**/.netrc",

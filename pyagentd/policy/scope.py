@@ -15,7 +15,7 @@ from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.context import Context
 from pyagentd.policy.patterns import first_match, first_match_folded
 from pyagentd.policy.presets import Commands
-from pyagentd.policy.protected import COMMAND_DEVICES, CREDENTIALS, HOOKS, SESSION_RECORDS
+from pyagentd.policy.protected import COMMAND_DEVICES, CREDENTIALS, GIT, HOOKS, SESSION_RECORDS
 
 EXPAND = "Use request_scope_expansion to ask the user for approval."
 
@@ -35,6 +35,11 @@ def protected(action: Action, context: Context) -> str | None:
             return (
                 f"{action.tool} may not change {path}: it belongs to the records and settings of pyagentd, or to "
                 f"where it is installed, which no tool writes. Ask the user to change it."
+            )
+        if action.kind == "write" and _either(GIT, path):
+            return (
+                f"{action.tool} may not change {path}: git runs the programs that are named there. Use git's own "
+                f"commands with Bash, or ask the user to change it."
             )
     return None
 

@@ -158,6 +158,32 @@ def test_a_projects_own_files_of_these_names_are_not_records():
     assert all(pattern.startswith("**/branches/") for pattern in SESSION_RECORDS)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git",
+        ".git/config",
+        ".GIT/config",
+        ".git/config.worktree",
+        ".git/hooks/pre-commit",
+        ".git/worktrees/w/config.worktree",
+        ".git/worktrees/w/commondir",
+        ".git/modules/sub/config",
+        ".git/modules/sub/hooks/post-checkout",
+    ],
+)
+def test_what_git_runs_programs_by_is_left_to_git(name):
+    context = rules(read=["/**"], write=["/**"], allow=["*"])
+    assert "Use git's own commands" in decide(on("write", f"{ROOT}/{name}"), context, True).reason
+    assert is_allowed(on("read", f"{ROOT}/{name}"), context)
+
+
+def test_what_git_only_reads_is_written_as_anything_else():
+    context = rules(write=[f"{ROOT}/**"])
+    for name in (".gitignore", ".gitattributes", ".git/info/exclude", ".github/config", "hooks/x", "a.git/b"):
+        assert is_allowed(on("write", f"{ROOT}/{name}"), context)
+
+
 def test_the_daemons_own_places_are_never_written():
     context = rules(read=["/**"], write=["/**"], protected=("/run/pyagentd/**",))
     assert isinstance(decide(on("write", "/run/pyagentd/daemon.eld"), context, False), Deny)

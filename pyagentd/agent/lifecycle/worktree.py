@@ -1,7 +1,8 @@
 """What of a repository is nowhere else: its branch, how many files are not committed, how many commits not pushed.
 
 The repository may be an agent's. Git is kept from everything that its configuration or its submodules could have it
-run, and where a configuration names a program all the same nothing is said.
+run, and from fetching; where a configuration names a program all the same, or is in more files than one, nothing is
+said.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from pyagentd import installation
 
 _TIMEOUT_S = 5.0
 _OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
-_RUNS = re.compile(r"filter\.|includeif?\.|core\.(worktree|gitproxy|sshcommand|alternaterefscommand)$")
+_RUNS = re.compile(
+    r"filter\.|include(if)?\.|extensions\.worktreeconfig$|core\.(worktree|gitproxy|sshcommand|alternaterefscommand)$",
+    re.IGNORECASE,
+)
 _OWN = {
     "PATH": installation.PATH,
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone fetches what it misses, by a program that it names
+    "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
@@ -44,7 +50,7 @@ def look(directory: Path) -> Worktree | None:
     git = installation.program("git")
     if git is None or not (directory / ".git").exists():
         return None
-    names = _said(git, directory, "config", "--local", "--name-only", "--list")
+    names = _said(git, directory, "config", "--name-only", "--list")  # of all files that git reads here
     if names is None or any(_RUNS.match(name) for name in names.splitlines()):
         return None
     branch = _said(git, directory, "symbolic-ref", "--quiet", "--short", "HEAD")

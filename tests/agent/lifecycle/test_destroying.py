@@ -17,7 +17,7 @@ from pyagentd.errors import NotFound, PyagentdError, StoreError, Unconfirmed
 from pyagentd.service import Service
 from pyagentd.store import hidden, paths
 from pyagentd.store import trash as store_trash
-from pyagentd.store.index import agents, audit, contexts
+from pyagentd.store.index import agents, audit, contexts, tasks
 from tests.agent.test_named_agents import git
 from tests.agent.world import Watcher, World, attached
 from tests.server import answer, tool_use
@@ -145,6 +145,33 @@ async def test_a_repository_that_names_programs_is_not_asked(tmp_path: Path) -> 
     (tmp_path / ".gitattributes").write_text("* filter=evil")
     assert look(tmp_path) is None and not (tmp_path / "evil").exists()
     assert look(tmp_path / "nothing") is None
+
+
+@pytest.mark.parametrize("how", ["worktree", "include", "fetch"])
+async def test_a_program_that_another_file_of_a_repository_names_is_not_run(tmp_path: Path, how: str) -> None:
+    place, run = tmp_path / "repository", tmp_path / "evil"
+    place.mkdir()
+    git(place, "init", "--quiet", "--initial-branch=main")
+    (place / "file").write_text("text")
+    git(place, "add", "file")
+    git(place, "-c", "user.name=n", "-c", "user.email=e", "commit", "--quiet", "--message", "one")
+    (place / ".gitattributes").write_text("* filter=evil")
+    (place / "file").write_text("other")
+    command = f"sh -c 'touch {run}; cat'"
+    match how:
+        case "worktree":
+            git(place, "config", "extensions.worktreeConfig", "true")
+            git(place, "config", "--worktree", "filter.evil.clean", command)
+        case "include":
+            (tmp_path / "more").write_text(f'[filter "evil"]\n\tclean = {command}\n')
+            git(place, "config", "include.path", str(tmp_path / "more"))
+        case _:
+            git(place, "config", "extensions.partialClone", "evil")
+            git(place, "config", "remote.evil.url", f"ext::sh -c touch%% {run}")
+            git(place, "config", "protocol.ext.allow", "always")
+            for blob in git(place, "rev-parse", "HEAD^{tree}", "HEAD:file").split():
+                (place / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    assert look(place) is None and not run.exists()
 
 
 @pytest.mark.spec("003", "Destruction Flow 2: its conversation is closed")
@@ -279,7 +306,46 @@ async def test_without_files_the_name_is_free_and_all_of_it_new(world: World, se
     config = (await service.agent_config(Watcher(), name=NAME))["config"]
     assert config["system_prompt"] != "You count."
     assert "Hello" not in (paths.ref_of(again).branch_dir / "session.md").read_text()
-    (old,) = (await service.context_history(Watcher(), branch=paths.ref_of(again).key))["contexts"]
-    assert old["gone"]
+    assert (await service.context_history(Watcher(), branch=paths.ref_of(again).key))["contexts"] == []
+    (old,) = contexts.ever(world.host.state, NAME)  # a record that is kept
     with pytest.raises(NotFound):
-        await service.context_restore(Watcher(), branch=paths.ref_of(again).key, id=old["id"])
+        await service.context_restore(Watcher(), branch=paths.ref_of(again).key, id=old.id)
+
+
+def task(name: str, id: str = "", **given: Any) -> tasks.Task:
+    made: dict[str, Any] = {
+        "branch_dir": f"/x/{name}", "id": id, "agent_name": name, "command": "make", "cwd": "/x", "pid": 1,
+        "started_at": "2026-01-01T00:00:00Z", "pid_started": 0, "output_path": f"/x/{name}/out", **given,
+    }  # fmt: skip
+    return tasks.Task(**made)
+
+
+async def test_a_new_agent_has_nothing_of_an_earlier_one_of_its_name(world: World, service: Service) -> None:
+    for number in (1, 2):
+        place = await made(service)
+        branch = str(paths.ref_of(place).key)
+        assert (await service.tasks(Watcher(), branch=branch))["tasks"] == []
+        assert (await service.agent_status(Watcher(), branch=branch))["saved"] is None
+        assert (await service.context_history(Watcher(), agent=NAME))["contexts"] == []
+        kept = tasks.put(world.host.state, task(NAME, status="completed"), most=9)
+        assert kept.id == "task_001"
+        await said(world, place)
+        await destroyed(service)
+        assert len((await service.context_history(Watcher(), agent=NAME))["contexts"]) == number
+    assert {each.agent_name for each in tasks.find(world.host.state)} == {NAME, f"{NAME}@1"}
+
+
+async def test_output_that_is_gone_is_an_error(world: World, service: Service) -> None:
+    place = await made(service)
+    kept = tasks.put(world.host.state, task(NAME, status="completed"), most=9)
+    with pytest.raises(NotFound, match="not there any more"):
+        await service.task_output(Watcher(), branch=paths.ref_of(place).key, id=kept.id)
+
+
+async def test_a_list_of_all_tasks_names_the_agent_of_each(world: World, service: Service) -> None:
+    await made(service)
+    assert (await service.tasks(Watcher()))["text"] == "No running tasks."
+    for name in (NAME, "b"):
+        tasks.put(world.host.state, task(name), most=9)
+    lines = (await service.tasks(Watcher()))["text"].splitlines()
+    assert [line.split()[:2] for line in lines] == [["Running", "tasks:"], ["b", "[task_001]"], [NAME, "[task_001]"]]
