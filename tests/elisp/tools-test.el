@@ -428,5 +428,14 @@ The variable `file' is bound to its true name."
           (should-not reached))
       (delete-directory root t))))
 
+(ert-deftest pyagentd-offer-answers-can-be-quit-and-are-told-then ()
+  (let ((pyagentd-offer--answerers nil) (inhibit-quit t) inhibited)
+    (pyagentd-offer-register "change" (lambda (&rest _)
+                                        (setq inhibited inhibit-quit)
+                                        (signal 'quit nil)))
+    (let ((told (tools-test-ask "change" :path "/x")))
+      (should-not inhibited)
+      (should (equal (plist-get told :outcome) "refused")))))
+
 (provide 'tools-test)
 ;;; tools-test.el ends here
