@@ -27,7 +27,8 @@ def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool
         if kill or output:
             told = link.call("task-kill" if kill else "task-output", branch=branch, id=kill or output)
             told = {**told, "wake": bool(told["wake"]), "whole": bool(told["whole"])}
-            shown = told["output"].rstrip("\n") if output else f"{told['id']} {told['status']}"
+            printed = told["output"].rstrip("\n") or f"[{told['id']} ({told['status']}) has printed nothing]"
+            shown = printed if output else f"{told['id']} {told['status']}"
         else:
             found = link.call("tasks", branch=branch)
             told = [{**each, "wake": bool(each["wake"])} for each in found["tasks"] or []]

@@ -11,6 +11,7 @@ from pyagentd.agent.lifecycle import worktree
 from pyagentd.agent.tasks import telling
 from pyagentd.agent.tasks.standing import standing
 from pyagentd.clock import iso8601
+from pyagentd.errors import NotFound
 from pyagentd.service.group import Client, Group, name_of
 from pyagentd.store import hidden, paths
 from pyagentd.store.index import agents
@@ -32,12 +33,17 @@ class TaskOperations(Group):
             self._host.overseers.add(client)
         name = paths.root_of(self._ref(branch)).session_id if branch else None
         found = await self._host.tasks.of(name)
-        text = telling.listing(name or "all agents", found, self._host.clock.now())
+        text = telling.listing(name, found, self._host.clock.now())
         return {"tasks": [self._task_told(task) for task in found], "text": text}
 
     async def task_output(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
-        """Return a task with the end of what it printed, as ``output``."""
+        """Return a task with the end of what it printed, as ``output``; raises ``NotFound`` when that is gone."""
         task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
+        file = self._host.tasks.output(task)
+        if not await asyncio.to_thread(file.is_file):
+            raise NotFound(
+                f"What {id} printed is not there any more: {file} is gone", mend=f"It ended: {task.status}"
+            )
         return await self._task_shown(task)
 
     async def task_kill(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:

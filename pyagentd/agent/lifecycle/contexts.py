@@ -34,6 +34,7 @@ from pyagentd.store import contexts as files
 from pyagentd.store import document, hidden, paths
 from pyagentd.store.align import align
 from pyagentd.store.contexts import Context, Trigger
+from pyagentd.store.index import agents
 from pyagentd.store.index import contexts as table
 from pyagentd.store.index.contexts import ContextRow
 from pyagentd.store.namedagents.layout import named_dir, saved_dir
@@ -198,8 +199,13 @@ class Contexts:
         return await asyncio.to_thread(table.of, self._host.state, owner.name)
 
     async def known(self, agent_name: str) -> list[ContextRow]:
-        """Return the saved conversations of an agent that may be gone, the last one first."""
-        return await asyncio.to_thread(table.of, self._host.state, agent_name)
+        """Return the saved conversations of an agent that may be gone, the last one first.
+
+        Of one that is gone those of all that were ever called this.
+        """
+        row = await asyncio.to_thread(agents.find, self._host.state, agent_name)
+        is_there = row is not None and row.status != "destroyed"
+        return await asyncio.to_thread(table.of if is_there else table.ever, self._host.state, agent_name)
 
     async def get(self, ref: BranchRef, id: str) -> ContextRow:
         """Return the saved conversation of an agent or a session whose id is, or begins with, ``id``.

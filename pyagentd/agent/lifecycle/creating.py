@@ -217,7 +217,7 @@ async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:
 
 
 def _take_back(host: Host, name: str, before: AgentRow | None) -> None:
-    """Have the table of agents say of a name what it said ``before``."""
+    """Have the table of agents say of a name what it said ``before``; records of it stay as they are."""
     agents.forget(host.state, name) if before is None else agents.put(host.state, before)
 
 

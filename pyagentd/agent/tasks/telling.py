@@ -68,20 +68,23 @@ def tail(file: Path, most: int) -> tuple[str, bool]:
     return data.decode(errors="replace"), size <= most
 
 
-def listing(name: str, tasks: Sequence[Task], now: datetime) -> str:
-    """Return what ``/tasks`` shows (SPEC 003 Viewing Tasks)."""
+def listing(name: str | None, tasks: Sequence[Task], now: datetime) -> str:
+    """Return what ``/tasks`` shows (SPEC 003 Viewing Tasks); without a name tasks of all, each with its agent's."""
+    whose = max((len(task.agent_name) for task in tasks), default=0) if name is None else 0
     running = [task for task in tasks if task.status == "running"]
     over = sorted((task for task in tasks if task.status != "running"), key=lambda task: task.ended_at or "")
-    lines = [f"Running tasks for {name}:", *(_line(task, now) for task in running)]
+    of = f" for {name}" if name else ""
+    lines = [f"Running tasks{of}:", *(_line(task, now, whose) for task in running)]
     if not running:
-        lines = [f"No running tasks for {name}."]
+        lines = [f"No running tasks{of}."]
     if over:
-        lines += ["", "Recently completed:", *(_line(task, now) for task in reversed(over[-RECENT:]))]
+        lines += ["", "Recently completed:", *(_line(task, now, whose) for task in reversed(over[-RECENT:]))]
     return "\n".join(lines)
 
 
-def _line(task: Task, now: datetime) -> str:
-    head = f"  [{task.id}] {one_line(task.command, 40):<20} {task.status:<9}"
+def _line(task: Task, now: datetime, whose: int) -> str:
+    agent = f"{task.agent_name:<{whose}} " if whose else ""
+    head = f"  {agent}[{task.id}] {one_line(task.command, 40):<20} {task.status:<9}"
     if task.status == "running":
         return f"{head} (started {ago(task.started_at, now)}, PID {task.pid})"
     exit_code = f"exit {task.exit_code}, " if task.exit_code is not None else ""

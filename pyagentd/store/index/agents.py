@@ -8,6 +8,7 @@ writes first what it is about to do, its ``intent``: a daemon that finds one com
 from __future__ import annotations
 
 import dataclasses
+import sqlite3
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,6 +42,8 @@ _MARKS = ", ".join("?" * len(_NAMES))
 def register(state: State, row: AgentRow) -> None:
     """Write the row of an agent that is new, or was destroyed before; raises as ``State.writing``.
 
+    One that begins with no files begins with no records: see ``_part``.
+
     Raises:
         Conflict: There is an agent of that name; nothing is written.
     """
@@ -49,6 +52,8 @@ def register(state: State, row: AgentRow) -> None:
         if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
             raise Conflict(f"There is an agent called {row.name!r} already")
         db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+        if row.intent == "create":
+            _part(db, row.name)
 
 
 def forget(state: State, name: str) -> None:
@@ -97,6 +102,7 @@ def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
         db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
         if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
             raise Conflict(f"There is an agent called {row.name!r} already")
+        _part(db, row.name)
         db.execute("DELETE FROM agents WHERE name = ?", (name,))
         db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
         length, inside = len(old_dir) + 1, f"{old_dir}/"
@@ -108,6 +114,21 @@ def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
             )
         for table in ("contexts", "tasks"):
             db.execute(f"UPDATE {table} SET agent_name = ? WHERE agent_name = ?", (row.name, name))
+
+
+def _part(db: sqlite3.Connection, name: str) -> None:
+    """Have the records of earlier agents called ``name`` be under ``name@1``, ``name@2``, …: they are not the next's.
+
+    What still runs stays, since who watches it knows it by its name.
+    """
+    earlier = db.execute(
+        "SELECT count(DISTINCT agent_name) FROM (SELECT agent_name FROM tasks UNION SELECT agent_name FROM contexts) "
+        "WHERE substr(agent_name, 1, ?) = ?",
+        (len(name) + 1, f"{name}@"),
+    ).fetchone()[0]
+    mark = f"{name}@{earlier + 1}"
+    db.execute("UPDATE contexts SET agent_name = ? WHERE agent_name = ?", (mark, name))
+    db.execute("UPDATE tasks SET agent_name = ? WHERE agent_name = ? AND status <> 'running'", (mark, name))
 
 
 def find(state: State, name: str) -> AgentRow | None:

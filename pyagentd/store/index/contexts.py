@@ -49,6 +49,13 @@ def of(state: State, agent_name: str | None = None) -> list[ContextRow]:
     return [ContextRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]
 
 
+def ever(state: State, agent_name: str) -> list[ContextRow]:
+    """Return the contexts of all agents that were ever called this, the last one first; raises as ``of``."""
+    marked = f"{agent_name}@"
+    found = [row for row in of(state) if row.agent_name == agent_name or row.agent_name.startswith(marked)]
+    return [dataclasses.replace(row, agent_name=agent_name) for row in found]
+
+
 def find(state: State, id: str, agent_name: str | None = None) -> list[ContextRow]:
     """Return the contexts whose id is ``id`` or begins with it; raises as ``State.reading``.
 
