@@ -124,6 +124,7 @@ async def complete(host: Host, row: AgentRow, intent: str, *, user: str) -> File
     host.idling.forget(place)
     await host.schedules.forget(place)
     configuring.note(host, row.name, "destroy", old=None, new={"files": files}, user=user)
+    await asyncio.to_thread(host.ledger.flush)  # a daemon that is killed from here on has it audited
     await asyncio.to_thread(agents.intend, host.state, row.name, None)
     return files
 

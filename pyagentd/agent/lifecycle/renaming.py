@@ -60,6 +60,7 @@ async def follow(host: Host, old: Path, new: Path, *, user: str) -> BranchRef:
                 await surroundings.renew(host, branch)
     host.idling.moved(old, new)
     configuring.note(host, new.name, "config:name", old=old.name, new=new.name, user=user)
+    await asyncio.to_thread(host.ledger.flush)  # a daemon that is killed from here on has it audited
     await asyncio.to_thread(agents.intend, host.state, new.name, None)
     return ref
 
