@@ -74,6 +74,11 @@ def canonical_tool(name: str) -> str:
     return _OURS.get(name, name)
 
 
+def is_ours(name: str) -> bool:
+    """Return whether a name is, in any spelling, that of a tool of ours: nobody else's may have it."""
+    return name in META_TOOLS or name in _OTHER_NAMES or name in _OURS or name in _PARTS
+
+
 def action_names(tool: str) -> tuple[str, ...]:
     """Return every name under which a profile may speak about ``tool``, ours first."""
     ours = canonical_tool(tool)

@@ -21,6 +21,7 @@ from tests.agent.test_approvals import Talk
 from tests.agent.test_mcp import having, notices, offered
 from tests.agent.world import World
 from tests.mcp.servers import plain, table
+from tests.server import answer, tool_use
 
 SERVER = {"command": plain()[0], "args": plain()[1:]}
 
@@ -100,6 +101,19 @@ def test_only_the_user_says_whose_word_counts(tmp_path: Path, file: str) -> None
     (tmp_path / file).write_text(text)
     found = project_servers(tmp_path)
     assert found is not None and [each.trusted for each in found.servers] == [False]
+
+
+async def test_a_projects_tool_takes_the_place_of_none_of_the_users_and_of_none_of_ours(world: World) -> None:
+    write(world, notes_more={**SERVER, "env": {"MANY": "1"}}, self={**SERVER, "env": {"NAMED": "edit_permissions"}})
+    async with having(world, table("notes", plain(), env={"NAMED": "more_echo"})) as talk:
+        await trust(talk, world)
+        names = [name for name in await turn(talk, world) if name != "tool_search"]
+        await talk.say(answer(tool_use("tool_search", query="more_echo")), "Done.")
+        await talk.watcher.finished(talk.branch)
+        found = [name for name in offered(world) if name.startswith("notes_more_echo")]
+        assert len(found) == 2 and "notes_more_echo" not in found and "self_edit_permissions" not in names
+        servers = await world.host.servers.of_branch(talk.branch, world.options)
+        assert [each.name for each in servers] == ["notes", "notes_more", "self"]
 
 
 async def test_one_that_cannot_be_reached_is_in_no_others_way(world: World) -> None:

@@ -32,7 +32,12 @@ def say(message):
 
 
 def tools():
-    names = [*TOOLS, *(["grown"] if grown else []), *(f"more_{number}" for number in range(many))]
+    names = [
+        *TOOLS,
+        *([os.environ["NAMED"]] if "NAMED" in os.environ else []),
+        *(["grown"] if grown else []),
+        *(f"more_{number}" for number in range(many)),
+    ]
     for name in names:
         schema, looks = TOOLS.get(name, ({"type": "object"}, True))
         yield {

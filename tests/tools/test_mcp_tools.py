@@ -17,7 +17,7 @@ from pyagentd.tools.mcp.catalog import Answered, Piece, ServerTool
 from pyagentd.tools.mcp.connection import Connection
 from pyagentd.tools.mcp.content import text_of
 from pyagentd.tools.mcp.launch import Launch, Surrounding, launch, make_apart
-from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, named, specs, tool_name
+from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, named, shared_names, specs, tool_name
 from pyagentd.tools.schema import checked
 from pyagentd.tools.spec import ToolSpec
 
@@ -38,6 +38,14 @@ def test_every_name_is_one_that_providers_take(name: str) -> None:
 
 def test_names_that_would_become_the_same_do_not() -> None:
     assert len({tool_name("notes", name) for name in ("a b", "a_b", "a-b", "a/b", "a:b")}) == 5
+
+
+def test_a_name_that_two_servers_tools_would_have_is_neithers() -> None:
+    pairs = [("a", "b_c"), ("a_b", "c"), ("a", "d"), ("a", "d")]
+    shared = shared_names(pairs)
+    assert shared == {"a_b_c"}
+    names = [tool_name(*pair, shared) for pair in pairs]
+    assert len(set(names)) == 3 and names[2] == "a_d" and all(each.startswith("a_b_c_") for each in names[:2])
 
 
 def test_of_two_tools_with_a_name_the_first_counts_and_ours_come_before() -> None:

@@ -9,20 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 
 from pyagentd.agent.mcp.servers import Server, Servers
-from pyagentd.agent.running.offer import Offer
+from pyagentd.agent.running.offer import CORE, Offer
 from pyagentd.agent.running.settings import Configured, SendOptions
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import Action
+from pyagentd.policy.aliases import is_ours
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import resolved, verdict
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.mcp.catalog import Catalog
-from pyagentd.tools.mcp.toolspecs import named, rule_of, specs, tool_name
+from pyagentd.tools.builtin import builtin_tools
+from pyagentd.tools.mcp.catalog import Catalog, ServerTool
+from pyagentd.tools.mcp.toolspecs import named, rule_of, shared_names, specs, tool_name
+from pyagentd.tools.mcp.toolspecs import wanted as let_through
 from pyagentd.tools.spec import ToolSpec
 
+_OURS = frozenset({*CORE, *builtin_tools()})
 _QUIET_S = 1.5  # until the user is told what a run waits for
 
 Permits = Callable[[str, str], bool]
@@ -99,12 +104,21 @@ class Joining:
         """Wait until every server has said what it offers, or cannot; have that offered."""
         wanted = await self.wanted()
         catalogs = await self._catalogs(wanted)
-        found: list[ToolSpec] = []
-        for server in wanted:
+        offered: list[tuple[Server, list[ServerTool]]] = []
+        for server in sorted(wanted, key=lambda each: each.settings.of_project):  # the user's own first
             if (catalog := catalogs.get(server.name)) is not None:
-                tools = [tool for tool in catalog.tools if self.permitted(server.name, tool.name)]
-                found += specs(server.settings, server.connection, tools)
+                through = let_through(server.settings, catalog.tools)
+                offered.append((server, [tool for tool in through if self.permitted(server.name, tool.name)]))
+        pairs = [(server.name, tool.name) for server, tools in offered for tool in tools]
+        shared = shared_names(pairs) | {name for name in starmap(tool_name, pairs) if self._is_taken(name)}
+        found: list[ToolSpec] = []
+        for server, tools in offered:
+            found += specs(server.settings, server.connection, tools, shared)
         self.offer.add(named(found, self.offer.tools))
+
+    def _is_taken(self, name: str) -> bool:
+        """Return whether a name is of a tool of ours, though the preset may not offer that."""
+        return name in _OURS or is_ours(name) or name in self.offer.tools
 
     async def _catalogs(self, wanted: Sequence[Server]) -> Mapping[str, Catalog]:
         failed = [each for each in wanted if each.connection.catalog is None and each.connection.state == "failed"]

@@ -86,7 +86,7 @@ class Servers:
                 f"{names} are not started. Read it, then: pyagentd mcp trust",
             ]
         # Grants speak of names, so the user's own are theirs.
-        return {each.name: each for each in project.servers} | own, problems
+        return own | {each.name: each for each in project.servers if each.name not in own}, problems
 
     def trusts(self, project: ProjectServers) -> bool:
         """Return whether the user agreed to exactly this."""

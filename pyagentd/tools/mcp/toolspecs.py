@@ -10,8 +10,10 @@ import asyncio
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
+from itertools import starmap
 from typing import Any
 
 from pyagentd.config.mcp import ServerSettings
@@ -28,17 +30,26 @@ _SHOWN = 200  # characters of arguments in one line
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def specs(settings: ServerSettings, connection: Connection, tools: Iterable[ServerTool]) -> list[ToolSpec]:
+def wanted(settings: ServerSettings, tools: Iterable[ServerTool]) -> list[ServerTool]:
     """Return the tools of a server that its settings let through, in the server's order."""
-    return [
-        _spec(settings, connection, tool)
-        for tool in tools
-        if settings.tools is None or any(fnmatchcase(tool.name, pattern) for pattern in settings.tools)
-    ]
+    patterns = settings.tools
+    return [each for each in tools if patterns is None or any(fnmatchcase(each.name, one) for one in patterns)]
+
+
+def specs(
+    settings: ServerSettings, connection: Connection, tools: Iterable[ServerTool], shared: Collection[str] = ()
+) -> list[ToolSpec]:
+    """Return tools of a server as ours; ``shared`` are the names that one server's tool alone must not have."""
+    return [_spec(settings, connection, tool, shared) for tool in tools]
+
+
+def shared_names(tools: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the names that several tools would have, each given as server and tool: ``a`` ``b_c``, ``a_b`` ``c``."""
+    return {name for name, count in Counter(starmap(tool_name, set(tools))).items() if count > 1}
 
 
 def named(found: Iterable[ToolSpec], taken: Collection[str]) -> dict[str, ToolSpec]:
-    """Return tools by name; one whose name is another's is left out: nobody could say which was meant."""
+    """Return tools by name; one whose name is an earlier one's is left out: nobody could say which was meant."""
     tools: dict[str, ToolSpec] = {}
     for spec in found:
         if spec.name not in taken:
@@ -46,13 +57,16 @@ def named(found: Iterable[ToolSpec], taken: Collection[str]) -> dict[str, ToolSp
     return tools
 
 
-def tool_name(server: str, tool: str) -> str:
-    """Return what the model calls a tool of a server: ``<server>_<tool>``, always (neighbours B.11)."""
+def tool_name(server: str, tool: str, shared: Collection[str] = ()) -> str:
+    """Return what the model calls a tool of a server: ``<server>_<tool>`` (neighbours B.11).
+
+    One that providers do not take, or that is also another's, has a mark at its end that is the tool's alone.
+    """
     name = f"{server}_{tool}"
     fitting = _NO_NAME.sub("_", name)
-    if fitting == name and len(name) <= LONGEST_NAME:
+    if fitting == name and len(name) <= LONGEST_NAME and name not in shared:
         return name
-    mark = hashlib.sha256(name.encode()).hexdigest()[:6]
+    mark = hashlib.sha256(rule_of(server, tool).encode(errors="replace")).hexdigest()[:6]
     return f"{fitting[: LONGEST_NAME - 7]}_{mark}"
 
 
@@ -61,8 +75,8 @@ def rule_of(server: str, tool: str) -> str:
     return f"mcp:{server}:{tool}"
 
 
-def _spec(settings: ServerSettings, connection: Connection, tool: ServerTool) -> ToolSpec:
-    name = tool_name(settings.name, tool.name)
+def _spec(settings: ServerSettings, connection: Connection, tool: ServerTool, shared: Collection[str]) -> ToolSpec:
+    name = tool_name(settings.name, tool.name, shared)
     looks = settings.trusted and tool.only_looks
 
     async def run(args: Args, ctx: ToolContext) -> Output:
