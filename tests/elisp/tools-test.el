@@ -429,7 +429,8 @@ The variable `file' is bound to its true name."
       (delete-directory root t))))
 
 (ert-deftest pyagentd-offer-answers-can-be-quit-and-are-told-then ()
-  (let ((pyagentd-offer--answerers nil) (inhibit-quit t) inhibited)
+  (let ((pyagentd-offer--answerers nil) (inhibit-quit t) (debug-on-quit nil)
+        inhibited)
     (pyagentd-offer-register "change" (lambda (&rest _)
                                         (setq inhibited inhibit-quit)
                                         (signal 'quit nil)))
