@@ -63,7 +63,9 @@ def test_without_a_daemon_these_exit_with_3_and_start_none(
     words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(words) == ExitCode.UNREACHABLE
-    assert "pyagentd serve --detach" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "No daemon is running" in said
+    assert ("pyagentd serve --detach" in said) == (words != ["stop"])  # who stops one does not want it started
     assert not (tmp_path / "run").exists()
 
 

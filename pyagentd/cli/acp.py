@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from pyagentd.cli.link import complete_agent
@@ -24,6 +22,8 @@ def acp(preset: str) -> ExitCode:
     An editor runs this, not a person. Sessions are those of Emacs and the command line; what runs goes on when the
     editor ends.
     """
+    import asyncio
+
     from pyagentd.acp.agent import serve
 
     asyncio.run(serve(preset))

@@ -6,7 +6,6 @@ import os
 
 import click
 
-from pyagentd.agent.lifecycle.telling import listing
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
 from pyagentd.cli.output import json_option, print_json
 from pyagentd.errors import NotFound
@@ -73,4 +72,6 @@ def history(session: str, as_json: bool) -> None:
     if as_json:
         print_json([{**row, "gone": bool(row["gone"])} for row in found])
         return
+    from pyagentd.agent.lifecycle.telling import listing
+
     click.echo(listing(session, found))

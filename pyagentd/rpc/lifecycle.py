@@ -62,7 +62,7 @@ def read_runtime(runtime_dir: Path) -> Runtime:
         known = {field.name for field in fields(Runtime)}
         return Runtime(**{key: value for key, value in said.items() if key in known})
     except FileNotFoundError:
-        raise Unreachable(f"No daemon has left its address in {path}") from None
+        raise Unreachable(f"No daemon is running: none has left its address in {path}") from None
     except (OSError, SexpError, TypeError) as error:
         raise Unreachable(f"{path} cannot be read: {error}") from error
 
