@@ -110,7 +110,7 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
         answer, code = Answer(text=str(error), data={"error": error.message, "mend": error.mend}), error.code
     made = Answered(name=name, text=answer.text, data=answer.data, code=code)
     if answer.text:
-        made = await _recorded(host, branch, prompt, made, given)
+        made = await _recorded(host, branch, prompt, made, given, goes_on=bool(answer.prompt))
     if answer.then is not None:
         try:
             await answer.then()
@@ -161,8 +161,10 @@ def _bare(text: str) -> Prompt:
 # -- in the conversation ------------------------------------------------------------------------------------------
 
 
-async def _recorded(host: Host, branch: LiveBranch, prompt: Prompt, made: Answered, given: Submission) -> Answered:
-    """Put a command and its answer into the conversation, if that can be done now."""
+async def _recorded(
+    host: Host, branch: LiveBranch, prompt: Prompt, made: Answered, given: Submission, *, goes_on: bool
+) -> Answered:
+    """Put a command and its answer into the conversation, if that can be done now; ``goes_on``: a message follows."""
     async with branch.starting:
         if not _may_stand(host, branch, prompt):
             return made
@@ -187,7 +189,8 @@ async def _recorded(host: Host, branch: LiveBranch, prompt: Prompt, made: Answer
         if branch.keeper.editor is None:
             await History(host).give_roles_held(branch, hidden.COMMAND)
     if branch.keeper.editor is not None:  # it saves first
-        host.own(_give_roles(host, branch))
+        giving = _give_roles(host, branch)
+        await giving if goes_on else host.own(giving)  # what follows stands below roles that the editor knows
     for listener in host.listeners:
         listener.branch_written(branch.ref)
     message_id = str(branch.conversation.runs[run_id].data["message_id"])
