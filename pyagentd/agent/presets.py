@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,9 @@ from typing import Literal
 
 from pyagentd.agent.approving.trust import Origins, Trust, preset_hash
 from pyagentd.agent.lifecycle.overlay import Overlay
+from pyagentd.agent.mcp.projectservers import server_scripts
 from pyagentd.config import Config
+from pyagentd.config.mcp import ServerSettings
 from pyagentd.errors import PresetError, PyagentdError, StoreError
 from pyagentd.policy.presets import Preset, parse_preset
 from pyagentd.policy.profiles import Profile, make_profile
@@ -48,6 +50,7 @@ class Template:
     origin: Literal["shipped", "user", "project"]
     data: bytes | None = None  # of a project: the content that was looked at, and no other
     hash: str | None = None  # of a project: see ``trust``
+    scripts: tuple[tuple[Path, bytes], ...] = ()  # of a project: what its servers of tools run there
     trusted: bool = True
 
 
@@ -177,10 +180,10 @@ class Presets:
         if root is not None:
             of_project = templates.find_templates([root / PROJECT_PRESETS])
             for name, file in islice(of_project.items(), _MAX_OF_PROJECT):
-                found.extend(self._of_project(name, file))
+                found.extend(self._of_project(name, file, root))
         return found
 
-    def _of_project(self, name: str, file: Path) -> list[Template]:
+    def _of_project(self, name: str, file: Path, root: Path) -> list[Template]:
         try:
             # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
             with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
@@ -191,9 +194,22 @@ class Presets:
         if len(data) > _MAX_BYTES:
             _log.warning("%s is larger than a preset", file)
             return []
-        hashed = preset_hash(name, data)
-        trusted = hashed in self.trust
-        return [Template(name=name, file=file, origin="project", data=data, hash=hashed, trusted=trusted)]
+        try:
+            scripts = tuple(server_scripts(root, self._own_servers(data, file, name)))
+        except (OSError, ValueError) as error:
+            _log.warning("%s: %s", file, error)
+            return []
+        hashed = preset_hash(name, data, scripts)
+        found = Template(name=name, file=file, origin="project", data=data, hash=hashed, scripts=scripts)
+        return [replace(found, trusted=hashed in self.trust)]
+
+    def _own_servers(self, data: bytes, file: Path, name: str) -> Sequence[ServerSettings]:
+        """Return the servers that a preset writes out; none of one that cannot be read, nor used."""
+        try:
+            wanted = self.of_content(data, file, name).mcp
+        except PyagentdError:
+            return ()
+        return wanted.own if wanted is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

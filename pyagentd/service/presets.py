@@ -42,7 +42,8 @@ class PresetTemplates(Group):
         The answer is ``{presets: (P…), untrusted: (P…)}``. P is ``{name, source, origin, description, mode}`` or, of
         a broken one, ``{name, source, origin, error}``; ``origin`` is shipped, user or project. ``untrusted`` are
         presets of the project that wait for the user's word; they have a ``hash``, for ``trust-presets``, and their
-        ``text``, as far as there is room. A ``warning`` tells what a preset names that is not there.
+        ``text`` with that of the scripts that their servers run, as far as there is room. A ``warning`` tells what a
+        preset names that is not there.
         """
         found = await asyncio.to_thread(self._for_project, root)
         room, untrusted = _SHOWN_BYTES, []
@@ -50,8 +51,9 @@ class PresetTemplates(Group):
             if not template.trusted and template.data is not None:
                 untrusted.append(_told(found, template, self._host.config))
                 room -= len(template.data)
+                room -= sum(len(code) for _, code in template.scripts)
                 if room >= 0:
-                    untrusted[-1]["text"] = template.data.decode(errors="replace")
+                    untrusted[-1]["text"] = _shown(template.data, template.scripts)
         usable = [_told(found, template, self._host.config) for template in found.usable.values()]
         return {"presets": usable, "untrusted": untrusted}
 
@@ -77,6 +79,11 @@ class PresetTemplates(Group):
 
     def _for_project(self, root: str | None) -> ProjectPresets:
         return self._host.presets.for_project(Path(expanded(root)) if root else None)
+
+
+def _shown(data: bytes, scripts: Sequence[tuple[Path, bytes]]) -> str:
+    files = (f"\n--- {path}\n{code.decode(errors='replace')}" for path, code in scripts)
+    return "".join((data.decode(errors="replace"), *files))
 
 
 def _told(found: ProjectPresets, template: Template, config: Config) -> dict[str, Any]:

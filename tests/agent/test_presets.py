@@ -103,6 +103,21 @@ def test_trust_is_for_this_content_under_this_name(tmp_path: Path, shipped: Path
     assert "reviewer" in described(presets, project), "once per content: it is the same again"
 
 
+@pytest.mark.parametrize("word", ["./tools/s.py", "${root}/tools/s.py"])
+async def test_what_a_presets_servers_run_of_the_project_is_trusted_with_it(world: World, word: str) -> None:
+    script = world.project / "tools/s.py"
+    script.parent.mkdir()
+    script.write_text("harmless()")
+    put(of(world.project), "served", "", f'mcp: {{own: {{command: [python, "{word}"]}}}}\n')
+    service, client, root = world.service(), Watcher(), str(world.project)
+    (found,) = (await service.presets(client, root=root))["untrusted"]
+    assert found["text"].endswith(f"--- {script}\nharmless()")
+    await service.trust_presets(client, root=root, hashes=[found["hash"]])
+    assert "served" in world.host.presets.for_project(world.project).usable
+    script.write_text("other()")
+    assert "served" not in world.host.presets.for_project(world.project).usable
+
+
 def test_what_is_used_is_what_was_looked_at(tmp_path: Path, shipped: Path, project: Path) -> None:
     file = put(of(project), "reviewer", "harmless")
     presets = makes(tmp_path)

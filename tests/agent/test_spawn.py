@@ -12,6 +12,7 @@ import pytest
 from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, persistent_agent
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.policy.presets import Commands, Paths, Preset
+from pyagentd.policy.servers import read_wanted
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext
 
@@ -153,3 +154,19 @@ def test_what_the_agent_may_write_and_run_is_shown(preset: Preset, shown: list[s
     assert spec.preview is not None
     context = ToolContext(root=place, branch_dir=place, spool_dir=place, readable=lambda path: True)
     assert spec.preview(GOOD, context).splitlines()[1:3] == shown
+
+
+def test_the_command_of_a_server_that_starts_with_the_agent_is_shown() -> None:
+    wanted = read_wanted(
+        {"files": True, "own": {"command": ["python", "a b.py"]}, "web": {"url": "https://x"}}, "p:1"
+    )
+
+    class Other(Spawner):
+        def templates(self) -> Mapping[str, Preset]:
+            return {"explorer": replace(MAKER, mcp=wanted)}
+
+    place = Path("/tmp")
+    spec = persistent_agent(Other(DONE), depth=0)
+    assert spec.preview is not None
+    context = ToolContext(root=place, branch_dir=place, spool_dir=place, readable=lambda path: True)
+    assert "MCP servers: files, own (python 'a b.py'), web (https://x)" in spec.preview(GOOD, context).splitlines()

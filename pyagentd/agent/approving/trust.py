@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import shlex
 import threading
 from collections.abc import Iterable, Iterator
@@ -30,12 +31,15 @@ _SESSIONS = "trusted-sessions"
 _log = logging.getLogger(__name__)
 
 
-def preset_hash(name: str, data: bytes) -> str:
-    """Return what is agreed to: the SHA-256 of a preset's name and content.
+def preset_hash(name: str, data: bytes, scripts: Iterable[tuple[Path, bytes]] = ()) -> str:
+    """Return what is agreed to: the SHA-256 of a preset's name and content, and of the scripts that its servers run.
 
     The name counts: a harmless preset must not become the one that new sessions are made from.
     """
-    return hashlib.sha256(name.encode() + b"\0" + data).hexdigest()
+    hashed = hashlib.sha256(name.encode() + b"\0" + data)
+    for path, code in scripts:
+        hashed.update(b"\0" + os.fsencode(path) + b"\0" + hashlib.sha256(code).digest())
+    return hashed.hexdigest()
 
 
 class Trust:

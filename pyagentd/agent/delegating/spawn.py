@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -209,8 +210,8 @@ def _servers(wanted: WantedServers | None) -> list[str]:
     """Return which servers of tools an agent has, for what they may do is beyond its scope."""
     if wanted is None or wanted == WantedServers():
         return []
-    names = [*wanted.names, *wanted.only, *(each.name for each in wanted.own)]
-    return [f"MCP servers: {'all' if wanted.all else ', '.join(names)}"]
+    own = (f"{each.name} ({shlex.join(each.command) or each.url})" for each in wanted.own)
+    return [f"MCP servers: {', '.join(('all', *own) if wanted.all else (*wanted.names, *wanted.only, *own))}"]
 
 
 def _writes(preset: Preset) -> str:

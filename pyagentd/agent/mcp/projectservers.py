@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,7 @@ def project_servers(root: Path) -> ProjectServers | None:
         problems: list[str] = []
         found = (each for file, data in texts for each in _servers(file, data, problems))
         servers = {each.name: each for each in found}  # ours come last and win
-        words = (word for each in servers.values() for word in _words(each, root))
-        scripts = [(path, content(path)) for path in scripts_of(root, words)]
+        scripts = server_scripts(root, servers.values())
     except (OSError, ValueError, ConfigError) as error:
         return ProjectServers(root=root, hash="", error=str(error))
     if not servers and not problems:
@@ -64,6 +63,15 @@ def project_servers(root: Path) -> ProjectServers | None:
         scripts=_shown(scripts),
         error="; ".join(problems),
     )
+
+
+def server_scripts(root: Path, servers: Iterable[ServerSettings]) -> list[tuple[Path, bytes]]:
+    """Return the files of the project ``root`` that the commands of servers name, with what they hold.
+
+    Raises ``OSError``, or ``ValueError`` when one is too large.
+    """
+    words = (word for each in servers for word in _words(each, root))
+    return [(path, content(path)) for path in scripts_of(root, words)]
 
 
 def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSettings]:
