@@ -2,8 +2,8 @@
 
 Its conversation is saved before anything else, its row says that it is gone before its files are touched, and
 whatever a daemon leaves half done the next one completes (``recovering``, which knows the intents ``remove`` and
-``leave``). Records of it are kept: its row, those of
-its saved conversations, the audit.
+``leave``, each with the directory's ``identity``). Records of it are kept: its row, those of its saved conversations,
+the audit.
 """
 
 from __future__ import annotations
@@ -91,9 +91,8 @@ async def _destroy(host: Host, name: str, keep_files: bool, user: str) -> Destro
             async with creating.naming:
                 row = await _row(host, name, place)
                 now_ms, intent = epoch_ms(host.clock.now()), "leave" if keep_files else "remove"
-                await asyncio.to_thread(
-                    agents.set_status, host.state, name, "destroyed", now_ms=now_ms, intent=intent
-                )
+                noted = f"{intent} {await asyncio.to_thread(identity, place)}"
+                await asyncio.to_thread(agents.set_status, host.state, name, "destroyed", now_ms=now_ms, intent=noted)
                 files = await complete(host, row, intent, user=user)
     return Destroyed(name=name, directory=place, files=files, saved=tuple(saved), gone=gone)
 
@@ -127,6 +126,18 @@ async def complete(host: Host, row: AgentRow, intent: str, *, user: str) -> File
     await asyncio.to_thread(host.ledger.flush)  # a daemon that is killed from here on has it audited
     await asyncio.to_thread(agents.intend, host.state, row.name, None)
     return files
+
+
+def identity(place: Path) -> str:
+    """Return what tells a directory from another one there, and from itself once it was moved away and back; blocks.
+
+    It is "" where there is none. Moving a directory changes its ctime, on the same disk it stays the same inode.
+    """
+    try:
+        found = place.lstat()
+    except OSError:
+        return ""
+    return f"{found.st_dev}.{found.st_ino}.{found.st_ctime_ns}"
 
 
 def _removed(place: Path) -> Files:

@@ -47,6 +47,7 @@ async def recover(host: Host) -> None:
 
 
 async def _settle(host: Host, row: AgentRow, intent: str, name: str = "") -> None:
+    """See to an agent with an intent and its word: the other name, or which directory is to go."""
     place = Path(row.dir)
     log.info("agent %s: a daemon ended at %r", row.name, row.intent)
     match intent:
@@ -63,6 +64,9 @@ async def _settle(host: Host, row: AgentRow, intent: str, name: str = "") -> Non
             now_ms = epoch_ms(host.clock.now())
             await asyncio.to_thread(agents.set_status, host.state, row.name, "destroyed", now_ms=now_ms)
             host.departed.add(place)
+        case "remove" if await asyncio.to_thread(destroying.identity, place) not in ("", name):
+            log.warning("agent %s: %s was put there since it was removed, and stays", row.name, place)
+            await destroying.complete(host, row, "leave", user=local_user())
         case "remove" | "leave":
             await destroying.complete(host, row, intent, user=local_user())
         case renaming.RENAME:

@@ -31,7 +31,7 @@ class AgentRow:
     created_at: str  # ISO 8601
     status: Status
     changed_at: int  # epoch ms, of the status
-    intent: str | None = None  # create, adopt, remove, leave, or rename(d) and a name; None: nothing is under way
+    intent: str | None = None  # create, adopt, remove or leave and an identity, rename(d) and a name; None: nothing
 
 
 _NAMES = tuple(field.name for field in dataclasses.fields(AgentRow))

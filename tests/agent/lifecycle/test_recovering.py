@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.lifecycle import creating, recovering
+from pyagentd.agent.lifecycle import creating, destroying, recovering
 from pyagentd.service import Service
 from pyagentd.store import atomic, paths, trash
 from pyagentd.store.index import agents
@@ -136,6 +137,29 @@ async def test_destroying_one(world: World, keep_files: bool) -> None:
         if not disk.hit:
             break
     assert ends == {"destroyed", "idle"}
+
+
+@pytest.mark.parametrize("restored", ["moved back", "copied", "not at all"])
+async def test_what_was_put_back_since_it_was_removed_stays(world: World, restored: str) -> None:
+    place, state = await made(world.service(), "old"), world.host.state
+    await world.service().agent_destroy(Watcher(), name="old", confirmed=True, keep_files=True)
+    agents.intend(state, "old", f"remove {destroying.identity(place)}")
+    match restored:
+        case "moved back":
+            place.rename(place.with_name("elsewhere"))
+            place.with_name("elsewhere").rename(place)
+        case "copied":
+            shutil.copytree(place, place.with_name("elsewhere"), symlinks=True)
+            shutil.rmtree(place)
+            place.with_name("elsewhere").rename(place)
+        case _:
+            pass
+    await afterwards(world)
+    row = assert_whole(world, "old", place)
+    assert row is not None and row.status == "destroyed" and place.exists() == (restored != "not at all")
+    assert place in world.host.departed
+    if place.exists():
+        assert await made(world.service(), "old") == place
 
 
 async def test_giving_one_another_name(world: World) -> None:
