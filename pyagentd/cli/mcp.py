@@ -118,19 +118,20 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def _show(told: dict[str, Any]) -> None:
-    print(f"{printable(told['title'] or told['name'])} (protocol {told['protocol']}, {told['duration_ms']} ms)")
+    print(f"{_line(told['title'] or told['name'])} (protocol {_line(told['protocol'])}, {told['duration_ms']} ms)")
     for tool in told["tools"] or ():
         looks = "  (says that it only looks)" if tool["looks"] else ""
-        print(f"  {printable(tool['rule'])}{looks}\n      {printable(_line(tool['description']))}")
+        print(f"  {_line(tool['rule'])}{looks}\n      {_line(tool['description'])}")
     for resource in told["resources"] or ():
-        print(f"  @{told['name']}:{printable(resource['uri'])}  {printable(_line(resource['name']))}")
+        print(f"  @{told['name']}:{_line(resource['uri'])}  {_line(resource['name'])}")
     for prompt in told["prompts"] or ():
         words = (
             f"<{each['name']}>" if each["required"] else f"[{each['name']}]" for each in prompt["arguments"] or ()
         )
-        print(printable(" ".join((f"  /{told['name']}:{prompt['name']}", *words))))
-        print(f"      {printable(_line(prompt['description']))}")
+        print(f"  {_line(' '.join(('/' + told['name'] + ':' + prompt['name'], *words)))}")
+        print(f"      {_line(prompt['description'])}")
 
 
 def _line(text: str) -> str:
-    return " ".join(text.split())
+    """Return a server's words on one line, which looks like nothing else."""
+    return printable(" ".join(text.split()))

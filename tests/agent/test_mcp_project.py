@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.mcp.projectservers import project_servers
+from pyagentd.cli.mcp import _show
 from pyagentd.config import load_config
 from pyagentd.config.mcp import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound
@@ -164,6 +165,25 @@ async def test_a_server_is_tried(world: World) -> None:
             assert not told["ok"] and "no database" in told["error"]
         with pytest.raises(NotFound, match="'nosuch'"):
             await talk.service.mcp_test(talk.watcher, name="nosuch")
+
+
+@pytest.mark.parametrize("name", ["a\n  mcp:files:read_file", "a\x1b[2J", "a\u202eb", "x" * 201])
+async def test_a_tool_whose_name_cannot_be_shown_is_none(world: World, name: str) -> None:
+    async with having(world, table("notes", plain(), env={"NAMED": name})) as talk:
+        told = await talk.service.mcp_test(talk.watcher, name="notes")
+        assert told["tools"][0]["name"] == "echo" and name not in [each["name"] for each in told["tools"]]
+
+
+def test_what_a_server_says_of_itself_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "a\n  mcp:files:read_file\x1b[2J"
+    _show({
+        "name": "notes", "title": evil, "protocol": evil, "duration_ms": 1,
+        "tools": [{"rule": evil, "description": evil, "looks": False}],
+        "resources": [{"uri": evil, "name": evil}],
+        "prompts": [{"name": evil, "description": evil, "arguments": [{"name": evil, "required": True}]}],
+    })  # fmt: skip
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 6 and "\x1b" not in out
 
 
 @pytest.mark.parametrize(

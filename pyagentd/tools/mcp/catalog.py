@@ -6,6 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LONGEST_NAME = 200  # characters
+
+
+def is_name(text: str) -> bool:
+    """Return whether a server may call a tool or a prompt so: people are asked about it, on one line."""
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTool:

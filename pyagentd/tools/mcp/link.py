@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ from pydantic import ValidationError
 from pyagentd import __version__
 from pyagentd.errors import ToolError
 from pyagentd.log import concealed
-from pyagentd.tools.mcp.catalog import Answered, Catalog, Piece, ServerPrompt, ServerResource, ServerTool
+from pyagentd.tools.mcp.catalog import Answered, Catalog, Piece, ServerPrompt, ServerResource, ServerTool, is_name
 from pyagentd.tools.mcp.content import answered, piece_of, piece_of_resource
 from pyagentd.tools.mcp.launch import Launch
 from pyagentd.tools.mcp.stdio import Program, program
@@ -116,7 +116,7 @@ class Link:
                     schema=tool.input_schema,
                     only_looks=bool(tool.annotations and tool.annotations.read_only_hint),
                 )
-                for tool in found
+                for tool in self._named(found)
             ]
         info = client.server_info
         return Catalog(
@@ -160,13 +160,20 @@ class Link:
                 description=each.description or each.title or "",
                 arguments=tuple((one.name, bool(one.required)) for one in each.arguments or ()),
             )
-            for each in listed
+            for each in self._named(listed)
         )
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> tuple[tuple[str, Piece], ...]:
         """Return the messages that a prompt becomes, each with its role; raises as ``_asked``."""
         result = await self._asked(self._connected().get_prompt(name, dict(args)))
         return tuple((message.role, piece_of(message.content)) for message in result.messages)
+
+    def _named(self, listed: Sequence[Any]) -> list[Any]:
+        """Return those of what is listed that have a name which can be shown; the log says of others how many."""
+        found = [each for each in listed if is_name(each.name)]
+        if gone := len(listed) - len(found):
+            log.info("mcp server %s: %d without a usable name are left out", self._launch.name, gone)
+        return found
 
     # -- asking --------------------------------------------------------------------------------------------------
 
