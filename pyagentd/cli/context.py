@@ -70,7 +70,7 @@ def history(session: str, as_json: bool) -> None:
             if not found:
                 raise
     if as_json:
-        print_json([{**row, "gone": bool(row["gone"])} for row in found])
+        print_json([{**row, "gone": bool(row.get("gone"))} for row in found])
         return
     from pyagentd.agent.lifecycle.telling import listing
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.lifecycle.contexts import KEPT
-from pyagentd.errors import BadRequest
+from pyagentd.errors import BadRequest, NotFound
 from pyagentd.service.group import Client, Group
 from pyagentd.service.options import send_options
+from pyagentd.store.index import agents
 from pyagentd.store.index.contexts import ContextRow
 
 
@@ -58,6 +59,8 @@ class ContextOperations(Group):
             raise BadRequest("Name a branch or an agent")
         contexts = self._host.contexts
         found = await contexts.known(agent) if agent else await contexts.history(self._ref(branch or ""))
+        if agent and not found and await asyncio.to_thread(agents.find, self._host.state, agent) is None:
+            raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", mend="/agent list shows them")
         gone = await asyncio.to_thread(_gone, found)
         return {"contexts": [{**_told(row), "gone": row.file_path in gone} for row in found]}
 

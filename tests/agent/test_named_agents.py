@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.approving.confining import shell_scope
-from pyagentd.agent.lifecycle import creating
+from pyagentd.agent.lifecycle import creating, telling
 from pyagentd.agent.running.settings import protected_paths
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.policy.patterns import first_match
@@ -327,6 +327,57 @@ async def test_a_named_agent_is_destroyed_and_not_deleted(service: Service) -> N
     with pytest.raises(BadRequest, match="named agent") as refused:
         await service.delete(Watcher(), branch=told["branch"])
     assert "pyagentd agent destroy my-agent" in (refused.value.mend or "")
-    assert Path(told["dir"]).is_dir()
+    assert (await service.agent_list(Watcher()))["agents"]
     assert "agent rename my-agent" in (await service.rename(Watcher(), branch=told["branch"], title="Mine"))["note"]
     assert "not copied" in (await service.duplicate(Watcher(), branch=told["branch"]))["note"]
+
+
+# -- what a mistake is told -----------------------------------------------------------------------------------------
+
+
+async def test_no_two_names_differ_in_case_alone(service: Service) -> None:
+    await made(service, "bob")
+    with pytest.raises(Conflict, match="case alone"):
+        await made(service, "Bob")
+    await made(service, "eve")
+    with pytest.raises(Conflict, match="case alone"):
+        await service.agent_rename(Watcher(), name="eve", new_name="BOB")
+
+
+async def test_a_profile_that_there_is_not_is_told_with_those_there_are(service: Service) -> None:
+    with pytest.raises(PresetError) as refused:
+        await made(service, permissions="foo")
+    assert (refused.value.message, "locked, open, standard" in refused.value.mend) == (
+        "There is no profile 'foo'",
+        True,
+    )
+
+
+async def test_a_name_does_not_begin_with_a_hyphen(service: Service) -> None:
+    with pytest.raises(BadRequest, match="no hyphen first"):
+        await made(service, "-x")
+
+
+async def test_whoever_asks_for_an_agent_that_is_gone_is_told(service: Service) -> None:
+    await made(service, "bob")
+    await service.agent_destroy(Watcher(), name="bob", keep_files=True, confirmed=True)
+    with pytest.raises(NotFound, match="The agent bob was destroyed"):
+        await service.agent_config(Watcher(), name="bob")
+    with pytest.raises(NotFound, match="no agent called 'nobody'"):
+        await service.context_history(Watcher(), agent="nobody")
+    assert (await service.context_history(Watcher(), agent="bob"))["contexts"] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (5, "5 seconds"),
+        (1, "1 second"),
+        (60, "1 minute"),
+        (90, "90 seconds"),
+        (1800, "30 minutes"),
+        (7200, "2 hours"),
+    ],
+)
+def test_spans_are_told_as_they_are(seconds: float, told: str) -> None:
+    assert telling.span(seconds) == told

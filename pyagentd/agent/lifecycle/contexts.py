@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.compacting.summariser import Summariser
 from pyagentd.agent.lifecycle.restoring import facts_of_turns, restored
+from pyagentd.agent.lifecycle.telling import ID, span
 from pyagentd.agent.revising.history import History
 from pyagentd.agent.running.equipping import Equipping
 from pyagentd.agent.running.outcome import Outcome
@@ -144,7 +145,7 @@ class Contexts:
 
     # -- what happens by itself --------------------------------------------------------------------------------
 
-    async def idle_out(self, branch: LiveBranch, *, minutes: int) -> bool:
+    async def idle_out(self, branch: LiveBranch, *, seconds: float) -> bool:
         """Save a conversation with which nobody goes on, put it behind, and say so; False if somebody was faster.
 
         Raises:
@@ -158,8 +159,7 @@ class Contexts:
             if branch.run is not None or branch.queue.waiting or said.is_older_than(branch):
                 return False
             row = await self._write(branch, said, text, "idle_timeout")
-            span = f"{minutes} minute{'' if minutes == 1 else 's'}"
-            notice = _put_away(row, f"after {span} of inactivity")
+            notice = _put_away(row, f"after {span(seconds)} of inactivity")
             await self._history.clear_held(branch, notice=notice)
         self._say(branch, notice)
         return True
@@ -360,7 +360,9 @@ class Contexts:
 def _put_away(row: ContextRow, when: str) -> str:
     """Return what is told of a conversation that was put behind by itself (SPEC 003 Idle Timer 4)."""
     dot = "" if row.description.endswith((".", "…", "!", "?")) else "."
-    return f"Session saved: {row.description}{dot} Context cleared {when}. Use /context restore {row.id} to resume."
+    shell = f"In a shell: pyagentd context restore {row.agent_name} {row.id[:ID]}"
+    said = f"Session saved: {row.description}{dot} Context cleared {when}."
+    return f"{said} Use /context restore {row.id[:ID]} to resume. {shell}"
 
 
 def first_words(messages: Sequence[Message]) -> str:

@@ -20,6 +20,7 @@ from pyagentd.agent.lifecycle.telling import left
 from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError
 from pyagentd.policy.presets import DEFAULT_PRESET
+from pyagentd.policy.profiles import BUILTIN
 from pyagentd.store import atomic, paths
 from pyagentd.store.hidden import is_command
 from pyagentd.store.index import agents
@@ -41,6 +42,7 @@ PERMISSIONS_SETTING = "default_permissions"
 
 Permissions = str | Mapping[str, Any]
 
+_OTHER = "Take another name"
 _SHOWN = 300  # characters of a system prompt in a welcome
 
 naming = asyncio.Lock()
@@ -145,6 +147,12 @@ def checked_permissions(host: Host, value: Permissions) -> Permissions:
             raise PresetError(
                 f"The permissions are no JSON: {error.msg}", mend='{"allow": […], "ask": […]}'
             ) from error
+    known = {**BUILTIN, **host.presets.profiles}
+    if isinstance(value, str) and value.strip() not in known:
+        raise PresetError(
+            f"There is no profile {value.strip()[:80]!r}",
+            mend=f'Known: {", ".join(sorted(known))}; or write one out: {{"allow": […], "ask": […]}}',
+        )
     try:
         profile_of(value, host.presets.profiles, source="permissions")
     except BadRequest as error:
@@ -200,6 +208,7 @@ async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:
     place = host.config.agents_dir.resolve() / name
     row = await asyncio.to_thread(agents.find, host.state, name)
     exists = place.exists() or place.is_symlink()
+    await asyncio.to_thread(require_other_letters, host, name)
     if row is not None and row.status != "destroyed":
         if exists:
             raise Conflict(
@@ -214,6 +223,17 @@ async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:
     if not exists and (host.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
         raise Conflict(f"A session has the id {name!r} already", mend="Take another name")
     return exists, row
+
+
+def require_other_letters(host: Host, name: str, *, besides: str = "") -> None:
+    """See that no agent but ``besides`` has this name in other case: they could not be told apart; blocks.
+
+    Raises:
+        Conflict: One has.
+    """
+    for row in agents.known(host.state):
+        if row.name not in (name, besides) and row.name.casefold() == name.casefold():
+            raise Conflict(f"There is an agent called {row.name!r}, which differs in case alone", mend=_OTHER)
 
 
 def _take_back(host: Host, name: str, before: AgentRow | None) -> None:
@@ -253,5 +273,7 @@ def agent_dir(host: Host, name: str) -> Path:
     place = host.config.agents_dir.resolve() / names.checked(name)
     row = agents.find(host.state, name)
     if (row is not None and row.status == "destroyed") or not layout.agent_file(place).is_file():
+        if row is not None and row.status == "destroyed":
+            raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` makes it anew")
         raise NotFound(f"There is no agent called {name!r}", mend="List them with `pyagentd agent list`")
     return place

@@ -175,7 +175,7 @@ class Idling:
             async with self._host.using(ref) as branch:
                 if _goes_on(branch):
                     self._last[ref.key] = ref, now
-                elif await self._host.contexts.idle_out(branch, minutes=max(1, round(idle_s / 60))):
+                elif await self._host.contexts.idle_out(branch, seconds=idle_s):
                     self.cleared(branch, Happening.IDLE_TIMEOUT)
         except (BadRequest, NotASession, NotFound):  # nothing goes on there any more
             self._last.pop(ref.key, None)

@@ -42,6 +42,7 @@ async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRe
         return paths.ref_of(old)
     await asyncio.to_thread(_require_rest, host.state, name, old)
     async with creating.naming, host.removing(old):
+        await asyncio.to_thread(creating.require_other_letters, host, new_name, besides=name)
         await asyncio.to_thread(_require_free, host, new)
         await asyncio.to_thread(_move, host, old, new)
     return await follow(host, old, new, user=user)
@@ -80,9 +81,12 @@ def _require_rest(state: State, name: str, directory: Path) -> None:
         due = db.execute("SELECT count(*) FROM schedules WHERE branch_dir = ? OR substr(branch_dir, 1, ?) = ?", below)
         schedules = due.fetchone()[0]
     if tasks:
-        raise Busy(f"{name} has {tasks} running tasks", mend="Wait for them, or kill them")
+        raise Busy(f"{name} has {tasks} running task{'' if tasks == 1 else 's'}", mend="Wait for them, or kill them")
     if schedules:
-        raise Busy(f"{name} has {schedules} scheduled turns", mend="Remove them first: pyagentd schedule")
+        raise Busy(
+            f"{name} has {schedules} scheduled turn{'' if schedules == 1 else 's'}",
+            mend="Remove them first: pyagentd schedule",
+        )
 
 
 def _move(host: Host, old: Path, new: Path) -> None:

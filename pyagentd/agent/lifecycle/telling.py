@@ -9,7 +9,7 @@ from typing import Any
 from pyagentd.store import hidden
 from pyagentd.store.conversation import Conversation
 
-_ID = 8  # characters of an id that are shown
+ID = 8  # characters of an id that are shown
 
 
 def left(conversation: Conversation) -> list[str]:
@@ -33,11 +33,19 @@ def listing(name: str, found: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([f"Sessions for {found[0]['agent_name']}:", *map(_line, found)])
 
 
+def span(seconds: float) -> str:
+    """Return a span of time in its largest even unit: ``30 minutes``, ``90 seconds``, ``1 hour``."""
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
+        if (seconds >= size and seconds % size == 0) or size == 1:
+            return f"{seconds / size:g} {unit}{'' if seconds == size else 's'}"
+    raise AssertionError(seconds)
+
+
 def _line(row: Mapping[str, Any]) -> str:
     count = row["message_count"]
     gone = ", its file is gone" if row.get("gone") else ""
     said = f"{row['description']} ({count} message{'' if count == 1 else 's'}{gone})"
-    return f"  [{row['id'][:_ID]}] {_local(row['saved_at'])} - {said}"
+    return f"  [{row['id'][:ID]}] {_local(row['saved_at'])} - {said}"
 
 
 def _local(saved_at: str) -> str:

@@ -8,7 +8,7 @@ from pyagentd.errors import BadRequest
 
 LONGEST = 64
 
-_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST}}}")
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
 
 
 def is_name(text: str) -> bool:
@@ -21,6 +21,6 @@ def checked(text: str) -> str:
     if not is_name(text):
         raise BadRequest(
             f"{text[:80]!r} is no name of an agent",
-            mend=f"Use up to {LONGEST} letters A-Z a-z, digits, hyphens and underscores",
+            mend=f"Use up to {LONGEST} letters A-Z a-z, digits, hyphens and underscores, no hyphen first",
         )
     return text

@@ -81,7 +81,7 @@ async def test_after_half_an_hour_a_conversation_is_saved_and_put_behind(world: 
     ]
     assert watcher.of("notice")[-1].args[0]["text"] == (
         "Session saved: Counted to one. Context cleared after 30 minutes of inactivity. "
-        f"Use /context restore {file['id']} to resume."
+        f"Use /context restore {file['id'][:8]} to resume. In a shell: pyagentd context restore bob {file['id'][:8]}"
     )
     assert body(ref) == before and await status(world) == "idle" and world.host.idling.pending == 0
     assert (await say(world, ref, "two")).seen() == ["two"]
@@ -106,7 +106,7 @@ async def test_the_notice_says_what_a_model_made_of_the_conversation(world: Worl
     assert "[assistant]\\nAnswer to one" in str(world.server.requests[-1].messages)
     assert watcher.of("notice")[-1].args[0]["text"] == (
         "Session saved: Counted; two is pending. Context cleared after 30 minutes of inactivity. "
-        f"Use /context restore {row.id} to resume."
+        f"Use /context restore {row.id[:8]} to resume. In a shell: pyagentd context restore bob {row.id[:8]}"
     )
 
 
@@ -126,7 +126,8 @@ async def test_whoever_opens_it_later_is_told_what_became_of_the_conversation(
 
     (row,) = await world.host.contexts.history(ref)
     said = "Session saved: Counted. Context cleared after 30 minutes of inactivity. "
-    assert await notes() == [f"{said}Use /context restore {row.id} to resume."]
+    shell = f"In a shell: pyagentd context restore bob {row.id[:8]}"
+    assert await notes() == [f"{said}Use /context restore {row.id[:8]} to resume. {shell}"]
     await say(world, ref, "two")
     assert await notes() == []
 
