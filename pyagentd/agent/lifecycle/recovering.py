@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_DRAFT = re.compile(r"\.[A-Za-z0-9_-]{1,64}\.[0-9a-f]{16}")  # of a directory that is being made, or deleted
+_DRAFT = re.compile(r"\.([A-Za-z0-9_-]{1,64})\.[0-9a-f]{16}")  # of a directory that is being made, or deleted
+
+_ABANDONED_S = 3600.0  # another daemon, with its own sessions, may be making one there
 
 
 async def recover(host: Host) -> None:
@@ -37,13 +41,15 @@ async def recover(host: Host) -> None:
         log.info("no agent is known: %s", error)
         return
     host.departed |= {Path(row.dir) for row in rows if row.status == "destroyed"}
+    begun = set()
     for row in rows:
         if intent := row.intent or ("create" if row.status == "created" else ""):
+            begun.add(row.name)
             try:
                 await _settle(host, row, *intent.split())
             except PyagentdError as error:
                 log.error("agent %s: %s", row.name, error)
-    await asyncio.to_thread(_discard_drafts, host.config.agents_dir.resolve())
+    await asyncio.to_thread(_discard_drafts, host.config.agents_dir.resolve(), begun)
 
 
 async def _settle(host: Host, row: AgentRow, intent: str, name: str = "") -> None:
@@ -84,9 +90,16 @@ def _has_moved(old: Path, new: Path) -> bool:
     return not old.exists() and layout.agent_file(new).is_file()
 
 
-def _discard_drafts(root: Path) -> None:
-    """Remove what was being made, or deleted, under a name of its own."""
-    if root.is_dir():
-        for entry in root.iterdir():
-            if _DRAFT.fullmatch(entry.name) and not entry.is_symlink():
-                trash.discard(entry)
+def _discard_drafts(root: Path, begun: Container[str]) -> None:
+    """Remove what was being made, or deleted, under a name of its own: of the agents ``begun``, and what is old."""
+    for entry in root.iterdir() if root.is_dir() else ():
+        found = None if entry.is_symlink() else _DRAFT.fullmatch(entry.name)
+        if found and (found[1] in begun or _is_abandoned(entry)):
+            trash.discard(entry)
+
+
+def _is_abandoned(draft: Path) -> bool:
+    try:
+        return draft.lstat().st_ctime < time.time() - _ABANDONED_S
+    except FileNotFoundError:  # whoever was making it is done
+        return False

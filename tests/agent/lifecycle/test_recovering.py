@@ -162,6 +162,22 @@ async def test_what_was_put_back_since_it_was_removed_stays(world: World, restor
         assert await made(world.service(), "old") == place
 
 
+async def test_drafts_of_another_daemon_stay_until_nobody_can_be_making_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = await made(world.service(), "own")
+    await world.service().agent_destroy(Watcher(), name="own", confirmed=True, keep_files=True)
+    agents.intend(world.host.state, "own", f"remove {destroying.identity(place)}")
+    own, other = (place.with_name(f".{name}.0123456789abcdef") for name in ("own", "other"))
+    for draft in (own, other):
+        draft.mkdir()
+    await afterwards(world)
+    assert not own.exists() and other.exists()
+    monkeypatch.setattr(recovering, "_ABANDONED_S", -1.0)
+    await afterwards(world)
+    assert not other.exists()
+
+
 async def test_giving_one_another_name(world: World) -> None:
     ends = set()
     for at in itertools.count(1):
