@@ -22,10 +22,10 @@ class ModelList:
     """What one provider said.
 
     Attributes:
-        valid: Whether it accepted the key.
+        valid: Whether it accepted a key; that it refused one is of the client who has it, and not kept.
         models: Their names, as it gives them.
         checked_at: When it was asked, ISO 8601.
-        server: Its address, "" for the provider's own.
+        server: Its address without what is secret of it, "" for the provider's own.
     """
 
     valid: bool

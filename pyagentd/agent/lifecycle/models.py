@@ -8,10 +8,12 @@ person may then take another one, and is told so; a model that edits itself may 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit, urlunsplit
 
 from pyagentd.agent.running.settings import SendOptions, key_of, server_of
 from pyagentd.clock import Clock, iso8601
@@ -77,6 +79,7 @@ class Models:
         self._clock = clock
         self._lists: dict[str, ModelList] | None = None
         self._troubles: dict[str, tuple[datetime, str]] = {}  # by provider: when and why it could not be asked
+        self._refused: dict[tuple[str, str], tuple[datetime, str]] = {}  # by provider and key (hashed), likewise
         self._asking = asyncio.Lock()
         self._soon: asyncio.Task[None] | None = None
 
@@ -98,7 +101,7 @@ class Models:
             due = [
                 backend
                 for backend in self._backends(options).values()
-                if _has_key(backend, options) and (refresh or not self._is_fresh(backend))
+                if _has_key(backend, options) and (refresh or not self._is_fresh(backend, options))
             ]
             if due:
                 await asyncio.gather(*(self._ask(backend, options) for backend in due))
@@ -152,18 +155,21 @@ class Models:
 
     def _provider(self, backend: BackendSettings, options: SendOptions) -> Provider:
         listed = (self._lists or {}).get(backend.name)
-        if listed is not None and listed.server != (backend.base_url or ""):
+        if listed is not None and listed.server != _address(backend):
             listed = None
         own = (backend.model,) if backend.model else ()
         trouble = self._troubles.get(backend.name, (None, ""))[1]
+        refused = self._refused.get((backend.name, _key_mark(backend, options)))
+        if refused is not None:
+            trouble = refused[1]
         if not (has_key := _has_key(backend, options)):
             trouble = "no key is known here"
+        valid = has_key and refused is None
         if listed is None or not listed.valid:
             usual = catalog.shipped() if backend.name in _OF_THE_TABLE else ()
-            valid = has_key and listed is None
             return Provider(valid=valid, models=_joined(own, self._config.models, usual), trouble=trouble)
         models = _joined(own, listed.models, self._config.models)
-        return Provider(valid=has_key, models=models, checked_at=listed.checked_at, trouble=trouble)
+        return Provider(valid=valid, models=models, checked_at=listed.checked_at, trouble=trouble)
 
     def _backends(self, options: SendOptions) -> dict[str, BackendSettings]:
         config, env = self._config, options.env
@@ -171,12 +177,15 @@ class Models:
         names = [config.backend(override, env).name] if override else list(config.backends)
         return {name: config.backend(name, env) for name in names}
 
-    def _is_fresh(self, backend: BackendSettings) -> bool:
+    def _is_fresh(self, backend: BackendSettings, options: SendOptions) -> bool:
         now, listed = self._clock.now(), (self._lists or {}).get(backend.name)
-        tried = self._troubles.get(backend.name)
-        if tried is not None and now - tried[0] < AGAIN:
-            return True
-        if listed is None or not listed.valid or listed.server != (backend.base_url or ""):
+        refused = self._refused.get((backend.name, _key_mark(backend, options)))
+        for tried in (self._troubles.get(backend.name), refused):
+            if tried is not None and now - tried[0] < AGAIN:
+                return True
+        if refused is not None:  # this key may have been mended since
+            return False
+        if listed is None or not listed.valid or listed.server != _address(backend):
             return False
         try:
             return now - datetime.fromisoformat(listed.checked_at) < FRESH
@@ -187,14 +196,16 @@ class Models:
         """Have a provider list its models, and note what it says; what goes wrong is noted too."""
         name, now, trouble = backend.name, self._clock.now(), ""
         assert self._lists is not None  # they are read before anybody is asked
-        at, server = iso8601(now), backend.base_url or ""
+        at, server, mark = iso8601(now), _address(backend), (backend.name, _key_mark(backend, options))
         try:
             async with asyncio.timeout(LIMIT_S):
                 models = await list_models(name, server_of(backend, options))
             self._lists[name] = ModelList(valid=True, models=models, checked_at=at, server=server)
-        except NoKey as error:
-            trouble = error.message
-            self._lists[name] = ModelList(valid=False, models=(), checked_at=at, server=server)
+            self._refused.pop(mark, None)
+        except NoKey as error:  # another client may have another key
+            log.info("models of %s: %s", name, error.message)
+            self._refused[mark] = now, error.message
+            return
         except TimeoutError:
             trouble = f"it did not answer within {LIMIT_S:g} s"
         except PyagentdError as error:
@@ -274,6 +285,17 @@ def _of_each(found: Mapping[str, Provider]) -> Iterator[str]:
 
 def _joined(*parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for part in parts for name in part))
+
+
+def _address(backend: BackendSettings) -> str:
+    """Return where a provider's server is, without the name and the password that the address may have."""
+    parts = urlsplit(backend.base_url or "")
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _key_mark(backend: BackendSettings, options: SendOptions) -> str:
+    """Return what tells the key of a client from others and does not say it."""
+    return hashlib.sha256((key_of(backend.key_env, options) or "").encode(errors="replace")).hexdigest()
 
 
 def _has_key(backend: BackendSettings, options: SendOptions) -> bool:

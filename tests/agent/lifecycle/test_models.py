@@ -57,6 +57,32 @@ async def test_a_key_that_is_refused_makes_a_provider_useless(world: World) -> N
     assert (await models(world).checked("x-1", refused, backend="anthropic")).note.startswith("x-1 is taken as it is")
 
 
+async def test_a_key_that_is_refused_is_one_clients(world: World) -> None:
+    world.server.models = ("model-one",)
+    refused = replace(world.options, env={**env(world), "ANTHROPIC_API_KEY": "refused"})
+    for _ in range(2):
+        assert not (await models(world).look(refused))["anthropic"].valid
+    found = (await models(world).look(world.options))["anthropic"]
+    assert found.valid and found.models == ("model-one",) and not found.trouble
+    assert not models(world).known(refused)["anthropic"].valid, "and who has the refused one still has not"
+    assert world.server.listings == 2
+    world.start()
+    assert world.host.models.known(refused)["anthropic"].valid, "nothing of it is kept"
+    assert "refused" not in (world.host.config.sessions_dir / "available_models.json").read_text()
+
+
+async def test_the_password_in_an_address_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def listed(name: str, server: Any) -> tuple[str, ...]:
+        assert name == "offline" or "hunter2" in server.base_url
+        return ("model-one",)
+
+    monkeypatch.setattr("pyagentd.agent.lifecycle.models.list_models", listed)
+    secret = replace(world.options, env={**env(world), "ANTHROPIC_BASE_URL": "https://me:hunter2@x.example:8/v1"})
+    found = await models(world).look(secret)
+    file = (world.host.config.sessions_dir / "available_models.json").read_text()
+    assert found["anthropic"].checked_at and "hunter2" not in file and '"https://x.example:8/v1"' in file
+
+
 async def test_a_provider_that_has_no_list_is_asked_once(world: World) -> None:
     for _ in range(3):
         found = (await models(world).look(world.options))["anthropic"]
