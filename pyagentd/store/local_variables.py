@@ -21,7 +21,7 @@ BOUNDS = "gptel--bounds"
 _SYSTEM_MESSAGE = ("gptel-system-prompt", "gptel--system-message")
 OPENING = "Local Variables:"
 _TRIES = 8
-_ENTRY = re.compile(r"\s*([^\s:][^\s]*?):[ \t]*(.*?)\s*\Z", re.DOTALL)
+_ENTRY = re.compile(r"\s*([^\s:][^\s]*?):[ \t]*(.*)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def _is_ours(entries: Mapping[str, str]) -> bool:
 def _cut_entry(line: str, prefix: str) -> tuple[str, str] | None:
     """Return what a line without its end says."""
     match = _ENTRY.match(line.strip().removeprefix(prefix))
-    return (match[1], match[2]) if match and match[1].startswith("gptel") else None
+    return (match[1], match[2].rstrip()) if match and match[1].startswith("gptel") else None
 
 
 def _read_lines(lines: list[str]) -> dict[str, str] | None:
@@ -182,7 +182,7 @@ def _strip(line: str, prefix: str, suffix: str) -> str | None:
 def _entry(line: str, prefix: str, suffix: str) -> tuple[str, str] | None:
     content = _strip(line, prefix, suffix)
     match = _ENTRY.match(content) if content else None
-    return (match[1], match[2]) if match else None
+    return (match[1], match[2].rstrip()) if match else None
 
 
 def _entries(settings: Settings) -> list[tuple[str, str]]:

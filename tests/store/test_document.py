@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.store import document
+from pyagentd.store import document, local_variables
 from pyagentd.store.document import (
     Document,
     Region,
@@ -218,3 +218,9 @@ class TestGptelMessages:
     )
     def test_prompts_are_trimmed_as_gptel_trims(self, body: str, content: list[str]) -> None:
         assert gptel_messages(body) == [{"role": "user", "content": text} for text in content]
+
+
+def test_a_variable_of_many_blanks_is_read_in_a_time_that_its_length_bounds() -> None:
+    text = f"### Hi\n\n<!-- Local Variables: -->\n<!-- gptel-model: a{' ' * 900_000}b -->\n<!-- End: -->\n"
+    found = local_variables.find_block(text)
+    assert found is not None and found.whole
