@@ -11,7 +11,7 @@ import click
 
 from pyagentd.cli.branches import LONG_S
 from pyagentd.cli.link import complete_model, complete_named, daemon, run_environment
-from pyagentd.cli.output import json_option, note, print_json, printable
+from pyagentd.cli.output import json_option, note, print_json, print_table, printable
 
 _KEYS = ("system_prompt", "model", "permissions", "name")
 
@@ -72,11 +72,13 @@ def listing(destroyed: bool, as_json: bool) -> None:
     if as_json:
         print_json({"agents": list(found)})
         return
+    rows: list[tuple[str, ...]] = []
     for each in found:
         profile = each["permissions"]
         shown = profile if isinstance(profile, str) and not profile.startswith("{") else "custom"
-        words = (each["name"], each["status"], each["model"] or "-", shown, each["error"] or each["dir"])
-        click.echo("\t".join(words))
+        model = each["model"] or each.get("effective_model") or "-"
+        rows.append((each["name"], each["status"], model, shown, each["error"] or each["dir"]))
+    print_table(("name", "status", "model", "permissions", "directory"), rows)
 
 
 @agent.command("config")
@@ -99,7 +101,7 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
         note(told["note"])
     if as_json:
         print_json({part: told[part] for part in ("name", "dir", "config")})
-    elif key is not None and given is None and not reset:
+    elif key is not None:
         click.echo(_line(told["config"][key]))
     else:
         for each, held in told["config"].items():

@@ -35,11 +35,19 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
         note(told["note"])
     if as_json:
         print_json({part: {name: told[part][name] for name in _KEYS} for part in ("settings", "defaults")})
-    elif key is not None and value is None and not reset:
-        click.echo(_shown(told["settings"][key]))
+    elif key is not None:
+        held = told["settings"][key]
+        is_set = reset or value is not None
+        click.echo(_span(held) if is_set and key == "idle_timeout" else _shown(held))
     else:
         for name in _KEYS:
             click.echo(f"{name}\t{_shown(told['settings'][name])}")
+
+
+def _span(seconds: float) -> str:
+    from pyagentd.agent.lifecycle.telling import span
+
+    return span(seconds) if seconds else "never"
 
 
 def _shown(value: Any) -> str:

@@ -19,7 +19,7 @@ from pyagentd.sexp import SexpError, plist_to_dict
 from pyagentd.store import atomic, paths
 from pyagentd.store.index import agents
 from pyagentd.store.index.agents import AgentRow
-from pyagentd.store.namedagents import agentfile
+from pyagentd.store.namedagents import agentfile, layout, names
 from pyagentd.store.paths import BranchRef
 
 
@@ -40,7 +40,8 @@ class NamedAgents(Group):
         """Make an agent; the answer has its ``name``, ``dir``, ``welcome`` and the names and places of its branch.
 
         ``permissions`` is the name of a profile, or one written out, as JSON or as ``{allow, ask}``. ``note``: what
-        is to be said of a model that could not be checked with the client's ``env`` and ``key``, or nil.
+        is to be said of a model that could not be checked with the client's ``env`` and ``key``, and of files that an
+        agent of that name left, or nil.
         """
         note = ""
         if model:
@@ -48,7 +49,14 @@ class NamedAgents(Group):
             checked = await checked_model(self._host, None, model, send_options(client, env, key, ()))
             model, note = checked.model, checked.note
         wanted = Wanted(name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions))
+        place = self._host.config.agents_dir.resolve() / name
+        kept = names.is_name(name) and await asyncio.to_thread((place / layout.AGENT_FILE).is_file)
         ref = await creating.create(self._host, wanted)
+        if kept:
+            saved = len(await self._host.contexts.history(ref))
+            many = "" if saved == 1 else "s"
+            taken = f"Its kept files were taken up: configuration, docs, workspace, {saved} saved conversation{many}"
+            note = f"{note}\n{taken}" if note else taken
         self._registry.add(ref)
         self._tell_written(ref)
         self._host.publish(Event("agents", "", 0))
@@ -58,8 +66,9 @@ class NamedAgents(Group):
     async def agent_list(self, client: Client, *, destroyed: bool = False, watch: bool = False) -> dict[str, Any]:
         """Return all named agents by name, ``{agents: (A…)}``, with ``destroyed`` those too that are gone.
 
-        A has ``name``, ``dir``, ``session_id``, ``status``, ``model``, ``permissions``, ``created_at``, ``branch``
-        (to attach to; nil without files), ``state`` of its active branch and ``error`` (what is wrong with its file).
+        A has ``name``, ``dir``, ``session_id``, ``status``, ``model``, ``effective_model`` (its own, or that of its
+        preset), ``permissions``, ``created_at``, ``branch`` (to attach to; nil without files), ``state`` of its
+        active branch and ``error`` (what is wrong with its file).
         With ``watch`` the client is told by events of kind "agents" when something of that has changed, and by
         "task" of all tasks, as long as it is connected.
         """
@@ -101,7 +110,7 @@ class NamedAgents(Group):
             given = _permissions(value) if key == "permissions" else value
             user = local_user()
             await configuring.change(self._host, name, key, None if reset else given, user=user)
-            self._publish(name)
+            self._publish(name, key)
         config = await configuring.shown(self._host, name)
         if key is not None and key not in config:
             raise NotFound(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join(config)}")
@@ -153,12 +162,20 @@ class NamedAgents(Group):
         told = {"name": name, "dir": str(done.directory), "files": done.files}
         return {**told, "saved": [row.id for row in done.saved], "text": done.text}
 
-    def _publish(self, name: str) -> None:
+    def _publish(self, name: str, key: str) -> None:
         """Tell who watches an agent that another configuration holds."""
         place = self._host.config.agents_dir.resolve() / name
         self._host.publish(Event("agents", "", 0))
+        were = "were" if key == "permissions" else "was"
         for live in self._host.inside(place):
-            live.publish(Event("notice", live.key, 0, ({"text": f"The configuration of {name} was changed"},)))
+            live.publish(Event("notice", live.key, 0, ({"text": f"The {key} of {name} {were} changed"},)))
+
+    def _answering(self, ref: BranchRef) -> str | None:
+        """Return the model that answers an agent; None where that cannot be told."""
+        try:
+            return self._host.presets.of_branch(ref).model
+        except PyagentdError:
+            return None
 
     def _listed(self, row: AgentRow) -> dict[str, Any]:
         ref, wrong = _branch(row), ""
@@ -170,6 +187,7 @@ class NamedAgents(Group):
             except PyagentdError as error:
                 wrong = error.message
         return {
+            "effective_model": None if ref is None or wrong else self._answering(ref),
             "name": row.name,
             "dir": row.dir,
             "session_id": row.session_id,

@@ -13,7 +13,7 @@ from pyagentd.agent.tasks.standing import standing
 from pyagentd.clock import iso8601
 from pyagentd.errors import NotFound
 from pyagentd.service.group import Client, Group, name_of
-from pyagentd.store import hidden, paths
+from pyagentd.store import contexts, hidden, paths
 from pyagentd.store.index import agents
 from pyagentd.store.index.tasks import Task
 from pyagentd.store.namedagents import agentfile, layout
@@ -62,6 +62,7 @@ class TaskOperations(Group):
             permissions = (await asyncio.to_thread(agentfile.read, ref.session_dir)).permissions or permissions
         async with host.using(ref) as live:
             said = hidden.visible(live.conversation)
+            messages = await asyncio.to_thread(contexts.count, live.conversation.snapshot())
             last = max((message.row.get("created_at") or 0 for message in said), default=0)
             state = live.status["state"]
             root = live.conversation.session.get("workspace_root")
@@ -72,7 +73,8 @@ class TaskOperations(Group):
             "model": preset.model,
             "permissions": permissions if isinstance(permissions, str) else "custom" if permissions else "",
             "status": life or state,
-            "messages": len(said),
+            "messages": messages,
+            "asks": len(host.asks.within(str(ref.session_dir))),
             "last_at": iso8601(datetime.fromtimestamp(last / 1000, UTC)) if last else None,
             "git": await asyncio.to_thread(_git, Path(root)) if root else None,
             "saved": {"saved_at": saved[0].saved_at, "description": saved[0].description} if saved else None,

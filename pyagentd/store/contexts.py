@@ -91,6 +91,11 @@ def canonical(messages: Iterable[Message]) -> tuple[dict[str, Any], ...]:
     return tuple(entry for message in messages for entry in _entries(message))
 
 
+def count(conversation: Conversation) -> int:
+    """Return how many messages a file of the conversation that goes on would have."""
+    return len(canonical(said(conversation)))
+
+
 def messages_of(entries: Iterable[Mapping[str, Any]]) -> tuple[Message, ...]:
     """Return entries of a file as messages of the model's view: two of one role in a row are one."""
     joined: list[tuple[Literal["user", "assistant"], list[Part]]] = []

@@ -240,6 +240,11 @@ class LiveBranch(Audience, SessionRow):
 
     def require_idle(self) -> None:
         """Raise ``Busy`` if a run is in flight."""
+        if self.run is not None and self.status["state"] == "waiting":
+            raise Busy(
+                f"{self.ref.session_id} waits for an answer to its question",
+                mend="Answer it, `pyagentd asks` shows it, or abort the run first",
+            )
         if self.run is not None:
             raise Busy(f"{self.ref.session_id} is answering", mend="Wait for the answer, or abort it first")
 

@@ -31,6 +31,7 @@ class Argument:
         takes: How it is written.
         values: What completes it.
         choices: All it can be, if that is a few words.
+        quoted: It is a text: several words of it are in quotation marks, and one without is the last of the line.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Argument:
     takes: Takes = "word"
     values: Values = ""
     choices: tuple[str, ...] = ()
+    quoted: bool = False
 
     @property
     def hint(self) -> str:

@@ -89,6 +89,12 @@ def arguments_of(command: Command, text: str, given: list[Token]) -> dict[str, A
             alone = token.is_quoted and not left
             found[expected.pop(0).name] = token.text if alone else text[token.start : end].strip()
             left.clear()
+        elif expected[0].quoted and not token.is_quoted and any(each.text not in flags for each in left):
+            text = " ".join([token.text, *(each.text for each in left)])[:60]
+            raise BadRequest(
+                f"/{command.name}: {expected[0].name} is a text of several words here",
+                mend=f'Put it in quotation marks, such as "{text}"',
+            )
         else:
             found[expected[0].name] = _checked(command, expected[0], token.text)
             expected.pop(0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.lifecycle import creating
 from pyagentd.agent.lifecycle.worktree import Worktree, look
-from pyagentd.store import hidden, lineage, trash
+from pyagentd.store import contexts, lineage, trash
 from pyagentd.store.index import schedules
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.tasks import Task
@@ -83,7 +83,7 @@ async def of(host: Host, name: str) -> Losses:
     messages = 0
     for timeline in lineage.branches(place):
         async with host.using(timeline) as branch:  # what waits for a human from before goes on, and asks
-            messages += len(hidden.visible(branch.conversation))
+            messages += await asyncio.to_thread(contexts.count, branch.conversation.snapshot())
     live = {branch.key: branch for branch in host.inside(place)}
     asks = len(host.asks.within(str(place)))
     tasks = tuple(task for task in await host.tasks.of(name) if task.status == "running")

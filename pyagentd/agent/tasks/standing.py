@@ -16,7 +16,7 @@ def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -
     Args:
         facts: ``agent``, ``model``, ``permissions``, ``status``, ``messages`` (how many the conversation has),
             ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or None), ``git``
-            ({branch, uncommitted}, of the repository it works in, or None).
+            ({branch, uncommitted}, of the repository it works in, or None), ``asks`` (questions that wait).
         running: The tasks that run.
         now: The time.
     """
@@ -29,6 +29,7 @@ def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -
         f"Permissions: {facts['permissions'] or 'those of its preset'}",
         f"Status: {facts['status']}",
         f"Session: {session}",
+        *_asks(facts.get("asks") or 0),
         *_git(facts.get("git")),
         "",
         "Running tasks:" if running else "No running tasks.",
@@ -38,6 +39,12 @@ def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -
         at = datetime.fromisoformat(saved["saved_at"])
         lines += ["", f"Last session saved: {at:%Y-%m-%d %H:%M} - {saved['description']}"]
     return "\n".join(lines)
+
+
+def _asks(count: int) -> list[str]:
+    if not count:
+        return []
+    return [f"Waiting: {count} question{'' if count == 1 else 's'}; `pyagentd asks` lists what to answer"]
 
 
 def _git(found: Mapping[str, Any] | None) -> list[str]:

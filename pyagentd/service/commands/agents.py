@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from pyagentd.agent.commands.command import Answer, Argument, Call, Command
 from pyagentd.agent.lifecycle.defaults import DEFAULTS
@@ -25,7 +27,7 @@ def commands(ask: Asking) -> tuple[Command, ...]:
             summary="Make a named agent, with a directory, a workspace and a conversation of its own",
             arguments=(
                 Argument(name="name", summary="a name: letters, digits, - and _", required=True),
-                Argument(name="system_prompt", summary='what it is told to be, in "quotation marks"'),
+                Argument(name="system_prompt", summary='what it is told to be, in "quotation marks"', quoted=True),
                 _MODEL,
                 _PERMISSIONS,
             ),
@@ -104,7 +106,13 @@ async def _list(ask: Asking, call: Call) -> Answer:
     if not found:
         return Answer(text="There is no named agent yet; /agent init makes one.", data={"agents": []})
     rows = [
-        (each["name"], each["status"], each["model"] or "-", _profile(each["permissions"]), each["error"] or "")
+        (
+            each["name"],
+            each["status"],
+            _model_of(each),
+            _profile(each["permissions"]),
+            each["error"] or "",
+        )
         for each in found
     ]
     return Answer(text=columns(rows), data={"agents": found})
@@ -117,7 +125,8 @@ async def _config(ask: Asking, call: Call) -> Answer:
         rows = [(name, "-" if value is None else str(value)) for name, value in told["config"].items()]
         return Answer(text=columns(rows), data=told)
     value = told["config"][key]
-    said = "has no value of its own" if value is None else f"is {value}"
+    verb = "are" if key == "permissions" else "is"
+    said = "has no value of its own" if value is None else f"{verb} {value}"
     if "value" not in call.arguments:
         return Answer(text=f"The {key} of {told['name']} {said}", data=told)
     text = f"The {key} of {told['name']} {said} now"
@@ -140,6 +149,10 @@ async def _destroy(ask: Asking, call: Call) -> Answer:
     head = f"The agent {name} is not destroyed yet. What would be lost or ended:"
     lines = [f"  {line}" for line in lost["lines"]] or ["  nothing"]
     return Answer(text="\n".join([head, *lines, f"To destroy it: {again}"]), data=lost)
+
+
+def _model_of(agent: Mapping[str, Any]) -> str:
+    return str(agent["model"] or agent.get("effective_model") or "-")
 
 
 def _profile(permissions: object) -> str:

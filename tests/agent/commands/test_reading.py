@@ -80,3 +80,13 @@ def test_a_command_that_does_not_fit_says_how_it_is_typed(text: str, said: str) 
     with pytest.raises(BadRequest) as raised:
         typed(text, KNOWN)
     assert said in str(raised.value)
+
+
+def test_a_text_of_several_words_without_quotation_marks_is_told() -> None:
+    init = command("agent init", NAME, Argument(name="p", quoted=True), Argument(name="model"))
+    known = {"agent init": init}
+    with pytest.raises(BadRequest, match="several words") as refused:
+        typed("/agent init x You are X", known)
+    assert '"You are X"' in (refused.value.mend or "")
+    found = typed('/agent init x "You are X" m', known)
+    assert found is not None and found.arguments == {"name": "x", "p": "You are X", "model": "m"}
