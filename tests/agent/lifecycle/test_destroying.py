@@ -349,3 +349,13 @@ async def test_a_list_of_all_tasks_names_the_agent_of_each(world: World, service
         tasks.put(world.host.state, task(name), most=9)
     lines = (await service.tasks(Watcher()))["text"].splitlines()
     assert [line.split()[:2] for line in lines] == [["Running", "tasks:"], ["b", "[task_001]"], [NAME, "[task_001]"]]
+
+
+async def test_who_takes_up_kept_files_is_told_of_them(world: World, service: Service) -> None:
+    place = await made(service)
+    await said(world, place)
+    await destroyed(service, keep_files=True)
+    told = await service.agent_init(Watcher(), name=NAME)
+    assert told["note"].endswith("configuration, docs, workspace, 1 saved conversation")
+    (listed,) = (await service.agent_list(Watcher()))["agents"]
+    assert listed["model"] is None and listed["effective_model"]

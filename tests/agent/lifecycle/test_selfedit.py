@@ -11,6 +11,7 @@ import pytest
 
 from pyagentd.agent.approving.ledger import local_user
 from pyagentd.agent.lifecycle.creating import Wanted, create
+from pyagentd.errors import Busy
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_approvals import Talk, results
@@ -190,3 +191,17 @@ async def test_a_document_that_was_changed_meanwhile_is_not_overwritten(world: W
     await talk.answer("allow", input=json.dumps({"path": "a.md", "content": "Mine, edited."}))
     assert (await talk.end()).endswith("It is now:\n\nThe user's.")
     assert document.read_text() == "The user's."
+
+
+async def test_a_question_that_waits_is_told(talk: Talk) -> None:
+    await talk.say(call("self_edit_system_prompt", {"new_prompt": "Mine."}), "Oh.")
+    await talk.ask()
+    told = (await talk.service.agent_status(talk.watcher, branch=talk.branch.key))["text"]
+    assert "Waiting: 1 question; `pyagentd asks`" in told
+    with pytest.raises(Busy, match="waits for an answer to its question"):
+        await talk.service.context_clear(talk.watcher, branch=talk.branch.key)
+    await talk.answer("deny")
+    await talk.end()
+    status = await talk.service.agent_status(talk.watcher, branch=talk.branch.key)
+    saved = await talk.service.context_save(talk.watcher, branch=talk.branch.key, description="x")
+    assert status["messages"] == saved["message_count"]
