@@ -92,6 +92,14 @@ The variables `file' and `branch' are bound to its names."
       (should (string-prefix-p " Two cups  " pyagentd-status--line))
       (should (equal (pyagentd-title (pyagentd-here)) "Two cups"))
       (should (equal (buffer-name) "Two cups"))
+      (let ((agent (expand-file-name "../../agent.json")))
+        (write-region "{}" nil agent nil 'silent)
+        (pyagentd-name-buffer "Two cups")
+        (should (equal (buffer-name)
+                       (concat "agent " (file-name-nondirectory
+                                         (directory-file-name
+                                          (file-name-directory agent))))))
+        (delete-file agent))
       (pyagentd-test-events '(session 0 (:title "" :archived-at nil)))
       (should (string-prefix-p " demo-20260205143052  " pyagentd-status--line)))))
 
