@@ -185,7 +185,9 @@ def welcome(host: Host, ref: BranchRef) -> str:
     profile = file.permissions or DEFAULT_PERMISSIONS
     shown = profile if isinstance(profile, str) else "custom"
     said = f"Its system prompt: {prompt}" if prompt else "It has the system prompt of its preset."
-    return f"This is the agent {file.name}, permissions: {shown}. {said}"
+    model = host.presets.of_branch(ref).model or "the default of its backend"
+    head = f"This is the agent {file.name}, model: {model}"
+    return f"{head}, permissions: {shown}. {said} Say what it is to do; /help lists commands."
 
 
 def welcomes(host: Host, branch: LiveBranch) -> list[str]:
