@@ -333,7 +333,7 @@ async def test_an_emacs_that_goes_while_a_tool_runs_has_not_answered(desk: Desk)
     await desk.emacs.offer(SHOUT)
     desk.tool = lambda facts: desk.world.host.emacs.forget(desk.emacs)
     assert "has no result: the user's Emacs has gone" in await desk.turn("shout", what="x")
-    assert not await desk.offered("shout")
+    assert not desk.world.host.emacs.tools([desk.emacs])
 
 
 async def test_an_abort_reaches_the_tool(desk: Desk) -> None:
@@ -357,6 +357,18 @@ async def test_read_only_sessions_and_those_nobody_shows_have_no_tools_of_emacs(
     assert not await desk.offered("shout")
     preset.write_text(was.replace("[Read, Write, Edit, emacs]", "[Read, shout]"))
     assert await desk.offered("shout")
+
+
+async def test_the_model_is_told_of_the_same_tools_when_emacs_has_gone_and_that_when_it_calls_one(desk: Desk) -> None:
+    await desk.emacs.offer(SHOUT)
+    assert await desk.offered("shout")
+    definitions = desk.world.server.last.body["tools"]
+    desk.world.host.emacs.forget(desk.emacs)
+    assert await desk.offered("shout")
+    assert desk.world.server.last.body["tools"] == definitions
+    assert "No Emacs that shows this session has the tool shout any more" in await desk.turn("shout", what="hey")
+    await desk.emacs.offer({**SHOUT, "name": "whisper"})
+    assert not await desk.offered("shout")
 
 
 @pytest.mark.parametrize(
