@@ -70,8 +70,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Template Contents",
         _MAKING,
-        '    installed = package / "template"\n',
-        '    installed = package / "presets"\n',
+        'package.parent / "template"\n',
+        'package.parent / "presets"\n',
     ),
     _of(
         "Post-Creation State",
@@ -101,8 +101,8 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Active Session: none yet",
         _IDLING,
-        "        self._touch(branch, Happening.MESSAGE)\n\n    def run_ended",
-        "\n    def run_ended",
+        "is_new = branch.key not in self._last",
+        "is_new = False",
     ),
     _of(
         "Active Session: continued",

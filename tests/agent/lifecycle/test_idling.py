@@ -136,7 +136,9 @@ async def test_whoever_opens_it_later_is_told_what_became_of_the_conversation(
 @pytest.mark.spec("003", "Active Session: continued")
 async def test_a_message_begins_a_conversation_or_goes_on_with_it(world: World, clock: ManualClock) -> None:
     ref = await agent(world)
+    assert await status(world) == "idle"
     assert (await say(world, ref, "one")).seen() == ["one"]
+    assert await status(world) == "active"
     assert (await say(world, ref, "two")).seen() == ["one", "Answer to one", "two"]
 
 
