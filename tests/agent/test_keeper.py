@@ -324,12 +324,12 @@ def _greeted(spans: tuple[document.Span, ...]) -> str:
     return document.format_file(document.Document(body=GREETED, spans=spans))
 
 
-async def test_a_run_waits_until_the_editor_has_saved_the_roles_it_was_told(desk: Desk) -> None:
+async def test_who_reads_the_file_waits_until_its_editor_has_saved_the_roles_it_was_told(desk: Desk) -> None:
     desk.file.write_text(GREETED)
     desk.keeper.lease(Watcher(), None)
     desk.keeper.heal(document.body_sha256(GREETED), ROLES)
     version = Version(sha256=document.body_sha256(GREETED), seq=0, marker=None)
-    settling = asyncio.create_task(desk.keeper.settle())
+    settling = asyncio.create_task(desk.keeper.settle_roles())
     desk.keeper.saved(version)  # what it wrote before it was told
     done, _ = await asyncio.wait([settling], timeout=0.05)
     assert not done
@@ -346,10 +346,10 @@ async def test_an_editor_that_does_not_know_roles_is_waited_for_once(
     desk.file.write_text(GREETED)
     desk.keeper.lease(Watcher(), None)
     desk.keeper.heal(document.body_sha256(GREETED), ROLES)
-    await desk.keeper.settle()
+    await desk.keeper.settle_roles()
     monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 3600)
     async with asyncio.timeout(5):
-        await desk.keeper.settle()
+        await desk.keeper.settle_roles()
 
 
 async def test_roles_are_written_when_the_editor_that_was_told_them_is_gone(desk: Desk) -> None:

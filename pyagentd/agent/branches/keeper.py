@@ -102,7 +102,7 @@ class Keeper:
         return not self.inserts or any(v.seq >= self.inserts[-1].seq for v in self._versions)
 
     async def settle(self) -> None:
-        """Return when the file holds the whole last run and its roles, so that the next one can begin.
+        """Return when the file holds the whole last run, so that the next one can begin.
 
         Raises:
             Busy: Its editor does not save.
@@ -110,12 +110,24 @@ class Keeper:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SAVED_WITHIN_S):
-                while self.editor is not None and not (await self._has_told_roles() and self.complete):
+                while self.editor is not None and not self.complete:
+                    self._saved.clear()
                     await self._saved.wait()
-        self._told = None  # who does not save them in that time does not know them
         await self.flush()
         if not self.complete:
             raise Busy(f"The editor of {self._path} has not saved the last answer", mend="Save it there, then go on")
+
+    async def settle_roles(self) -> None:
+        """Return when the file has the roles that its editor was told, for who reads it and is not that editor.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SAVED_WITHIN_S):
+                while self.editor is not None and not await self._has_told_roles():
+                    await self._saved.wait()
+        self._told = None  # who does not save them in that time does not know them
 
     async def _has_told_roles(self) -> bool:
         """Return whether the file has the roles that its editor was told, or another text, saved since.

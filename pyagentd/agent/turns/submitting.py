@@ -38,6 +38,8 @@ class Submitting:
             PyagentdError: The prompt, the preset or the backend is no good; nothing was recorded.
         """
         async with branch.starting:
+            if given.text is not None and branch.run is None:
+                await branch.keeper.settle_roles()
             return await self.submit_held(branch, given)
 
     async def submit_held(self, branch: LiveBranch, given: Submission) -> Submitted:
@@ -93,6 +95,7 @@ class Submitting:
             prompt = await branch.prompts.of_queued(message)
             return replace(prompt, metadata=message.metadata)
 
+        await branch.keeper.settle_roles()
         await self._start(branch, read, options)
 
     async def _start(self, branch: LiveBranch, read: Callable[[], Awaitable[Prompt]], options: SendOptions) -> str:
