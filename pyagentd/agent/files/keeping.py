@@ -1,7 +1,8 @@
 """Keeps the files that one run's calls change: from before and after each, recorded for the turn it belongs to.
 
 Of Write and Edit these are the files they name, of a command all of the workspace and the files outside it that it
-is known to write, of another program that runs here all of the workspace. What goes wrong here is said and never a reason for a call to fail.
+is known to write, of another program that runs here all of the workspace. What goes wrong here is said and never a
+reason for a call to fail.
 """
 
 from __future__ import annotations
