@@ -30,6 +30,7 @@ def attend(address: str, arguments: list[str]) -> None:
         signal.signal(number, lambda number, frame: link.send(bytes([number])))
     code, number = link.recv(2) or (255, 0)
     if number:
-        signal.signal(number, signal.SIG_DFL)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     os._exit(code)
