@@ -40,11 +40,6 @@
 
 (defvar-local pyagentd-agents--branch nil
   "The branch whose agents are listed, as on the wire.")
-(defvar-local pyagentd-agents--timer nil
-  "Timer that fetches the agents again, nil if nothing has changed.")
-
-(defconst pyagentd-agents--pause 0.3
-  "Seconds after a change until the agents are fetched again.")
 
 ;;;; Lines
 
@@ -123,26 +118,12 @@ ABOVE is the stem of the row above them.  Each row is (STEM . AGENT)."
 
 (defun pyagentd-agents--revert (&rest _)
   "Fetch the agents again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-agents--fetch))
+  (pyagentd-table-ask #'pyagentd-agents--fetch))
 
 (defun pyagentd-agents--on-change ()
   "Fetch the agents again in a moment, if their list is shown."
-  (when-let ((buffer (get-buffer "*pyagentd agents*")))
-    (with-current-buffer buffer
-      (when (and (derived-mode-p 'pyagentd-agents-mode)
-                 (null pyagentd-agents--timer)
-                 (get-buffer-window nil t))
-        (setq pyagentd-agents--timer
-              (run-at-time pyagentd-agents--pause nil
-                           #'pyagentd-agents--on-timer buffer))))))
-
-(defun pyagentd-agents--on-timer (buffer)
-  "Fetch the agents in BUFFER again."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (setq pyagentd-agents--timer nil)
-      (pyagentd-agents--fetch))))
+  (pyagentd-table-changed "*pyagentd agents*" 'pyagentd-agents-mode
+                          #'pyagentd-agents--fetch))
 
 ;;;; Commands
 

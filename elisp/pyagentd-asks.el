@@ -143,8 +143,7 @@
 
 (defun pyagentd-asks--revert (&rest _)
   "Fetch what is asked again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-asks--fetch))
+  (pyagentd-table-ask #'pyagentd-asks--fetch))
 
 (defun pyagentd-asks--on-change ()
   "Show what has changed."

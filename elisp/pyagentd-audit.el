@@ -96,14 +96,15 @@
 
 (defun pyagentd-audit--fetch (&optional before)
   "Fetch decisions, the newest or those before the one with the id BEFORE."
-  (pyagentd-rpc-connect t)
-  (pyagentd-table-fetch 'audit
-                        (append (list :limit pyagentd-audit--page)
-                                (and pyagentd-audit--session
-                                     (list :session pyagentd-audit--session))
-                                (and before (list :before before)))
-                        (lambda (answer)
-                          (pyagentd-audit--show answer before))))
+  (pyagentd-table-ask
+   (lambda ()
+     (pyagentd-table-fetch 'audit
+                           (append (list :limit pyagentd-audit--page)
+                                   (and pyagentd-audit--session
+                                        (list :session pyagentd-audit--session))
+                                   (and before (list :before before)))
+                           (lambda (answer)
+                             (pyagentd-audit--show answer before))))))
 
 (defun pyagentd-audit--revert (&rest _)
   "Fetch the newest decisions again."

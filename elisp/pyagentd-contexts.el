@@ -147,12 +147,13 @@ the list of those that were saved."
 
 (defun pyagentd-contexts--revert (&rest _)
   "Fetch the saved conversations again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-table-fetch 'context-history
-                        (if pyagentd-contexts--branch
-                            (list :branch pyagentd-contexts--branch)
-                          (list :agent pyagentd-contexts--agent))
-                        #'pyagentd-contexts--show))
+  (pyagentd-table-ask
+   (lambda ()
+     (pyagentd-table-fetch 'context-history
+                           (if pyagentd-contexts--branch
+                               (list :branch pyagentd-contexts--branch)
+                             (list :agent pyagentd-contexts--agent))
+                           #'pyagentd-contexts--show))))
 
 ;;;; In the list
 

@@ -76,8 +76,9 @@
 
 (defun pyagentd-defaults--revert (&rest _)
   "Fetch the settings again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-table-fetch 'settings nil #'pyagentd-defaults--show))
+  (pyagentd-table-ask
+   (lambda ()
+     (pyagentd-table-fetch 'settings nil #'pyagentd-defaults--show))))
 
 (defun pyagentd-defaults--set (plist)
   "Tell the daemon PLIST, which sets something, and show what holds then."

@@ -63,9 +63,10 @@
 
 (defun pyagentd-grants--revert (&rest _)
   "Fetch the grants again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-table-fetch 'grants (list :branch pyagentd-grants--branch)
-                        #'pyagentd-grants--show))
+  (pyagentd-table-ask
+   (lambda ()
+     (pyagentd-table-fetch 'grants (list :branch pyagentd-grants--branch)
+                           #'pyagentd-grants--show))))
 
 (defun pyagentd-grants--at-point ()
   "Return the grant at point."

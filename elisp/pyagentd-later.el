@@ -28,22 +28,25 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
+(require 'pyagentd-start)
 
 (defun pyagentd-later (method plist &optional success timeout)
   "Call METHOD of the daemon with PLIST; start the daemon if there is none.
 SUCCESS is called with the answer, in whatever buffer is shown then.
 TIMEOUT is in seconds and by default `pyagentd-call-timeout'.  A refusal
 is told in the echo area."
-  (pyagentd-rpc-connect t)
-  (pyagentd-rpc-call-async
-   method plist
-   :timeout (or timeout pyagentd-call-timeout)
-   :success (lambda (answer)
-              (when success
-                ;; Not here, where the answer was read: who waits for the
-                ;; process would wait for what visits files and asks.
-                (run-at-time 0 nil #'pyagentd-later--give success answer)))
-   :error (lambda (err) (message "%s" (pyagentd-error-text err)))))
+  (pyagentd-start
+   (lambda ()
+     (pyagentd-rpc-call-async
+      method plist
+      :timeout (or timeout pyagentd-call-timeout)
+      :success
+      (lambda (answer)
+        (when success
+          ;; Not here, where the answer was read: who waits for the
+          ;; process would wait for what visits files and asks.
+          (run-at-time 0 nil #'pyagentd-later--give success answer)))
+      :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
 
 (defun pyagentd-later--give (function answer)
   "Call FUNCTION with ANSWER where the user is."

@@ -94,11 +94,12 @@
 
 (defun pyagentd-mcp--revert (&rest _)
   "Fetch the servers again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-table-fetch 'mcp
-                        (append pyagentd-mcp--about
-                                (list :env (pyagentd-env-variables)))
-                        #'pyagentd-mcp--show))
+  (pyagentd-table-ask
+   (lambda ()
+     (pyagentd-table-fetch 'mcp
+                           (append pyagentd-mcp--about
+                                   (list :env (pyagentd-env-variables)))
+                           #'pyagentd-mcp--show))))
 
 ;;;; What one offers
 

@@ -83,9 +83,10 @@
 
 (defun pyagentd-named-config--revert (&rest _)
   "Fetch the configuration again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-table-fetch 'agent-config (list :name pyagentd-named-config--name)
-                        #'pyagentd-named-config--show))
+  (pyagentd-table-ask
+   (lambda ()
+     (pyagentd-table-fetch 'agent-config (list :name pyagentd-named-config--name)
+                           #'pyagentd-named-config--show))))
 
 ;;;; Changing
 

@@ -42,17 +42,12 @@
 (autoload 'pyagentd-context-history "pyagentd-contexts" nil t)
 (autoload 'pyagentd-tasks "pyagentd-tasks" nil t)
 
-(defvar-local pyagentd-named-list--timer nil
-  "Timer that fetches the agents again, nil if nothing has changed.")
 (defvar-local pyagentd-named-list--destroyed nil
   "Non-nil if agents that were destroyed are shown too.")
 
 (defvar-local pyagentd-named-list--flags nil
   "Flags of agents, an alist (NAME . CHARACTER).
 D destroys an agent, K does so and keeps its files.")
-
-(defconst pyagentd-named-list--pause 0.3
-  "Seconds after a change until the agents are fetched again.")
 
 ;;;; Lines
 
@@ -110,31 +105,17 @@ D destroys an agent, K does so and keeps its files.")
 
 (defun pyagentd-named-list--revert (&rest _)
   "Fetch the agents again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-named-list--fetch))
+  (pyagentd-table-ask #'pyagentd-named-list--fetch))
 
 (defun pyagentd-named-list--on-change (&rest _)
   "Fetch the agents again in a moment, if their list is shown.
 A new daemon is also told so that it is."
-  (when-let ((buffer (get-buffer "*pyagentd named agents*")))
-    (with-current-buffer buffer
-      (when (and (derived-mode-p 'pyagentd-named-list-mode)
-                 (null pyagentd-named-list--timer)
-                 (get-buffer-window nil t))
-        (setq pyagentd-named-list--timer
-              (run-at-time pyagentd-named-list--pause nil
-                           #'pyagentd-named-list--on-timer buffer))))))
+  (pyagentd-table-changed "*pyagentd named agents*" 'pyagentd-named-list-mode
+                          #'pyagentd-named-list--fetch))
 
 (pyagentd-events-register 'agents #'pyagentd-named-list--on-change)
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-named-list--on-change)
 (add-hook 'pyagentd-changed-hook #'pyagentd-named-list--on-change)
-
-(defun pyagentd-named-list--on-timer (buffer)
-  "Fetch the agents in BUFFER again."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (setq pyagentd-named-list--timer nil)
-      (pyagentd-named-list--fetch))))
 
 ;;;; Point
 

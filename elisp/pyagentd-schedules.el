@@ -74,11 +74,12 @@
 
 (defun pyagentd-schedules--revert (&rest _)
   "Fetch the schedules again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-table-fetch 'schedules
-                        (and pyagentd-schedules--branch
-                             (list :branch pyagentd-schedules--branch))
-                        #'pyagentd-schedules--show))
+  (pyagentd-table-ask
+   (lambda ()
+     (pyagentd-table-fetch 'schedules
+                           (and pyagentd-schedules--branch
+                                (list :branch pyagentd-schedules--branch))
+                           #'pyagentd-schedules--show))))
 
 (defun pyagentd-schedules--call (method plist)
   "Call METHOD with PLIST, then fetch the schedules of this buffer again."

@@ -30,6 +30,7 @@
 (require 'tabulated-list)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
+(require 'pyagentd-start)
 
 (defvar-local pyagentd-table-rows nil
   "The rows of this list, plists as the daemon sent them.")
@@ -37,6 +38,10 @@
   "Keys that the last line names, a list of (KEY WORD).")
 (defvar-local pyagentd-table-empty "Nothing."
   "What to say where there are no rows.")
+(defvar pyagentd-table-pause 0.3
+  "How long a live list waits for more to change, in seconds.")
+(defvar-local pyagentd-table--timer nil
+  "Timer that looks again, or nil.")
 (defvar-local pyagentd-table--latest 0
   "How many times the daemon was asked; only the latest answer counts.")
 
@@ -81,6 +86,32 @@ SHOW is a function; it is called here with the answer."
      :error (lambda (err)
               (pyagentd-table--with-latest
                buffer number (lambda () (pyagentd-table--failed err)))))))
+
+(defun pyagentd-table-ask (fetch)
+  "Call FETCH in this buffer once there is a daemon, which is not waited for."
+  (let ((buffer (current-buffer)))
+    (pyagentd-start (lambda ()
+                      (when (buffer-live-p buffer)
+                        (with-current-buffer buffer (funcall fetch)))))))
+
+(defun pyagentd-table-changed (name mode fetch)
+  "Call FETCH in the buffer NAME in a moment, if it is in MODE and shown.
+Much that changes at once is fetched once, from the daemon there is."
+  (when-let ((buffer (get-buffer name)))
+    (with-current-buffer buffer
+      (when (and (derived-mode-p mode)
+                 (null pyagentd-table--timer)
+                 (get-buffer-window nil t))
+        (setq pyagentd-table--timer
+              (run-at-time pyagentd-table-pause nil
+                           #'pyagentd-table--on-timer buffer fetch))))))
+
+(defun pyagentd-table--on-timer (buffer fetch)
+  "Call FETCH in BUFFER."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (setq pyagentd-table--timer nil)
+      (funcall fetch))))
 
 (defun pyagentd-table--failed (err)
   "Say that ERR kept the rows from this buffer; those there are stay."

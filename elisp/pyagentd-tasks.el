@@ -38,11 +38,6 @@
 
 (defvar-local pyagentd-tasks--branch nil
   "The branch whose session's tasks are listed, nil for all.")
-(defvar-local pyagentd-tasks--timer nil
-  "Timer that fetches the tasks again, nil if nothing has changed.")
-
-(defconst pyagentd-tasks--pause 0.3
-  "Seconds after a change until the tasks are fetched again.")
 
 ;;;; Words
 
@@ -79,26 +74,12 @@
 
 (defun pyagentd-tasks--revert (&rest _)
   "Fetch the tasks again."
-  (pyagentd-rpc-connect t)
-  (pyagentd-tasks--fetch))
+  (pyagentd-table-ask #'pyagentd-tasks--fetch))
 
 (defun pyagentd-tasks--on-change ()
   "Fetch the tasks again in a moment, if their list is shown."
-  (when-let ((buffer (get-buffer "*pyagentd tasks*")))
-    (with-current-buffer buffer
-      (when (and (derived-mode-p 'pyagentd-tasks-mode)
-                 (null pyagentd-tasks--timer)
-                 (get-buffer-window nil t))
-        (setq pyagentd-tasks--timer
-              (run-at-time pyagentd-tasks--pause nil
-                           #'pyagentd-tasks--on-timer buffer))))))
-
-(defun pyagentd-tasks--on-timer (buffer)
-  "Fetch the tasks in BUFFER again."
-  (when (buffer-live-p buffer)
-    (with-current-buffer buffer
-      (setq pyagentd-tasks--timer nil)
-      (pyagentd-tasks--fetch))))
+  (pyagentd-table-changed "*pyagentd tasks*" 'pyagentd-tasks-mode
+                          #'pyagentd-tasks--fetch))
 
 (defun pyagentd-tasks--on-event (_branch _seq args)
   "Show what ARGS tell of a task, where it is shown."

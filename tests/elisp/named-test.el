@@ -86,7 +86,7 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
         (should (string-match-p "^  web +idle +standard" (nth 2 lines))))
       (pyagentd-test-answer
        'agent-list (list :agents (list (cl-list* :state "waiting" idle))))
-      (let ((pyagentd-named-list--pause 0))
+      (let ((pyagentd-table-pause 0))
         (pyagentd-test-push '(agents "" 0)))
       (pyagentd-test-await (string-match-p "^  web +waiting" (buffer-string)))
       (named-test--to "web")
@@ -344,7 +344,7 @@ The variable `asked' is bound to them with what is shown, last one first."
       (pyagentd-test-answer
        'tasks (list :tasks (list (named-test--task "/b" :status "failed"
                                                    :exit-code 3))))
-      (let ((pyagentd-tasks--pause 0))
+      (let ((pyagentd-table-pause 0))
         (pyagentd-test-push '(task "/b" 0 (:id "task_001" :agent "web"
                                            :status "failed"))))
       (pyagentd-test-await (string-search "failed (3)" (buffer-string))))))
