@@ -67,7 +67,9 @@
 (require 'pyagentd-spawned)
 (require 'pyagentd-visited)
 (require 'pyagentd-buffers)
-(require 'pyagentd-tools-emacs)
+(require 'pyagentd-tools-lisp)
+(require 'pyagentd-tools-code)
+(require 'pyagentd-tools-build)
 (require 'pyagentd-manage)
 
 (autoload 'pyagentd-menu "pyagentd-menu" nil t)

@@ -11,7 +11,9 @@
 
 (require 'test-helper)
 (require 'pyagentd-buffers)
-(require 'pyagentd-tools-emacs)
+(require 'pyagentd-tools-build)
+(require 'pyagentd-tools-code)
+(require 'pyagentd-tools-lisp)
 (require 'tramp)
 (require 'tramp-cmds)
 
@@ -371,7 +373,7 @@ The variable `file' is bound to its true name."
                                   :text))))
   (let* ((started (lambda (branch)
                     (let ((pyagentd-tools-branch branch))
-                      (pyagentd-tools-emacs--compile #'ignore "sleep 60"))))
+                      (pyagentd-tools-build--compile #'ignore "sleep 60"))))
          (stops (mapcar started '("/s/a/branches/main" "/s/b/branches/main"
                                   "/s/b/branches/main")))
          (running (lambda ()
@@ -408,7 +410,7 @@ The variable `file' is bound to its true name."
                 file-name-handler-alist)))
     (call-process "mkfifo" nil nil nil (funcall named "p.el"))
     (write-region "(defun a ())\n" nil (funcall named "a.el") nil 'quiet)
-    (write-region (make-string (1+ pyagentd-tools-emacs--largest) ?\;)
+    (write-region (make-string (1+ pyagentd-tools-file-largest) ?\;)
                   nil (funcall named "large.el") nil 'quiet)
     (unwind-protect
         (progn
