@@ -21,173 +21,25 @@
 ;;; Commentary:
 
 ;; One buffer says what Emacs, the package, the server and the daemon are
-;; like, and what is wrong with them.  What Emacs knows is there at once;
-;; the rest is what `pyagentd doctor' answers.  Each thing that is wrong
-;; has buttons that mend it.
+;; like, and what is wrong with them.  Each thing that is wrong has buttons
+;; that mend it.
 
 ;;; Code:
 
-(require 'json)
 (require 'seq)
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
 (require 'pyagentd-server)
-(require 'pyagentd-start)
-(require 'pyagentd-install)
+(require 'pyagentd-doctor-check)
 
 (defconst pyagentd-doctor--timeout 60
   "Seconds that the server's own examination may take.")
 
 (defvar-local pyagentd-doctor--own nil
-  "Findings of Emacs, see `pyagentd-doctor--finding'.")
+  "Findings of Emacs, see `pyagentd-doctor-check-finding'.")
 (defvar-local pyagentd-doctor--server nil
   "Findings of the server; the symbol `asked' while they are awaited.")
 (defvar-local pyagentd-doctor--process nil
   "The process that examines the server, or nil.")
-
-(defun pyagentd-doctor--finding (name level detail &rest buttons)
-  "Return a finding about NAME: LEVEL, DETAIL and BUTTONS.
-LEVEL is `ok', `warning' or `missing', DETAIL a text.  BUTTONS are
-conses of a label and a function without arguments."
-  (list :name name :level level :detail detail :buttons buttons))
-
-;;;; Buttons
-
-(defconst pyagentd-doctor--say-where
-  '("Say where it is" . pyagentd-doctor--customize-command)
-  "The button that changes `pyagentd-command'.")
-
-(defconst pyagentd-doctor--restart-button
-  '("Restart the daemon" . pyagentd-doctor--restart)
-  "The button that restarts the daemon.")
-
-(defun pyagentd-doctor--customize-command ()
-  "Let the user say where the server is."
-  (customize-option 'pyagentd-command))
-
-(defun pyagentd-doctor--install-button ()
-  "Return the button that installs the server of the right version."
-  (cons (format "Install version %s" pyagentd-version)
-        #'pyagentd-doctor--install))
-
-;;;; What Emacs knows
-
-(defun pyagentd-doctor--examine ()
-  "Return what Emacs knows, a list of findings."
-  (append (list (pyagentd-doctor--emacs)
-                (pyagentd-doctor--finding
-                 "package" 'ok (format "%s (%s)" pyagentd-version
-                                       (abbreviate-file-name
-                                        pyagentd-install--here))))
-          (mapcar (lambda (library)
-                    (pyagentd-doctor--library library 'missing))
-                  '("epc" "deferred"))
-          (list (pyagentd-doctor--library "markdown-mode" 'warning)
-                (pyagentd-doctor--found))
-          (pyagentd-doctor--environments)
-          (delq nil (list (pyagentd-doctor--running)))))
-
-(defun pyagentd-doctor--emacs ()
-  "Return the finding about Emacs itself."
-  (pyagentd-doctor--finding
-   "emacs" (if (version< emacs-version "28.1") 'missing 'ok)
-   (format "%s, %s%s" emacs-version
-           (if (display-graphic-p) "graphical" "in a terminal")
-           (if (version< emacs-version "28.1") "; 28.1 is needed" ""))))
-
-(defun pyagentd-doctor--library (name otherwise)
-  "Return the finding about the library NAME, OTHERWISE if it is absent."
-  (if-let ((file (locate-library name)))
-      (pyagentd-doctor--finding name 'ok (abbreviate-file-name file))
-    (pyagentd-doctor--finding
-     name otherwise "not installed"
-     (cons "Install it" (lambda () (pyagentd-doctor--get name))))))
-
-(defun pyagentd-doctor--get (name)
-  "Install the Emacs package NAME."
-  (require 'package)
-  (unless (assq (intern name) package-archive-contents)
-    (package-refresh-contents))
-  (package-install (intern name)))
-
-(defun pyagentd-doctor--found ()
-  "Return the finding about where the server is."
-  (let* ((found (pyagentd-server-found))
-         (program (car (plist-get found :command)))
-         (path (and program (executable-find program))))
-    (cond (path
-           (pyagentd-doctor--finding
-            "server" 'ok
-            (format "%s (%s)" (abbreviate-file-name path)
-                    (pcase-exhaustive (plist-get found :source)
-                      ('option "pyagentd-command")
-                      ('path "on the path")
-                      ('environment "installed for Emacs")))))
-          (found
-           (pyagentd-doctor--finding
-            "server" 'missing
-            (format "`pyagentd-command' names %s, which is not there" program)
-            (cons "Look for it" #'pyagentd-doctor--forget-command)
-            pyagentd-doctor--say-where))
-          (t (pyagentd-doctor--absent)))))
-
-(defun pyagentd-doctor--forget-command ()
-  "Let the server be looked for."
-  (customize-save-variable 'pyagentd-command nil))
-
-(defun pyagentd-doctor--absent ()
-  "Return the finding that there is no server."
-  (let ((how (pyagentd-install-how)))
-    (if how
-        (pyagentd-doctor--finding
-         "server" 'missing
-         (format "not found; %s can install it" (if (eq how 'uv) "uv" how))
-         (cons "Install it" #'pyagentd-doctor--install)
-         pyagentd-doctor--say-where)
-      (pyagentd-doctor--finding
-       "server" 'missing
-       (format "not found; to install it, Python %s or newer with venv, or \
-uv, is needed" pyagentd-install--python-minimum)
-       pyagentd-doctor--say-where))))
-
-(defun pyagentd-doctor--environments ()
-  "Return the finding about installed servers, a list, empty without any."
-  (when-let ((environments (pyagentd-server-environments)))
-    (let ((best (car environments)))
-      (list
-       (apply #'pyagentd-doctor--finding
-              "installed" (if (pyagentd-server--fits-p best) 'ok 'warning)
-              (mapconcat (lambda (environment)
-                           (file-name-nondirectory
-                            (plist-get environment :directory)))
-                         environments ", ")
-              (unless (pyagentd-server--fits-p best)
-                (list (pyagentd-doctor--install-button))))))))
-
-(defun pyagentd-doctor--install ()
-  "Install the server and look again."
-  (pyagentd-install-server #'pyagentd-doctor--again))
-
-(defun pyagentd-doctor--running ()
-  "Return the finding about the daemon that runs, nil without any."
-  (when-let ((runtime (pyagentd-rpc-runtime)))
-    (let ((proto (plist-get runtime :proto))
-          (version (plist-get runtime :version)))
-      (cond ((not (eql proto pyagentd-rpc-protocol))
-             (pyagentd-doctor--finding
-              "protocol" 'missing
-              (format "the daemon (version %s) speaks %s, this package %s"
-                      version proto pyagentd-rpc-protocol)
-              pyagentd-doctor--restart-button))
-            ((not (member version (list nil pyagentd-version)))
-             (pyagentd-doctor--finding
-              "version" 'warning
-              (format "the daemon is %s, this package %s" version
-                      pyagentd-version)
-              pyagentd-doctor--restart-button))
-            ((pyagentd-rpc-connected-p)
-             (pyagentd-doctor--finding
-              "connection" 'ok (format "pid %s" (plist-get runtime :pid))))))))
 
 ;;;; What the server says
 
@@ -223,140 +75,8 @@ uv, is needed" pyagentd-install--python-minimum)
       (with-current-buffer buffer
         (when (eq process pyagentd-doctor--process)
           (setq pyagentd-doctor--process nil
-                pyagentd-doctor--server (pyagentd-doctor--read text))
+                pyagentd-doctor--server (pyagentd-doctor-check-read text))
           (pyagentd-doctor--show))))))
-
-(defun pyagentd-doctor--read (text)
-  "Return the findings in TEXT, what the server printed."
-  (let ((answer (ignore-errors
-                  (json-parse-string (string-trim text)
-                                     :object-type 'plist :array-type 'list))))
-    (if (null (plist-get answer :checks)) ; an error, or what is no JSON
-        (list (pyagentd-doctor--finding
-               "server" 'missing
-               (format "it cannot examine itself: %s"
-                       (truncate-string-to-width
-                        (string-trim text) 300 nil nil t))
-               (pyagentd-doctor--install-button)))
-      (append (pyagentd-doctor--versions answer)
-              (mapcar #'pyagentd-doctor--from-server
-                      (plist-get answer :checks))))))
-
-(defun pyagentd-doctor--versions (answer)
-  "Return what is to be said of the versions in ANSWER, a list."
-  (let ((version (plist-get answer :version))
-        (protocol (plist-get answer :protocol)))
-    (unless (and (equal version pyagentd-version)
-                 (eql protocol pyagentd-rpc-protocol))
-      (list (pyagentd-doctor--finding
-             "server version"
-             (if (eql protocol pyagentd-rpc-protocol) 'warning 'missing)
-             (format "%s, protocol %s; this package is %s, protocol %s"
-                     version protocol pyagentd-version pyagentd-rpc-protocol)
-             (cons (format "Install version %s and use it" pyagentd-version)
-                   #'pyagentd-doctor--install-and-use)
-             pyagentd-doctor--say-where)))))
-
-(defun pyagentd-doctor--install-and-use ()
-  "Install the server of this version, and take it whatever the path has."
-  (pyagentd-install-server
-   (lambda ()
-     (when-let ((best (car (pyagentd-server-environments))))
-       (customize-save-variable 'pyagentd-command
-                                (list (plist-get best :program))))
-     (pyagentd-doctor--again))))
-
-(defun pyagentd-doctor--from-server (check)
-  "Return the finding that CHECK, a plist of the server, is."
-  (let ((name (plist-get check :name))
-        (level (intern (plist-get check :level)))
-        (detail (plist-get check :detail))
-        (mend (plist-get check :mend)))
-    (apply #'pyagentd-doctor--finding name level
-           (if (or (eq level 'ok) (string-empty-p mend)) detail
-             (concat detail "\n" mend))
-           (unless (eq level 'ok)
-             (pyagentd-doctor--remedies name detail mend)))))
-
-(defun pyagentd-doctor--remedies (name detail mend)
-  "Return the buttons for what is wrong with NAME, by DETAIL and MEND."
-  (pcase name
-    ("daemon" (list pyagentd-doctor--restart-button
-                    (cons "Show its log" #'pyagentd-doctor--log)))
-    ((or "key" "backend")
-     (list '("Type the key" . pyagentd-doctor--type-key)
-           '("Keep it in ~/.authinfo.gpg" . pyagentd-doctor--authinfo)
-           '("Answer without a model" . pyagentd-doctor--offline)))
-    ("packages" (list (pyagentd-doctor--install-button)))
-    (_ (or (pyagentd-doctor--file-button (concat detail "\n" mend))
-           (pyagentd-doctor--run-button mend)))))
-
-(defun pyagentd-doctor--file-button (text)
-  "Return a list with the button that opens the file TEXT names, or nil."
-  (when (string-match "\\(/[^ \n:]+\\.\\(?:toml\\|md\\|json\\)\\)\\(?::\\([0-9]+\\)\\)?"
-                      text)
-    (let ((file (match-string 1 text))
-          (line (match-string 2 text)))
-      (when (file-exists-p file)
-        (list (cons (format "Open %s" (file-name-nondirectory file))
-                    (lambda ()
-                      (find-file-other-window file)
-                      (when line
-                        (goto-char (point-min))
-                        (forward-line (1- (string-to-number line)))))))))))
-
-(defun pyagentd-doctor--run-button (line)
-  "Return a list with the button that runs LINE, if it is a command, or nil."
-  (when (and (string-match "\\`\\([a-z][^ ;]*\\)" line)
-             (executable-find (match-string 1 line)))
-    (list (cons "Run it"
-                (lambda ()
-                  (when (y-or-n-p (format "Run `%s'? " line))
-                    (async-shell-command line "*pyagentd-run*")))))))
-
-;;;; Mends
-
-(defun pyagentd-doctor--restart ()
-  "Stop the daemon and start the one that is found now."
-  (let ((output (generate-new-buffer " *pyagentd-stop*")))
-    (make-process
-     :name "pyagentd-stop" :buffer output :noquery t :connection-type 'pipe
-     :command (append (pyagentd-server-command) '("stop"))
-     :sentinel
-     (lambda (process _change)
-       (unless (process-live-p process)
-         (pyagentd-guarded "Stopping the daemon"
-           (message "pyagentd: %s" (with-current-buffer output
-                                     (string-trim (buffer-string))))
-           (kill-buffer output)
-           (pyagentd-start #'pyagentd-doctor--again)))))))
-
-(defun pyagentd-doctor--log ()
-  "Show the log of the daemon."
-  (view-file-other-window
-   (expand-file-name "daemon.log" (file-name-directory
-                                   (pyagentd-rpc-runtime-file)))))
-
-(defun pyagentd-doctor--type-key ()
-  "Read the key of the model's provider; it holds for this Emacs only."
-  (setenv "ANTHROPIC_API_KEY"
-          (read-passwd "Key (not stored, holds for this Emacs): "))
-  (pyagentd-doctor--again))
-
-(defun pyagentd-doctor--authinfo ()
-  "Visit the file where auth-source finds the key, with a line for it."
-  (let ((line (format "machine %s login apikey password "
-                      (or (bound-and-true-p pyagentd-api-key-host)
-                          "api.anthropic.com"))))
-    (find-file-other-window "~/.authinfo.gpg")
-    (goto-char (point-max))
-    (unless (bolp) (insert "\n"))
-    (insert line)))
-
-(defun pyagentd-doctor--offline ()
-  "Have the offline stand-in answer, for as long as this Emacs runs."
-  (setenv "PYAGENTD_BACKEND" "offline")
-  (pyagentd-doctor--again))
 
 ;;;; The buffer
 
@@ -433,7 +153,7 @@ uv, is needed" pyagentd-install--python-minimum)
 
 (defun pyagentd-doctor--refresh ()
   "Examine everything anew."
-  (setq pyagentd-doctor--own (pyagentd-doctor--examine)
+  (setq pyagentd-doctor--own (pyagentd-doctor-check-examine)
         pyagentd-doctor--server nil
         pyagentd-doctor--process nil)
   (pyagentd-doctor--ask)
@@ -443,6 +163,8 @@ uv, is needed" pyagentd-install--python-minimum)
   "Look again, if the buffer is still there."
   (when-let ((buffer (get-buffer "*pyagentd-doctor*")))
     (with-current-buffer buffer (pyagentd-doctor--refresh))))
+
+(add-hook 'pyagentd-doctor-mended-hook #'pyagentd-doctor--again)
 
 ;;;###autoload
 (defun pyagentd-doctor ()
