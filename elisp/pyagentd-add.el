@@ -41,23 +41,16 @@
 (require 'pyagentd-attach)
 (require 'pyagentd-chat)
 (require 'pyagentd-turns)
+(require 'pyagentd-diagnostics)
+(require 'pyagentd-passage)
 
 (declare-function dired-get-marked-files "dired")
-(declare-function flymake-diagnostics "flymake")
-(declare-function flymake-diagnostic-beg "flymake" t t)
-(declare-function flymake-diagnostic-text "flymake" t t)
-(declare-function flymake-diagnostic-type "flymake" t t)
-(declare-function flycheck-error-line "ext:flycheck")
-(declare-function flycheck-error-level "ext:flycheck")
-(declare-function flycheck-error-message "ext:flycheck")
 (declare-function pyagentd-media-link "pyagentd-media")
 (declare-function pyagentd-menu "pyagentd-menu" nil t)
 (declare-function pyagentd-session "pyagentd")
 (autoload 'pyagentd-list-sessions "pyagentd-list" nil t)
 (autoload 'pyagentd-search "pyagentd-search" nil t)
 (autoload 'pyagentd-asks "pyagentd-asks" nil t)
-
-(defvar flycheck-current-errors)
 
 (defvar pyagentd-question-history nil
   "Questions that were asked about a region or a buffer.")
@@ -103,49 +96,6 @@ ASK the user which, if it is non-nil."
                              (cons (pyagentd-add--label buffer) buffer))
                            buffers)))
         (cdr (assoc (completing-read "Session: " names nil t) names))))))
-
-;;;; Words
-
-(defun pyagentd-add-name (file root)
-  "Return the name of FILE for a prompt of a session whose project is in ROOT."
-  (if (and root (file-in-directory-p file root))
-      (file-relative-name file root)
-    (abbreviate-file-name file)))
-
-(defun pyagentd-add--fenced (text language)
-  "Return TEXT as a block of code in LANGUAGE, \"\" for none."
-  (let ((fence "```"))
-    (while (string-search fence text)
-      (setq fence (concat fence "`")))
-    (concat fence (if (string-empty-p language) "" (concat " " language)) "\n"
-            (string-trim-right text "\n+") "\n" fence)))
-
-(defun pyagentd-add--language ()
-  "Return the language of this buffer as a block of code names it."
-  (let ((name (replace-regexp-in-string
-               "\\(?:-ts\\)?-mode\\'" "" (symbol-name major-mode))))
-    (pcase name
-      ((or "fundamental" "text" "special") "")
-      ((or "c++" "c-or-c++") "cpp")
-      ((or "js" "js2" "javascript") "javascript")
-      (_ name))))
-
-(defun pyagentd-add--origin (root)
-  "Return what to call this buffer in a prompt; the project is in ROOT."
-  (if buffer-file-name
-      (format "`%s`" (pyagentd-add-name buffer-file-name root))
-    (format "the buffer `%s`" (buffer-name))))
-
-(defun pyagentd-add--passage (beg end root)
-  "Return the text between BEG and END with where it is from, for ROOT."
-  (let ((first (line-number-at-pos beg t))
-        (last (line-number-at-pos (max beg (1- end)) t)))
-    (format "From %s, %s:\n\n%s"
-            (pyagentd-add--origin root)
-            (if (= first last) (format "line %d" first)
-              (format "lines %d–%d" first last))
-            (pyagentd-add--fenced (buffer-substring-no-properties beg end)
-                                  (pyagentd-add--language)))))
 
 (defun pyagentd-add--check-size (beg end)
   "Ask whether the text between BEG and END is meant if it is large."
@@ -205,8 +155,7 @@ Lisp, ask which session."
   (interactive (list (region-beginning) (region-end) current-prefix-arg))
   (pyagentd-add--check-size beg end)
   (let ((session (pyagentd-add--session ask)))
-    (pyagentd-add-text (pyagentd-add--passage beg end
-                                              (pyagentd-add--root session))
+    (pyagentd-add-text (pyagentd-passage beg end (pyagentd-add--root session))
                        session)
     (deactivate-mark)
     (pyagentd-add--done (format "%d lines" (count-lines beg end)) session)))
@@ -223,7 +172,7 @@ argument, or ASK from Lisp, ask which session."
     (if (and buffer-file-name root (file-in-directory-p buffer-file-name root))
         (pyagentd-add--files (list buffer-file-name) session)
       (pyagentd-add--check-size (point-min) (point-max))
-      (pyagentd-add-text (pyagentd-add--passage (point-min) (point-max) root)
+      (pyagentd-add-text (pyagentd-passage (point-min) (point-max) root)
                          session)
       (pyagentd-add--done (buffer-name) session))))
 
@@ -245,7 +194,7 @@ agent may not read there, is copied into the session."
     (if (or (file-directory-p file)
             (and root (file-in-directory-p file root)
                  (not (string-match-p (image-file-name-regexp) file))))
-        (concat "@" (pyagentd-add-name file root))
+        (concat "@" (pyagentd-passage-name file root))
       (with-current-buffer session
         (pyagentd-media-link file)))))
 
@@ -262,31 +211,10 @@ With a prefix argument, or ASK from Lisp, ask which session."
 
 ;;;; Diagnostics
 
-(defun pyagentd-add--flymake (beg end)
-  "Return what Flymake found between BEG and END, a list of lines."
-  (when (bound-and-true-p flymake-mode)
-    (mapcar (lambda (diagnostic)
-              (format "- line %d: %s (%s)"
-                      (line-number-at-pos (flymake-diagnostic-beg diagnostic) t)
-                      (flymake-diagnostic-text diagnostic)
-                      (string-remove-prefix
-                       ":" (format "%s" (flymake-diagnostic-type diagnostic)))))
-            (sort (flymake-diagnostics beg end)
-                  (lambda (a b) (< (flymake-diagnostic-beg a)
-                                   (flymake-diagnostic-beg b)))))))
-
-(defun pyagentd-add--flycheck (beg end)
-  "Return what Flycheck found between BEG and END, a list of lines."
-  (when (bound-and-true-p flycheck-mode)
-    (let ((first (line-number-at-pos beg t))
-          (last (line-number-at-pos end t)))
-      (delq nil
-            (mapcar (lambda (err)
-                      (when (<= first (flycheck-error-line err) last)
-                        (format "- line %d: %s (%s)" (flycheck-error-line err)
-                                (flycheck-error-message err)
-                                (flycheck-error-level err))))
-                    flycheck-current-errors)))))
+(defun pyagentd-add--diagnostic (found)
+  "Return FOUND, see `pyagentd-diagnostics', as a line of a prompt."
+  (format "- line %d: %s (%s)" (plist-get found :line) (plist-get found :text)
+          (plist-get found :level)))
 
 ;;;###autoload
 (defun pyagentd-add-diagnostics (beg end &optional ask)
@@ -296,18 +224,15 @@ buffer.  With a prefix argument, or ASK from Lisp, ask which session."
   (interactive (list (if (use-region-p) (region-beginning) (point-min))
                      (if (use-region-p) (region-end) (point-max))
                      current-prefix-arg))
-  (let ((found (append (pyagentd-add--flymake beg end)
-                       (pyagentd-add--flycheck beg end)))
+  (let ((found (pyagentd-diagnostics beg end))
         (session (pyagentd-add--session ask)))
     (unless found
-      (user-error (if (or (bound-and-true-p flymake-mode)
-                          (bound-and-true-p flycheck-mode))
-                      "Nothing was found here"
+      (user-error (if (pyagentd-diagnostics-on-p) "Nothing was found here"
                     "Neither Flymake nor Flycheck is on here")))
     (pyagentd-add-text
      (format "Diagnostics of %s:\n\n%s"
-             (pyagentd-add--origin (pyagentd-add--root session))
-             (string-join found "\n"))
+             (pyagentd-passage-origin (pyagentd-add--root session))
+             (mapconcat #'pyagentd-add--diagnostic found "\n"))
      session)
     (pyagentd-add--done (format "%d diagnostics" (length found)) session)))
 
@@ -338,13 +263,12 @@ argument, or ASK from Lisp, ask which session."
          (about (cond ((use-region-p)
                        (pyagentd-add--check-size (region-beginning)
                                                  (region-end))
-                       (pyagentd-add--passage (region-beginning) (region-end)
-                                              root))
+                       (pyagentd-passage (region-beginning) (region-end) root))
                       (buffer-file-name
-                       (concat "@" (pyagentd-add-name buffer-file-name root)))
+                       (concat "@" (pyagentd-passage-name buffer-file-name
+                                                          root)))
                       (t (pyagentd-add--check-size (point-min) (point-max))
-                         (pyagentd-add--passage (point-min) (point-max)
-                                                root)))))
+                         (pyagentd-passage (point-min) (point-max) root)))))
     (deactivate-mark)
     (display-buffer session)
     (pyagentd-start

@@ -30,6 +30,7 @@
 (require 'cl-lib)
 (require 'seq)
 (require 'subr-x)
+(require 'pyagentd-diagnostics)
 (require 'pyagentd-tools)
 (require 'pyagentd-tools-file)
 
@@ -42,16 +43,8 @@
 (declare-function xref-location-line "xref")
 (declare-function xref-location-group "xref")
 (declare-function imenu--make-index-alist "imenu")
-(declare-function flymake-diagnostics "flymake")
-(declare-function flymake-diagnostic-beg "flymake" t t)
-(declare-function flymake-diagnostic-text "flymake" t t)
-(declare-function flymake-diagnostic-type "flymake" t t)
-(declare-function flycheck-error-line "ext:flycheck")
-(declare-function flycheck-error-level "ext:flycheck")
-(declare-function flycheck-error-message "ext:flycheck")
 (defvar project-find-functions)
 (defvar project-vc-external-roots-function)
-(defvar flycheck-current-errors)
 
 ;;;; Definitions and references
 
@@ -159,8 +152,7 @@ FILE is nil for these, or a directory."
      (lambda (buffer)
        (with-current-buffer buffer
          (and buffer-file-name
-              (or (bound-and-true-p flymake-mode)
-                  (bound-and-true-p flycheck-mode))
+              (pyagentd-diagnostics-on-p)
               (let ((name (expand-file-name (or buffer-file-truename
                                                 buffer-file-name))))
                 (or (equal name root) (string-prefix-p below name))))))
@@ -169,25 +161,12 @@ FILE is nil for these, or a directory."
 (defun pyagentd-tools-code--checked (buffer)
   "Return what checkers say about BUFFER, as places."
   (with-current-buffer buffer
-    (append
-     (when (bound-and-true-p flymake-mode)
-       (mapcar (lambda (found)
-                 (list :file buffer-file-name
-                       :line (line-number-at-pos
-                              (flymake-diagnostic-beg found) t)
-                       :text (format "%s: %s"
-                                     (string-remove-prefix
-                                      ":" (format "%s" (flymake-diagnostic-type
-                                                        found)))
-                                     (flymake-diagnostic-text found))))
-               (flymake-diagnostics)))
-     (when (bound-and-true-p flycheck-mode)
-       (mapcar (lambda (found)
-                 (list :file buffer-file-name
-                       :line (or (flycheck-error-line found) 1)
-                       :text (format "%s: %s" (flycheck-error-level found)
-                                     (flycheck-error-message found))))
-               flycheck-current-errors)))))
+    (mapcar (lambda (found)
+              (list :file buffer-file-name
+                    :line (plist-get found :line)
+                    :text (format "%s: %s" (plist-get found :level)
+                                  (plist-get found :text))))
+            (pyagentd-diagnostics))))
 
 ;;;; The tools
 

@@ -51,7 +51,7 @@ The variables `session' and `project' are bound."
                              (buffer-string)))))
 
 (ert-deftest pyagentd-add-a-fence-is-longer-than-those-in-the-text ()
-  (should (equal (pyagentd-add--fenced "a\n````\nb\n" "md")
+  (should (equal (pyagentd-passage--fenced "a\n````\nb\n" "md")
                  "````` md\na\n````\nb\n`````")))
 
 (ert-deftest pyagentd-add-a-file-of-the-project-is-named ()
