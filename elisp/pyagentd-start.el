@@ -34,24 +34,27 @@
 (declare-function pyagentd-install-offer "pyagentd-install")
 
 (defvar pyagentd-start--waiting nil
-  "Functions to call once there is a connection, newest first.")
+  "What waits for a connection, newest first: pairs (THEN . FAILED).
+They are those of `pyagentd-start'.")
 
 (defvar pyagentd-start--process nil
   "The process that starts the daemon, or nil.")
 
-(defun pyagentd-start (then)
+(defun pyagentd-start (then &optional failed)
   "Call THEN without arguments once there is a connection to the daemon.
 At once, if there is one.  Otherwise return, start the daemon, after
 asking install its server, and call THEN later.  What goes wrong is
-said to the user."
+said to the user; if a daemon was started in vain, FAILED is called
+with that error, a list (SYMBOL . DATA), instead."
   (cond ((pyagentd-rpc-connect) (funcall then))
-        ((pyagentd-server-found) (pyagentd-start--launch then))
+        ((pyagentd-server-found) (pyagentd-start--launch then failed))
         (t (require 'pyagentd-install)
-           (pyagentd-install-offer (lambda () (pyagentd-start then)))))
+           (pyagentd-install-offer (lambda () (pyagentd-start then failed)))))
   nil)
 
-(defun pyagentd-start--launch (then)
-  "Start the daemon unless that is under way, and call THEN after it."
+(defun pyagentd-start--launch (then failed)
+  "Start the daemon unless that is under way, and call THEN after it.
+FAILED is called with the error if it does not start."
   (unless (process-live-p pyagentd-start--process)
     (setq pyagentd-start--waiting nil
           pyagentd-start--process (pyagentd-rpc-launch))
@@ -59,7 +62,7 @@ said to the user."
     (run-at-time pyagentd-start-timeout nil #'pyagentd-start--give-up
                  pyagentd-start--process)
     (message "pyagentd: starting the daemon…"))
-  (push then pyagentd-start--waiting))
+  (push (cons then failed) pyagentd-start--waiting))
 
 (defun pyagentd-start--give-up (process)
   "End PROCESS, which should have started a daemon by now."
@@ -73,17 +76,31 @@ said to the user."
           (output (pyagentd-start--output process)))
       (setq pyagentd-start--waiting nil
             pyagentd-start--process nil)
-      (pyagentd-guarded "Starting the daemon"
-        (unless (pyagentd-rpc-connect)
-          (signal 'pyagentd-connection-error
-                  (list (if (string-empty-p output)
-                            (format "`%s' did not start it"
-                                    (string-join (process-command process) " "))
-                          output)
-                        "M-x pyagentd-doctor")))
-        (message nil)
-        (dolist (then waiting)
-          (pyagentd-guarded "After starting the daemon" (funcall then)))))))
+      (condition-case err
+          (unless (pyagentd-rpc-connect)
+            (signal 'pyagentd-connection-error
+                    (pyagentd-start--reason process output)))
+        (error (pyagentd-start--failed err waiting))
+        (:success
+         (message nil)
+         (pcase-dolist (`(,then . ,_) waiting)
+           (pyagentd-guarded "After starting the daemon" (funcall then))))))))
+
+(defun pyagentd-start--reason (process output)
+  "Return why PROCESS, which printed OUTPUT, has started no daemon."
+  (list (if (string-empty-p output)
+            (format "`%s' did not start it"
+                    (string-join (process-command process) " "))
+          output)
+        "M-x pyagentd-doctor"))
+
+(defun pyagentd-start--failed (err waiting)
+  "Tell ERR to those in WAITING, pairs (THEN . FAILED), or to the user."
+  (when (rassq nil waiting)
+    (pyagentd-log 'error "Starting the daemon: %s" (pyagentd-error-text err)))
+  (pcase-dolist (`(,_ . ,failed) waiting)
+    (when failed
+      (pyagentd-guarded "After starting the daemon" (funcall failed err)))))
 
 (defun pyagentd-start--output (process)
   "Return what PROCESS printed, and forget it."

@@ -1,0 +1,90 @@
+;;; later-test.el --- Tests of commands that do not wait -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'pyagentd-later)
+
+(ert-deftest pyagentd-later-here-keeps-the-buffer-of-the-command ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-answer "3" 'status)
+    (let (seen)
+      (with-temp-buffer
+        (let ((here (current-buffer)))
+          (pyagentd-later-here 'status nil
+                               (lambda (answer)
+                                 (push (cons answer (current-buffer)) seen)))
+          (should-not seen)
+          (with-temp-buffer
+            (pyagentd-test-await seen))
+          (should (equal seen `((3 . ,here))))))
+      ;; Nothing happens for a buffer that is dead.
+      (setq seen nil)
+      (with-temp-buffer
+        (pyagentd-later-here 'status nil (lambda (_) (push 'dead seen))))
+      (pyagentd-later 'status nil (lambda (_) (push 'last seen)))
+      (pyagentd-test-await seen)
+      (should (equal seen '(last))))))
+
+(ert-deftest pyagentd-later-gives-refusals-to-who-wants-them ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-error "(busy \"A run is going on\")" 'send)
+    (pyagentd-test-tell 'fake-silent "" 'status)
+    (let (errors said)
+      (pyagentd-later 'send nil #'ignore nil (lambda (err) (push err errors)))
+      (pyagentd-later 'status nil #'ignore 0.05
+                      (lambda (err) (push err errors)))
+      (pyagentd-test-await (= (length errors) 2))
+      (should (equal (mapcar #'car (reverse errors))
+                     '(pyagentd-remote-error pyagentd-timeout)))
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args) (push (apply #'format args) said))))
+        (pyagentd-later 'send nil)
+        (pyagentd-test-await said)
+        (should (equal said '("A run is going on")))
+        ;; What is wrong with the answer is said in the same way.
+        (setq said nil)
+        (pyagentd-later 'fake-calls nil (lambda (_) (user-error "Nothing there")))
+        (pyagentd-test-await said)
+        (should (equal said '("Nothing there")))))))
+
+(ert-deftest pyagentd-later-says-when-no-daemon-starts ()
+  (pyagentd-test-with-place
+    (let ((pyagentd-command '("false")) failure)
+      (pyagentd-later 'status nil #'ignore nil (lambda (err) (setq failure err)))
+      (should-not failure)
+      (should (eq (car (pyagentd-test-await failure))
+                  'pyagentd-connection-error)))))
+
+(ert-deftest pyagentd-later-asks-nothing-while-something-is-asked ()
+  (pyagentd-test-with-daemon
+    (let ((asked t) (minibuffer-exit-hook nil) seen)
+      (cl-letf (((symbol-function 'pyagentd-later--asked-p)
+                 (lambda () asked)))
+        (pyagentd-later-asking 'status nil (lambda (_) (push 'asked seen)))
+        (pyagentd-later 'status nil (lambda (_) (push 'told seen)))
+        (pyagentd-test-await seen)
+        (should (equal seen '(told)))
+        (should minibuffer-exit-hook)
+        (run-hooks 'minibuffer-exit-hook) ; and still another question
+        (pyagentd-test-await minibuffer-exit-hook)
+        (should (equal seen '(told)))
+        (setq asked nil)
+        (run-hooks 'minibuffer-exit-hook)
+        (pyagentd-test-await (equal seen '(asked told)))
+        (should-not minibuffer-exit-hook)))))
+
+(ert-deftest pyagentd-later-tells-that-an-answer-is-awaited ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-tell 'fake-silent "" 'status)
+    (let ((pyagentd-later--soon 0.01) said done)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args) (push (apply #'format args) said))))
+        (pyagentd-later 'status nil #'ignore 0.1 (lambda (_) (setq done t)))
+        (pyagentd-test-await done)
+        (should (member "Asking the daemon…" said))))))
+
+;;; later-test.el ends here
