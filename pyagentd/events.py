@@ -24,10 +24,12 @@ run          {id, phase: "started"|"finished", reason, message}; reason: "done"|
 status       {state: "idle"|"busy"|"retrying"|"waiting"|"error", queued, phase, tools, turn, run, message_id,
              started_at, attempt, max_attempts, retry_at, message, code}: see ``agent.status``; ``turn`` is that of a
              mission (seq 0)
-ask          {id, branch, agent, action, tool, detail, reason, preview, kind, choices, remember, commands, input,
-             path}: a question to a human; ``kind`` "tool" or "scope", ``remember`` the patterns that "session" and
-             "always" would remember, ``commands`` all those in a command, ``input`` the arguments as JSON text; of
-             kind "question" with ``questions`` [{question, header, options: [{label, description}], multi_select}]
+ask          {id, branch, agent, action, tool, detail, reason, preview, kind, choices, remember, covers,
+             project, commands, input, path}: a question to a human; ``kind`` "tool" or "scope", ``remember`` the
+             patterns that "session" and "always" would remember, ``covers`` what each of them lets happen, in words,
+             ``project`` the root of the project for which "always" holds, ``commands`` all those in a command,
+             ``input`` the arguments as JSON text; of kind "question" with ``questions`` [{question, header,
+             options: [{label, description}], multi_select}]
 answered     {id, decision, by}: the ask with that id is settled; the first answer wins
 agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
 context      {used, estimated, window, window_known, usable, model, tokens, last, cost_usd, known_usd, own_usd,

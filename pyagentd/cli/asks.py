@@ -17,7 +17,7 @@ from pyagentd.cli.questions import command
 from pyagentd.errors import PyagentdError
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
-_LISTS = ("choices", "remember", "commands", "patterns")  # in Lisp an empty list is nil
+_LISTS = ("choices", "remember", "covers", "commands", "patterns")  # in Lisp an empty list is nil
 _DETAIL = 100  # characters
 
 

@@ -98,6 +98,8 @@ async def test_an_ask_says_everything_that_an_answer_needs(world: World, service
         ask = await talk.ask()
         assert ask["kind"] == "tool" and ask["choices"] == ["allow", "session", "always", "deny"]
         assert ask["commands"] == ["git log", "head -5"] and len(ask["remember"]) == 2
+        assert ask["covers"] == ["Bash `git log` with any arguments", "Bash `head` with any options"]
+        assert ask["project"] == talk.branch.conversation.session["workspace_root"]
         assert json.loads(ask["input"]) == {"command": "git log | head -5"} and ask["path"] is None
         assert (await service.asks(talk.watcher))["asks"] == [ask]
         assert (await service.asks(talk.watcher, session="test"))["asks"] == [ask]

@@ -11,6 +11,7 @@ from typing import Any
 from pyagentd.errors import ToolError
 from pyagentd.messages import ToolCall
 from pyagentd.policy.guard import Action, Ask
+from pyagentd.policy.remember import told
 from pyagentd.tools.schema import checked
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
@@ -50,6 +51,8 @@ class AskedCall:
             "kind": "tool",
             "choices": list(ONCE if spec.confirm == "always" else CHOICES),
             "remember": list(ask.remember),
+            "covers": [told(pattern) for pattern in ask.remember],
+            "project": str(self.tool_context.root),
             "commands": list(_commands(action)),
             "input": json.dumps(dict(self.call.input), ensure_ascii=False),
             "path": action.paths[0].lexical if action.kind == "write" and action.paths else None,

@@ -23,6 +23,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "kind": "tool",
     "choices": ["allow", "deny"],
     "remember": [],
+    "covers": [],
+    "project": None,
     "commands": [],
     "input": None,
     "path": None,
