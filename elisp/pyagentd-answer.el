@@ -34,6 +34,7 @@
 (require 'pyagentd-session)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-text)
+(require 'pyagentd-ask-lasting)
 (require 'pyagentd-ask-notice)
 (require 'pyagentd-ask-here)
 (require 'pyagentd-chips)
@@ -110,15 +111,14 @@ Questions of the model's are answered in a form."
   (and (null pyagentd-ask-function)
        (pyagentd-ask-text-whole-p ask)))
 
-(defun pyagentd-answer--lasting (ask decision where)
-  "Allow ASK with DECISION, which is remembered WHERE.
-What would be remembered is shown first, if the notice does not."
+(defun pyagentd-answer--lasting (ask decision)
+  "Allow ASK with DECISION, which is remembered.
+What would be remembered, and where, is shown first, if the notice does
+not."
   (cond ((not (memq decision (pyagentd-ask-choices ask)))
          (user-error "Only this once, or not at all"))
         ((or (pyagentd-answer--shown-p ask)
-             (yes-or-no-p
-              (format "Allow %s, without asking, whatever matches\n  %s\n? "
-                      where (string-join (plist-get ask :remember) "\n  "))))
+             (yes-or-no-p (pyagentd-ask-lasting-question ask decision)))
          (pyagentd-answer-with ask decision))))
 
 (defun pyagentd-allow-session ()
@@ -126,8 +126,7 @@ What would be remembered is shown first, if the notice does not."
 That is the whole tree of the session.  What exactly is remembered the
 notice says; \\[pyagentd-grants] shows and revokes it."
   (interactive)
-  (pyagentd-answer--lasting (pyagentd-answer-current) 'session
-                            "in this session and its agents"))
+  (pyagentd-answer--lasting (pyagentd-answer-current) 'session))
 
 (defun pyagentd-allow-always ()
   "Allow what is asked for here always, in all sessions of the project.
@@ -138,21 +137,30 @@ in preset.md."
   (let ((ask (pyagentd-answer-current)))
     (if (pyagentd-ask-scope-p ask)
         (pyagentd-answer-with ask 'always)
-      (pyagentd-answer--lasting ask 'always "in this project, always,"))))
+      (pyagentd-answer--lasting ask 'always))))
+
+(defvar pyagentd-deny-reasons nil
+  "Reasons for which something was denied, latest first.")
+
+(defun pyagentd-answer--read-reason (prompt)
+  "Read with PROMPT why something is denied; earlier reasons are its history."
+  (read-string prompt nil 'pyagentd-deny-reasons))
 
 (defun pyagentd-deny (reason)
   "Deny what is asked for here, not the run as a whole.
 With a prefix argument read a REASON, which the model is told."
   (interactive
    (progn (pyagentd-answer-current)
-          (list (and current-prefix-arg (read-string "Reason: ")))))
+          (list (and current-prefix-arg
+                     (pyagentd-answer--read-reason "Reason: ")))))
   (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason))
 
 (defun pyagentd-deny-with-reason (reason)
   "Deny what is asked for here because of REASON, which the model is told."
   (interactive
    (progn (pyagentd-answer-current)
-          (list (read-string "Deny because (the model is told): "))))
+          (list (pyagentd-answer--read-reason
+                 "Deny because (the model is told): "))))
   (pyagentd-deny reason))
 
 (defun pyagentd-ask-abort ()
@@ -230,7 +238,8 @@ With a prefix argument read a REASON, which the model is told."
          (decision (if (pyagentd-ask-question-p ask) 'answer
                      (pyagentd-answer--read-decision ask))))
     (list ask decision
-          (and (eq decision 'deny) (read-string "Reason (optional): ")))))
+          (and (eq decision 'deny)
+               (pyagentd-answer--read-reason "Reason (optional): ")))))
 
 (defun pyagentd-answer (ask decision &optional reason)
   "Answer ASK, wherever it comes from, with DECISION and REASON.

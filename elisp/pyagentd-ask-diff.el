@@ -46,6 +46,8 @@
   "Major mode for a change that is asked for.
 
 \\{pyagentd-ask-diff-mode-map}"
+  ;; The file is before the change, so its colours are those of the hunk.
+  (setq-local diff-font-lock-syntax 'hunk-only)
   (setq buffer-read-only t))
 
 ;;;###autoload
@@ -74,11 +76,17 @@
 ;;;; Ediff
 
 (defun pyagentd-ask-diff--before (path)
-  "Return the text of the file PATH, nil if there is none."
-  (when (file-exists-p path)
-    (with-temp-buffer
-      (insert-file-contents path)
-      (buffer-string))))
+  "Return the text of the file PATH, nil if there is none.
+Where it is open that is the text of its buffer, which is what is changed."
+  (if-let ((buffer (find-buffer-visiting path)))
+      (with-current-buffer buffer
+        (save-restriction
+          (widen)
+          (buffer-substring-no-properties (point-min) (point-max))))
+    (when (file-exists-p path)
+      (with-temp-buffer
+        (insert-file-contents path)
+        (buffer-string)))))
 
 (defun pyagentd-ask-diff--after (ask before)
   "Return the text that a file with the text BEFORE has after ASK, or nil."

@@ -27,12 +27,13 @@
 
 ;;; Code:
 
-(require 'diff-mode)
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-words)
+(require 'pyagentd-ask-lasting)
+(require 'pyagentd-ask-look)
 
 (defvar pyagentd-ask-text--lines
   '((preview . 24) (commands . 12) (remember . 8) (others . 5) (reason . 6))
@@ -70,23 +71,22 @@
   "Return non-nil if TEXT is a diff."
   (string-prefix-p "--- " text))
 
-(defun pyagentd-ask-text--diff-line (line)
-  "Return LINE of a diff with its face."
-  (propertize (pyagentd-ask-text--cut line) 'face
-              (cond ((string-match-p "\\`\\(?:--- \\|\\+\\+\\+ \\)" line)
-                     'diff-file-header)
-                    ((string-prefix-p "@@" line) 'diff-hunk-header)
-                    ((string-prefix-p "+" line) 'diff-added)
-                    ((string-prefix-p "-" line) 'diff-removed)
-                    (t 'diff-context))))
+(defun pyagentd-ask-text--shown (part lines)
+  "Return as many of LINES as PART has, each cut."
+  (mapcar #'pyagentd-ask-text--cut
+          (if-let ((most (alist-get part pyagentd-ask-text--lines)))
+              (seq-take lines most)
+            lines)))
 
-(defun pyagentd-ask-text-preview (text)
-  "Return TEXT, a preview such as a diff, bounded and coloured."
-  (let ((lines (split-string (string-trim-right text) "\n")))
+(defun pyagentd-ask-text-preview (text &optional path)
+  "Return TEXT, a preview such as a diff, bounded and coloured.
+PATH is the file that it is about, if it is about one."
+  (let* ((lines (split-string (string-trim-right text) "\n"))
+         (shown (pyagentd-ask-text--shown 'preview lines)))
     (pyagentd-ask-text--bounded
      'preview
      (if (pyagentd-ask-diff-p text)
-         (mapcar #'pyagentd-ask-text--diff-line lines)
+         (append (pyagentd-ask-look path shown) (nthcdr (length shown) lines))
        (mapcar (lambda (line)
                  (propertize (concat "  " (pyagentd-ask-text--cut line))
                              'face 'pyagentd-detail))
@@ -157,23 +157,32 @@
        (mapcar (lambda (line) (propertize line 'face 'pyagentd-detail))
                (split-string (format "%s" reason) "\n"))))))
 
-(defun pyagentd-ask-lasting (ask)
-  "Return those of the decisions that ASK offers which are remembered."
-  (and (plist-get ask :remember)
-       (seq-intersection '(session always) (pyagentd-ask-choices ask))))
-
 (defun pyagentd-ask-text--remember (ask)
   "Return exactly what an answer to ASK that is to last would remember."
-  (when (and (pyagentd-ask-lasting ask) (not (pyagentd-ask-scope-p ask)))
+  (when-let ((decisions (pyagentd-ask-lasting ask)))
     (concat
      (propertize "  For longer than once, exactly this would be remembered:\n"
                  'face 'shadow)
      (pyagentd-ask-text--bounded
-      'remember (mapcar (lambda (regexp)
-                          (concat "    " (propertize
-                                          (string-replace "\n" "\\n" regexp)
-                                          'face 'font-lock-string-face)))
-                        (plist-get ask :remember))))))
+      'remember
+      (mapcar (pcase-lambda (`(,expression . ,words))
+                (concat (and words (concat "    " words "\n"))
+                        "    " (propertize expression 'face
+                                           'font-lock-string-face)))
+              (pyagentd-ask-lasting-rules ask)))
+     (mapconcat (lambda (decision)
+                  (propertize (pyagentd-ask-text--kept ask decision)
+                              'face 'shadow))
+                decisions ""))))
+
+(defun pyagentd-ask-text--kept (ask decision)
+  "Return the line that says where DECISION about ASK holds and is kept."
+  (let ((file (pyagentd-ask-lasting-kept ask decision)))
+    (format "    this %s: %s; in %s\n"
+            (if (eq decision 'session) "session" "project")
+            (pyagentd-ask-lasting-where ask decision)
+            (if pyagentd-ask-text--width (file-name-nondirectory file)
+              file))))
 
 (defun pyagentd-ask-text-others (asks current)
   "Return a line for each of the first ASKS but CURRENT."
@@ -283,7 +292,8 @@ A few lines of it are shown all the same."
           (pyagentd-ask-text--reason ask)
           (when-let ((preview (plist-get ask :preview)))
             (unless (equal preview "")
-              (pyagentd-ask-text-preview (format "%s" preview))))
+              (pyagentd-ask-text-preview (format "%s" preview)
+                                         (plist-get ask :path))))
           (pyagentd-ask-text--remember ask)))
 
 (provide 'pyagentd-ask-text)

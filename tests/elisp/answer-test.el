@@ -102,6 +102,8 @@
           (setq pyagentd-ask-function (lambda () (pyagentd-ask-find "q2")))
           (pyagentd-allow-session)))
       (should (string-search "\n  tool:Bash:ls(?: .*)?\n" question))
+      (should (string-search "in this conversation and its agents" question))
+      (should (string-search "/branches/main/messages.jsonl" question))
       (should-not (pyagentd-test-calls 'answer)))))
 
 ;;;; Editing

@@ -105,11 +105,44 @@
 (ert-deftest pyagentd-ask-says-exactly-what-would-be-remembered ()
   (pyagentd-test-with-ask
     (pyagentd-test-events
-     (list 'ask 2 (ask-test--plist "q2" :remember '("tool:Bash:git log(?: .*)?"
-                                                    "tool:Bash:a\nb"))))
+     (list 'ask 2 (ask-test--plist
+                   "q2" :remember '("tool:Bash:git log(?: .*)?" "tool:Bash:a\nb")
+                   :covers '("Bash `git log` with any arguments"
+                             "tool:Bash:a\nb")
+                   :project "/src/app")))
     (pyagentd-ask-next)
-    (should (string-search "\n    tool:Bash:git log(?: .*)?\n    tool:Bash:a\\nb\n"
+    (should (string-search "
+    Bash `git log` with any arguments
+    tool:Bash:git log(?: .*)?
+    tool:Bash:a\\nb
+    this session: this conversation and its agents; in messages.jsonl
+    this project: every conversation in /src/app; in state.db
+"
                            (pyagentd-test-notice)))))
+
+(defun ask-test--faces (text part)
+  "Return the faces of PART in TEXT, a list."
+  (ensure-list (get-text-property (string-search part text) 'face text)))
+
+(ert-deftest pyagentd-ask-diff-has-the-colours-of-the-mode-of-its-file ()
+  (let* ((diff "--- /p/a.el\n+++ /p/a.el\n@@ -1,3 +1,3 @@\n ;; kept\n
+-(defun old () \"text\")\n+(defun new () 1)\n\\ No newline at end of file")
+         (text (pyagentd-ask-text-preview diff "/p/a.el")))
+    (should (equal (substring-no-properties text) (concat diff "\n")))
+    (pcase-dolist (`(,part . ,faces)
+                   '(("kept" font-lock-comment-face diff-context)
+                     ("defun old" font-lock-keyword-face diff-removed)
+                     ("\"text\"" font-lock-string-face diff-removed)
+                     ("+(defun" diff-added)
+                     ("new" font-lock-function-name-face diff-added)
+                     ("@@" diff-hunk-header)))
+      (should (equal (ask-test--faces text part) faces)))))
+
+(ert-deftest pyagentd-ask-diff-of-an-unknown-file-has-those-of-a-diff ()
+  (dolist (path '(nil "/p/a.unknown"))
+    (let ((text (pyagentd-ask-text-preview "--- a\n+++ a\n@@ @@\n+(defun x ())"
+                                           path)))
+      (should (equal (ask-test--faces text "defun") '(diff-added))))))
 
 (ert-deftest pyagentd-ask-about-more-scope-shows-patterns-and-why ()
   (pyagentd-test-with-ask
