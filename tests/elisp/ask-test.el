@@ -126,15 +126,15 @@
 
 (ert-deftest pyagentd-ask-diff-has-the-colours-of-the-mode-of-its-file ()
   (let* ((diff "--- /p/a.el\n+++ /p/a.el\n@@ -1,3 +1,3 @@\n ;; kept\n
--(defun old () \"text\")\n+(defun new () 1)\n\\ No newline at end of file")
+-(defvar old (f \"text\"))\n+(defvar new 1)\n\\ No newline at end of file")
          (text (pyagentd-ask-text-preview diff "/p/a.el")))
     (should (equal (substring-no-properties text) (concat diff "\n")))
     (pcase-dolist (`(,part . ,faces)
                    '(("kept" font-lock-comment-face diff-context)
-                     ("defun old" font-lock-keyword-face diff-removed)
+                     ("defvar old" font-lock-keyword-face diff-removed)
                      ("\"text\"" font-lock-string-face diff-removed)
-                     ("+(defun" diff-added)
-                     ("new" font-lock-function-name-face diff-added)
+                     ("+(defvar" diff-added)
+                     ("new" font-lock-variable-name-face diff-added)
                      ("@@" diff-hunk-header)))
       (should (equal (ask-test--faces text part) faces)))))
 
