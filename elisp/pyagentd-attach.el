@@ -75,6 +75,9 @@ time.")
   "Non-nil if the file was changed while an answer was awaited.")
 (defvar-local pyagentd-attach--said nil
   "Notes about this session that were shown.")
+(defvar-local pyagentd-attach-awaited nil
+  "What waits until this buffer is attached, see `pyagentd-attached-then'.
+That is a list of pairs of functions, (THEN . FAILED), first one first.")
 
 (pyagentd-permanent-local 'pyagentd-attach-state 'pyagentd-attach-seq
                           'pyagentd-attach-partial
@@ -82,7 +85,8 @@ time.")
                           'pyagentd-attach-viewer 'pyagentd-attach-root
                           'pyagentd-attach--fresh
                           'pyagentd-attach--start 'pyagentd-attach--latest
-                          'pyagentd-attach--behind 'pyagentd-attach--said)
+                          'pyagentd-attach--behind 'pyagentd-attach--said
+                          'pyagentd-attach-awaited)
 
 (defvar pyagentd-attach--tries 0
   "How often the attach in progress was tried before.")
@@ -98,6 +102,10 @@ time.")
 
 (defvar pyagentd-attached-hook nil
   "Hook run in a session buffer after it was attached.")
+
+(defvar pyagentd-attach-failed-functions nil
+  "Functions called in a session buffer that could not be attached.
+They get the error, a list (SYMBOL . DATA).")
 
 (defvar pyagentd-attach-roles-hook nil
   "Hook run in a session buffer after the daemon gave its text other roles.")
@@ -154,11 +162,14 @@ TRIES is how often that was tried before."
                                  (when (= number pyagentd-attach--latest)
                                    (pyagentd-attach--settle)))))))
        :error (lambda (err)
-                (funcall with-latest
-                         (lambda () (setq pyagentd-attach-state nil)))
                 (when (buffer-live-p buffer)
                   (pyagentd-log 'warn "%s: %s" (buffer-name buffer)
-                                (pyagentd-error-text err))))))))
+                                (pyagentd-error-text err)))
+                (funcall with-latest
+                         (lambda ()
+                           (setq pyagentd-attach-state nil)
+                           (run-hook-with-args
+                            'pyagentd-attach-failed-functions err))))))))
 
 (defun pyagentd-attach--settle ()
   "Note that no answer is awaited any more."
@@ -232,7 +243,9 @@ A file that was changed meanwhile is read anew.  Can be quit."
     ;; Leaving Emacs asks then.
     (setq-local buffer-save-without-query nil)
     (pyagentd-viewing-set pyagentd-session-viewing)
-    (pyagentd-log 'warn "%s: %s" (buffer-name) pyagentd-viewing-diverged-text)))
+    (pyagentd-log 'warn "%s: %s" (buffer-name) pyagentd-viewing-diverged-text))
+  (run-hook-with-args 'pyagentd-attach-failed-functions
+                      (list 'user-error pyagentd-viewing-diverged-text)))
 
 (defun pyagentd-attach-reread (&optional tries)
   "Take over the text of the file once the daemon agrees to it.
@@ -263,9 +276,15 @@ Its editor has saved the file just now and the daemon does not know it yet."
   (setq pyagentd-attach-state nil)
   (pyagentd-attach-forget-fresh)
   (let ((tries (1+ pyagentd-attach--tries)))
-    (run-at-time (min 60 (expt 2 (- pyagentd-attach--tries
-                                    pyagentd-attach--max-tries)))
+    (run-at-time (pyagentd-attach--delay)
                  nil #'pyagentd-attach--on-later (current-buffer) tries)))
+
+(defun pyagentd-attach--delay ()
+  "Return the seconds after which to try again; less if something waits."
+  (let ((times (expt 2 (max 0 (- pyagentd-attach--tries
+                                 pyagentd-attach--max-tries)))))
+    (if pyagentd-attach-awaited (min 0.5 (* 0.02 times))
+      (min 60 times))))
 
 (defun pyagentd-attach--on-later (buffer tries)
   "Attach BUFFER, for which TRIES were made, unless it is attached."

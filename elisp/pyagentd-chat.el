@@ -44,6 +44,7 @@
 (require 'pyagentd-settings)
 (require 'pyagentd-viewing)
 (require 'pyagentd-attach)
+(require 'pyagentd-attached)
 (require 'pyagentd-connect)
 (require 'pyagentd-lease)
 
@@ -104,22 +105,44 @@ With a prefix argument show the MENU instead."
               pyagentd-viewing-refusal nil)
         (pyagentd-viewing-set nil))
       (pyagentd-chat--check))
-    (pyagentd-chat--connect)
     (let ((end (pyagentd-chat--prompt-end)))
+      (when (= end (pyagentd-chat--size))
+        (goto-char end))
+      (deactivate-mark)
       (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-        (pyagentd-chat--check)
-        (pyagentd-chat--save)
-        (deactivate-mark)
-        (pyagentd-chat--send end)))))
+        (pyagentd-chat--send-attached end)))))
 
-(defun pyagentd-chat--connect ()
-  "Attach the session; what the daemon had to add to the file is read.
-A prompt that ended the text still does afterwards."
-  (let ((from-end (- (pyagentd-chat--size) (pyagentd-chat--prompt-end))))
-    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-      (pyagentd-attach-now))
-    (when (zerop from-end)
-      (goto-char (pyagentd-chat--size)))))
+(defun pyagentd-chat--send-attached (end)
+  "Send what ends at END, once this session is attached.
+Until then the status says that it is on its way, and who types below it
+writes the next prompt."
+  (let ((here (copy-marker end))
+        (last (= end (pyagentd-chat--size)))
+        (before pyagentd-status)
+        (waits t))
+    (pyagentd-attached-then
+     (lambda ()
+       (setq waits nil)
+       (pyagentd-chat--check)
+       (pyagentd-chat--save)
+       (pyagentd-chat--send (pyagentd-chat--sent-end here last)))
+     (lambda (err)
+       (setq waits nil)
+       (pyagentd-status-set before)
+       (message "Not sent: %s" (pyagentd-error-text err))))
+    (when waits
+      (pyagentd-status-set '(:state sending)))))
+
+(defun pyagentd-chat--sent-end (here last)
+  "Return where the prompt ends that ended at the marker HERE.
+LAST means that the text ended there, too: what the daemon had to add to
+the file came before it."
+  (save-restriction
+    (widen)
+    (prog1 (if (and last (text-property-not-all here (point-max) 'gptel nil))
+               (point-max)
+             (marker-position here))
+      (set-marker here nil))))
 
 (defun pyagentd-chat--size ()
   "Return the end of the whole text."
@@ -135,6 +158,15 @@ A prompt that ended the text still does afterwards."
   (when (buffer-modified-p)
     (user-error "Not saved, so nothing to send")))
 
+(defun pyagentd-chat--connect ()
+  "Attach the session; what the daemon had to add to the file is read.
+A prompt that ended the text still does afterwards."
+  (let ((from-end (- (pyagentd-chat--size) (pyagentd-chat--prompt-end))))
+    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+      (pyagentd-attach-now))
+    (when (zerop from-end)
+      (goto-char (pyagentd-chat--size)))))
+
 (defun pyagentd-chat-ready ()
   "Attach the session here and save it, before something is sent for it.
 Signal a `user-error' if nothing can be written from this buffer."
@@ -142,6 +174,25 @@ Signal a `user-error' if nothing can be written from this buffer."
   (pyagentd-attach-now)
   (pyagentd-chat--check-writer)
   (pyagentd-chat--save))
+
+(defun pyagentd-chat-when-ready (then &optional idle)
+  "Attach the session here and save it, then call THEN in this buffer.
+That is at once if it is attached, else later.  Signal a `user-error' if
+nothing can be written from here, or, with IDLE, if a run is in progress."
+  (let ((check (lambda ()
+                 (if (not idle) (pyagentd-chat--check-writer)
+                   (pyagentd-chat--check)
+                   (when (pyagentd-status-busy-p)
+                     (user-error
+                      "A run is in progress; %s stops it"
+                      (substitute-command-keys
+                       "\\<pyagentd-mode-map>\\[pyagentd-abort]")))))))
+    (funcall check)
+    (pyagentd-attached-then
+     (lambda ()
+       (funcall check)
+       (pyagentd-chat--save)
+       (funcall then)))))
 
 (defun pyagentd-chat--send (end)
   "Ask the daemon to answer the saved text up to END.

@@ -54,55 +54,62 @@ So long is also waited for a pause in typing before something is asked.")
        (when (buffer-live-p ,live)
          (with-current-buffer ,live ,@body)))))
 
-(defun pyagentd-later (method plist &optional success timeout failure)
+(defun pyagentd-later (method plist &optional success timeout failure late)
   "Call METHOD of the daemon with PLIST; start the daemon if there is none.
 SUCCESS is called with the answer, in whatever buffer is shown then.
 TIMEOUT is in seconds and by default `pyagentd-call-timeout'.  A refusal
 is told in the echo area, or given to FAILURE as (SYMBOL . DATA); so is
-that no daemon can be started.  Return nil, at once."
+that no daemon can be started.  An answer that comes after TIMEOUT is
+given to LATE.  Return nil, at once."
   (pyagentd-start
-   (lambda () (pyagentd-later--call method plist success timeout failure))
+   (lambda ()
+     (pyagentd-later--call method plist success timeout failure late))
    failure))
 
-(defun pyagentd-later--call (method plist success timeout failure)
+(defun pyagentd-later--call (method plist success timeout failure late)
   "Call METHOD of the daemon, which runs, with PLIST.
-SUCCESS, TIMEOUT and FAILURE are those of `pyagentd-later'."
+SUCCESS, TIMEOUT, FAILURE and LATE are those of `pyagentd-later'."
   (let* ((notice (pyagentd-later--notify))
-         (give (lambda (function value)
-                 (pyagentd-later--notified notice)
-                 (when function
-                   ;; Not here, where the answer was read: who waits for
-                   ;; the process would wait for what visits files and asks.
-                   (run-at-time 0 nil #'pyagentd-later--give
-                                function value)))))
+         (give (lambda (function)
+                 (lambda (value)
+                   (pyagentd-later--notified notice)
+                   (when function
+                     ;; Not here, where the answer was read: who waits for
+                     ;; the process would wait for what visits files.
+                     (run-at-time 0 nil #'pyagentd-later--give
+                                  function value))))))
     (pyagentd-rpc-call-async
      method plist
      :timeout (or timeout pyagentd-call-timeout)
-     :success (lambda (answer) (funcall give success answer))
-     :error (lambda (err)
-              (funcall give (or failure #'pyagentd-later-tell) err)))))
+     :success (funcall give success)
+     :error (funcall give (or failure #'pyagentd-later-tell))
+     :late (and late (funcall give late)))))
 
-(defun pyagentd-later-here (method plist &optional success timeout failure)
+(defun pyagentd-later-here (method plist
+                                   &optional success timeout failure late)
   "Call METHOD of the daemon with PLIST, as `pyagentd-later' does.
-SUCCESS and FAILURE are called in the buffer that is current now, and
-not at all if that is dead.  TIMEOUT is in seconds."
+SUCCESS, FAILURE and LATE are called in the buffer that is current now,
+and not at all if that is dead.  TIMEOUT is in seconds."
   (pyagentd-later method plist
                   (and success (pyagentd-later-back success))
                   timeout
-                  (and failure (pyagentd-later-back failure))))
+                  (and failure (pyagentd-later-back failure))
+                  (and late (pyagentd-later-back late))))
 
-(defun pyagentd-later-asking (method plist success &optional timeout failure)
+(defun pyagentd-later-asking (method plist success
+                                     &optional timeout failure late)
   "Call METHOD of the daemon with PLIST, as `pyagentd-later-here' does.
 SUCCESS may read something from the user: it is called once nothing else
-is being asked and nothing typed.  TIMEOUT is in seconds, FAILURE is
-called as there."
+is being asked and nothing typed.  TIMEOUT is in seconds, FAILURE and
+LATE are called as there."
   (let ((success (pyagentd-later-back success))
         (keys num-input-keys))
     (pyagentd-later method plist
                     (lambda (answer)
                       (pyagentd-later-when-free success keys answer))
                     timeout
-                    (and failure (pyagentd-later-back failure)))))
+                    (and failure (pyagentd-later-back failure))
+                    (and late (pyagentd-later-back late)))))
 
 (defun pyagentd-later-back (function)
   "Return a function that calls FUNCTION in the buffer that is current now.
@@ -111,6 +118,13 @@ It does nothing once that buffer is dead."
     (lambda (&rest args)
       (pyagentd-later-in buffer
         (apply function args)))))
+
+(defun pyagentd-later-soon (function)
+  "Call FUNCTION soon, in the buffer that is current now, as a timer would."
+  (run-at-time 0 nil #'pyagentd-later--give
+               (let ((back (pyagentd-later-back function)))
+                 (lambda (_) (funcall back)))
+               nil))
 
 (defun pyagentd-later-tell (err)
   "Say ERR, a list (SYMBOL . DATA), in the echo area."
@@ -125,7 +139,9 @@ What it says with `user-error' is said in the echo area."
       (condition-case nil
           (pyagentd-guarded "Answer"
             (condition-case err
-                (with-local-quit (funcall function answer))
+                ;; A timer cannot be quit; what asks something can.
+                (let ((inhibit-quit nil))
+                  (funcall function answer))
               (user-error (pyagentd-later-tell err))))
         (quit (message "Quit"))))))
 

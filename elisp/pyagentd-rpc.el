@@ -328,18 +328,23 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
       (push frame pyagentd-rpc--unsent))
     uid))
 
-(cl-defun pyagentd-rpc-call-async (method plist &key success error timeout)
+(cl-defun pyagentd-rpc-call-async (method plist
+                                   &key success error timeout late)
   "Call METHOD of the daemon with PLIST and return at once.
 SUCCESS is called with the answer.  ERROR is called with an error
 \(SYMBOL . DATA) if the daemon refuses, the connection ends, there is
 none, or TIMEOUT seconds pass (nil means no limit); by default it is
-logged.  Neither is called twice.  Never starts a daemon."
-  (let* ((timer nil)
-         (done (lambda (function value)
-                 (when timer (cancel-timer timer))
+logged.  Neither is called twice.  An answer that comes after TIMEOUT is
+given to LATE, a function; nil means it is dropped.  Never starts a
+daemon."
+  (let* ((timer nil) (over nil)
+         (call (lambda (function value)
                  (when function
                    (pyagentd-guarded (format "Answer to %s" method)
                      (funcall function value)))))
+         (done (lambda (function value)
+                 (when timer (cancel-timer timer))
+                 (unless over (funcall call function value))))
          (failure (or error
                       (lambda (err)
                         (pyagentd-log 'warn "%s: %s" method
@@ -348,7 +353,9 @@ logged.  Neither is called twice.  Never starts a daemon."
                   (if (pyagentd-rpc-connect)
                       (pyagentd-rpc--submit
                        method plist
-                       (lambda (value) (funcall done success value))
+                       (lambda (value)
+                         (if over (funcall call late value)
+                           (funcall done success value)))
                        (lambda (err) (funcall done failure err)))
                     (signal 'pyagentd-disconnected '("no daemon is running")))
                 (error (funcall done failure err) nil))))
@@ -356,9 +363,10 @@ logged.  Neither is called twice.  Never starts a daemon."
       (setq timer
             (run-at-time timeout nil
                          (lambda ()
-                           (when-let ((pending (pyagentd-rpc--forget uid)))
-                             (deferred:errorback
-                               pending (list 'pyagentd-timeout method)))))))
+                           (unless late (pyagentd-rpc--forget uid))
+                           (funcall done failure
+                                    (list 'pyagentd-timeout method))
+                           (setq over t)))))
     nil))
 
 (defun pyagentd-rpc-call (method &optional plist timeout late)

@@ -1,0 +1,143 @@
+;;; attached-test.el --- Tests of what waits for the daemon -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+
+(defconst attached-test--answer
+  "(:seq 0 :editor t :status (:state \"idle\"))"
+  "Answer to attach.")
+
+(defmacro attached-test--with-session (text &rest body)
+  "Evaluate BODY in a session with TEXT that is attached to a daemon."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-daemon
+     (pyagentd-test-tell 'fake-answer attached-test--answer 'attach)
+     (pyagentd-test-tell 'fake-answer "(:run \"r1\" :seq 1)" 'send)
+     (let ((file (pyagentd-test-file root ,text)))
+       (with-current-buffer (find-file-noselect file)
+         (pyagentd-test-await (pyagentd-attached-p))
+         (goto-char (point-max))
+         ,@body))))
+
+(defun attached-test--detach ()
+  "Let this buffer be one that was not attached yet."
+  (setq pyagentd-attach-state nil)
+  (pyagentd-status-set nil))
+
+(ert-deftest pyagentd-attached-then-is-at-once-where-it-can-be ()
+  (attached-test--with-session "### Hi"
+    (let (done)
+      (pyagentd-attached-then (lambda () (setq done t)))
+      (should done)
+      (attached-test--detach)
+      (setq done nil)
+      (pyagentd-attached-then (lambda () (setq done (current-buffer))))
+      (should-not done)
+      (let ((here (current-buffer)))
+        (with-temp-buffer
+          (should (eq here (pyagentd-test-await done))))))))
+
+(ert-deftest pyagentd-attached-send-does-not-wait-and-keeps-the-text ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (insert " there")
+    (pyagentd-send)
+    (should (eq (plist-get pyagentd-status :state) 'sending))
+    (should-error (pyagentd-send) :type 'user-error) ; it is on its way
+    ;; What is typed below belongs to the next prompt.
+    (insert "\n\n### And then")
+    (should-not (pyagentd-test-calls 'send))
+    (pyagentd-test-tell 'fake-answer attached-test--answer 'attach)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach)
+    (pyagentd-test-await (pyagentd-test-calls 'send))
+    (should (equal (pyagentd-test-content file)
+                   "### Hi there\n\n### And then"))
+    (let ((sent (pyagentd-test-calls 'send)))
+      (should (= 1 (length sent)))
+      (should (= (plist-get (car sent) :end) (1+ (length "### Hi there")))))))
+
+(ert-deftest pyagentd-attached-send-that-fails-leaves-a-draft ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (let ((pyagentd-call-timeout 0.05) said)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args) (push (apply #'format args) said))))
+        (pyagentd-send)
+        (pyagentd-test-await (seq-find (lambda (line)
+                                         (string-prefix-p "Not sent: " line))
+                                       said))
+        (should (equal (buffer-string) "### Hi"))
+        (should-not (plist-get pyagentd-status :state))
+        (should-not pyagentd-attach-awaited)))
+    ;; The same can be sent again.
+    (pyagentd-test-tell 'fake-answer attached-test--answer 'attach)
+    (pyagentd-send)
+    (pyagentd-test-await (pyagentd-test-calls 'send))
+    (should (= 1 (length (pyagentd-test-calls 'send))))))
+
+(ert-deftest pyagentd-attached-send-ends-behind-what-the-daemon-has-added ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell
+     'fake-answer "(:seq 7 :editor t :marker 7 :inserts ((6 \"\\n\\nYes\" response) (7 \"\\n\\n### \" nil)))"
+     'attach)
+    (pyagentd-send)
+    (pyagentd-test-await (pyagentd-test-calls 'send))
+    (should (= (point) (point-max)))
+    (should (= (plist-get (car (pyagentd-test-calls 'send)) :end)
+               (point-max)))))
+
+(ert-deftest pyagentd-attached-send-starts-a-daemon-and-says-when-none-starts ()
+  (pyagentd-test-with-session "### Hi"
+    (goto-char (point-max))
+    (let ((pyagentd-command '("false")) said)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args) (push (apply #'format args) said))))
+        (pyagentd-send)
+        (should (eq (plist-get pyagentd-status :state) 'sending))
+        (pyagentd-test-await (string-prefix-p "Not sent: No connection"
+                                              (or (car said) "")))
+        (should-not (plist-get pyagentd-status :state))
+        (should (equal (buffer-string) "### Hi"))))
+    ;; Where no server is found it is said at once, and nothing waits.
+    (let ((pyagentd-command '("/nonexistent/pyagentd")))
+      (should-error (pyagentd-send) :type 'user-error)
+      (should-not pyagentd-attach-awaited)
+      (should-not (plist-get pyagentd-status :state)))))
+
+(ert-deftest pyagentd-attached-text-changed-elsewhere-is-not-sent ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell 'fake-answer "(:reread t)" 'attach)
+    (let ((pyagentd-autosave-enabled nil) said)
+      (insert " there")
+      (write-region "### Hello" nil file nil 'quiet)
+      (set-file-times file (time-add nil 5))
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args) (push (apply #'format args) said))))
+        (pyagentd-send)
+        (pyagentd-test-await pyagentd-viewing-diverged)
+        (should (string-prefix-p "Not sent: The file was changed elsewhere"
+                                 (car said))))
+      (should (equal (buffer-string) "### Hi there"))
+      (should-not (pyagentd-test-calls 'send)))))
+
+(ert-deftest pyagentd-attached-killed-buffers-wait-for-nothing ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (pyagentd-send)
+    (let ((timer pyagentd-attached--timer))
+      (should (memq timer timer-list))
+      (kill-buffer)
+      (should-not (memq timer timer-list)))
+    (should-not (pyagentd-test-calls 'send))))
+
+;;; attached-test.el ends here
