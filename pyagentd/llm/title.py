@@ -61,9 +61,10 @@ def _plain(line: str) -> str:
     line, before = _LINK.sub(r"\1", line), ""
     while line != before:
         before = line
+        line = " ".join(line.replace("**", "").replace("`", "").split())
         line = _EMPHASIS.sub(r"\2", _LEADING.sub("", line.strip(_AROUND)).strip(_AROUND))
         line = line if line.endswith("..") else line.removesuffix(".")
-    return line.replace("**", "").replace("`", "")
+    return line
 
 
 def _cut(title: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from send2trash import plat_other
 
 from pyagentd.agent.approving.asks import Answer
+from pyagentd.agent.branches import keeper as keeper_module
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
@@ -214,8 +215,9 @@ class TestBranches:
         assert body(await branch(service, ref)).endswith("### Later")
 
     async def test_what_an_editor_has_not_saved_is_not_lost_by_branching(
-        self, world: World, service: Service
+        self, world: World, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(keeper_module, "SAVED_WITHIN_S", 0.01)
         ref = await told(world, "One?")
         editor = Watcher()
         async with world.host.using(ref) as live:

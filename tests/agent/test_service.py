@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyagentd.agent.branches import lease as lease_module
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
 from pyagentd.service import Service
 from pyagentd.store.document import body_sha256
@@ -109,7 +110,8 @@ async def test_a_conversation_by_operations(world: World) -> None:
     assert shown["messages"][-1]["parts"][-1]["data_json"]["text"] == "Done"
 
 
-async def test_the_lease_is_for_those_who_are_attached(world: World) -> None:
+async def test_the_lease_is_for_those_who_are_attached(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "SILENT_S", 0.01)
     service, editor, viewer = world.service(), Watcher(), Watcher()
     branch = await made(world)
     await service.attach(editor, branch=branch, sha256=body_sha256(""))

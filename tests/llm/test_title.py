@@ -24,6 +24,7 @@ from tests.llm.requests import collect, said
         ("_A mood_", "A mood"),
         ("__init__ files", "__init__ files"),
         ("C'est la vie?", "C'est la vie?"),
+        ("call `\t` it", "call it"),
         ("👩\u200d🚀 in space", "👩\u200d🚀 in space"),
         ("word " * 30, "word " * 11 + "word"),
         ("x" * 100, "x" * 60),
