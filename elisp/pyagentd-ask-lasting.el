@@ -67,6 +67,15 @@ it lets happen, nil if the daemon does not tell."
                          (pyagentd-ask-root (or (plist-get ask :branch) "/")))
      (expand-file-name "state.db" pyagentd-sessions-directory))))
 
+(defun pyagentd-ask-lasting-words (ask decision short)
+  "Return in a line where DECISION about ASK holds and is kept.
+SHORT means to say only the name of the file."
+  (let ((file (pyagentd-ask-lasting-kept ask decision)))
+    (format "this %s: %s; kept in %s"
+            (if (eq decision 'session) "session" "project")
+            (pyagentd-ask-lasting-where ask decision)
+            (if short (file-name-nondirectory file) file))))
+
 (defun pyagentd-ask-lasting-question (ask decision)
   "Return the question whether to answer ASK with DECISION for longer."
   (format "Allow in %s, without asking, whatever matches\n%s

@@ -125,6 +125,12 @@ That is (BEFORE . AFTER), lists of places in LINES; context is in both."
 
 ;;;; Colours of a diff
 
+(defun pyagentd-ask-look-face (line)
+  "Return the face that the end of LINE has, nil unless it is of a diff."
+  (when-let ((face (and (not (string-empty-p line))
+                        (get-text-property 0 'face line))))
+    (car (memq face '(diff-added diff-removed)))))
+
 (defun pyagentd-ask-look--face (line)
   "Return the face of LINE of a diff."
   (cond ((string-match-p "\\`\\(?:--- \\|\\+\\+\\+ \\)" line)

@@ -94,6 +94,26 @@ It turns itself on and off.
                 (format "M-x %s" command))
               'face 'pyagentd-key))
 
+(defvar pyagentd-ask-notice-button-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [mouse-1] #'pyagentd-status-click)
+    (define-key map [mouse-2] #'pyagentd-status-click)
+    (define-key map [down-mouse-1] #'ignore) ; else it sets point first
+    map)
+  "Keymap of the keys in a notice, which can be clicked.")
+
+(defun pyagentd-ask-notice--button (command words)
+  "Return the key of COMMAND with WORDS; a click on it runs COMMAND."
+  (let ((text (string-trim-right
+               (concat (pyagentd-ask-notice--key command) " " words))))
+    (add-text-properties
+     0 (length text)
+     (list 'pyagentd-command command 'mouse-face 'highlight
+           'help-echo (format "mouse-1: M-x %s" command)
+           'keymap pyagentd-ask-notice-button-map)
+     text)
+    text))
+
 (defun pyagentd-ask-notice-keys (ask several)
   "Return the lines that name the keys for ASK, one of SEVERAL or not."
   (let ((offered (pyagentd-ask-notice--offered ask several)))
@@ -105,12 +125,11 @@ It turns itself on and off.
          (concat (propertize word 'face 'shadow) "  "
                  (mapconcat
                   (pcase-lambda (`(,condition ,command ,words))
-                    (string-trim-right
-                     (concat (pyagentd-ask-notice--key command) " "
-                             (if (and (eq condition 'always)
+                    (pyagentd-ask-notice--button
+                     command (if (and (eq condition 'always)
                                       (pyagentd-ask-scope-p ask))
                                  "add to the scope"
-                               words))))
+                               words)))
                   entries "  ")
                  "\n")))
      pyagentd-ask-notice--keys "")))
@@ -190,6 +209,8 @@ What does not fit below the top of a window cannot be scrolled to."
     (setq pyagentd-ask-notice--overlay nil
           pyagentd-ask-notice--current nil)
     (remove-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move t)
+    (remove-hook 'window-size-change-functions
+                 #'pyagentd-ask-notice--resized t)
     (pyagentd-ask-mode -1)))
 
 (defun pyagentd-ask-notice-refresh ()
@@ -201,6 +222,8 @@ What does not fit below the top of a window cannot be scrolled to."
           (setq pyagentd-ask-notice--overlay
                 (make-overlay (point-min) (point-min) nil t))
           (add-hook 'pyagentd-insert-hook #'pyagentd-ask-notice--move nil t)
+          (add-hook 'window-size-change-functions
+                    #'pyagentd-ask-notice--resized nil t)
           (pyagentd-ask-mode))
         (overlay-put pyagentd-ask-notice--overlay 'pyagentd-ask
                      pyagentd-ask-notice--current)
@@ -210,6 +233,19 @@ What does not fit below the top of a window cannot be scrolled to."
         (pyagentd-ask-notice--move)
         (pyagentd-ask-notice--reveal (pyagentd-insert-position)))
     (pyagentd-ask-notice--delete)))
+
+(defun pyagentd-ask-notice--resized (window)
+  "Make the notice fit WINDOW, whose size has changed, after redisplay."
+  (run-at-time 0 nil #'pyagentd-ask-notice--fit (window-buffer window)))
+
+(defun pyagentd-ask-notice--fit (buffer)
+  "Make the notice in BUFFER fit its window."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (when pyagentd-ask-notice--overlay
+        (pyagentd-ask-notice-refresh)))))
+
+(put 'pyagentd-ask-notice--resized 'permanent-local-hook t)
 
 (defun pyagentd-ask-notice--refresh-all ()
   "Show in the session buffers what is asked; in others nothing has changed."

@@ -50,12 +50,18 @@
       (truncate-string-to-width text pyagentd-ask-text--width nil nil "…")
     text))
 
+(defun pyagentd-ask-text--line (line)
+  "Return LINE with a newline, in the face with which one of a diff begins."
+  (concat line (if (pyagentd-ask-look-face line)
+                   (propertize "\n" 'face (pyagentd-ask-look-face line))
+                 "\n")))
+
 (defun pyagentd-ask-text--bounded (part lines)
   "Return as many of LINES as PART has, and how many there are more."
   (let ((more (- (length lines) (alist-get part pyagentd-ask-text--lines
                                            (length lines)))))
     (concat
-     (mapconcat (lambda (line) (concat line "\n"))
+     (mapconcat #'pyagentd-ask-text--line
                 (if (> more 0) (butlast lines more) lines) "")
      (when (> more 0)
        (propertize (format "  … %d more %s\n" more (if (= more 1) "line" "lines"))
@@ -171,18 +177,11 @@ PATH is the file that it is about, if it is about one."
                                            'font-lock-string-face)))
               (pyagentd-ask-lasting-rules ask)))
      (mapconcat (lambda (decision)
-                  (propertize (pyagentd-ask-text--kept ask decision)
-                              'face 'shadow))
+                  (propertize
+                   (format "    %s\n" (pyagentd-ask-lasting-words
+                                       ask decision pyagentd-ask-text--width))
+                   'face 'shadow))
                 decisions ""))))
-
-(defun pyagentd-ask-text--kept (ask decision)
-  "Return the line that says where DECISION about ASK holds and is kept."
-  (let ((file (pyagentd-ask-lasting-kept ask decision)))
-    (format "    this %s: %s; in %s\n"
-            (if (eq decision 'session) "session" "project")
-            (pyagentd-ask-lasting-where ask decision)
-            (if pyagentd-ask-text--width (file-name-nondirectory file)
-              file))))
 
 (defun pyagentd-ask-text-others (asks current)
   "Return a line for each of the first ASKS but CURRENT."

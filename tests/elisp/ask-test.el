@@ -115,10 +115,36 @@
     Bash `git log` with any arguments
     tool:Bash:git log(?: .*)?
     tool:Bash:a\\nb
-    this session: this conversation and its agents; in messages.jsonl
-    this project: every conversation in /src/app; in state.db
+    this session: this conversation and its agents; kept in messages.jsonl
+    this project: every conversation in /src/app; kept in state.db
 "
                            (pyagentd-test-notice)))))
+
+;; A click on a key runs its command where the notice is.
+(ert-deftest pyagentd-ask-keys-can-be-clicked ()
+  (pyagentd-test-with-ask
+    (let* ((text (overlay-get pyagentd-ask-notice--overlay 'before-string))
+           (place (string-search "C-c C-n" text)))
+      (should (eq (get-text-property place 'pyagentd-command text)
+                  'pyagentd-deny))
+      (should (eq (lookup-key (get-text-property place 'keymap text) [mouse-1])
+                  'pyagentd-status-click)))))
+
+(ert-deftest pyagentd-ask-notice-fits-a-window-that-became-smaller ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-events
+     (list 'ask 2 (ask-test--plist
+                   "q2" :preview (mapconcat #'number-to-string
+                                            (number-sequence 1 20) "\n"))))
+    (pyagentd-ask-next)
+    (should (string-search "\n  20\n" (pyagentd-test-notice)))
+    (save-window-excursion
+      (delete-other-windows)
+      (switch-to-buffer (current-buffer))
+      (split-window nil 12)
+      (pyagentd-ask-notice--resized (selected-window))
+      (pyagentd-test-await
+       (string-search "more lines" (pyagentd-test-notice))))))
 
 (defun ask-test--faces (text part)
   "Return the faces of PART in TEXT, a list."
