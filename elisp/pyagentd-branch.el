@@ -30,7 +30,7 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-place)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-here)
 (require 'pyagentd-manage)
@@ -53,13 +53,13 @@
   (when (and (buffer-modified-p) (not pyagentd-session-viewing))
     (user-error "Not saved, so there is nothing to branch")))
 
-(defun pyagentd-branch--points ()
-  "Return the prompts at which a branch can begin, first one first.
+(defun pyagentd-branch-with-points (then)
+  "Call THEN with the prompts at which a branch can begin, first one first.
 Each is a plist with :number, :message-id (or nil), :start, :end and
-:text."
-  (plist-get (pyagentd-rpc-call 'branch-points
-                                (list :branch pyagentd--branch-dir))
-             :points))
+:text.  THEN may ask something; it is called later, in this buffer."
+  (pyagentd-later-asking
+   'branch-points (list :branch pyagentd--branch-dir)
+   (lambda (answer) (funcall then (plist-get answer :points)))))
 
 (defun pyagentd-branch--label (point)
   "Return the candidate for POINT, a prompt as a plist."
@@ -139,14 +139,14 @@ They are of CATEGORY and ANNOTATE, a function, annotates them."
 
 ;;;; Making one
 
-(defun pyagentd-branch--create (request)
-  "Have the daemon make a branch as REQUEST says, and return it as a plist.
-If that is quit or comes too late, what was made goes to the trash."
-  (pyagentd-rpc-call
-   'branch request nil
+(defun pyagentd-branch--create (request then)
+  "Have the daemon make a branch as REQUEST says; call THEN with its plist.
+If that comes too late, what was made goes to the trash."
+  (pyagentd-later-asking
+   'branch request then nil nil
    (lambda (made)
-     (pyagentd-rpc-call-async
-      'delete (list :branch (plist-get made :branch) :what "branch")))))
+     (pyagentd-later 'delete (list :branch (plist-get made :branch)
+                                   :what "branch")))))
 
 ;;;###autoload
 (defun pyagentd-branch (&optional name side number)
@@ -156,38 +156,38 @@ if you choose to include it, the configuration and the agents.  It
 becomes the current branch; the one it comes from stays as it is.
 
 From Lisp, NAME is its name, SIDE is `include' or `exclude', and NUMBER
-counts the prompts from 1; what is nil is asked for.  Return the buffer,
-or nil if there is no prompt."
+counts the prompts from 1; what is nil is asked for.  Return at once; the
+branch is visited when it is made."
   (interactive)
   (let ((position (point)))
     (with-current-buffer (or (buffer-base-buffer) (current-buffer))
       (pyagentd-branch--check)
       (pyagentd-branch--save)
-      (if-let ((points (pyagentd-branch--points)))
-          (pyagentd-branch--at
-           (if number
-               (pyagentd-branch--numbered (number-to-string number) points)
-             (pyagentd-branch--read-point points position))
-           (or side (pyagentd-branch--read-side))
-           (or name (pyagentd-branch--read-name)))
-        (message "No prompt to branch at")
-        nil))))
+      (pyagentd-branch-with-points
+       (lambda (points)
+         (if points
+             (pyagentd-branch--at
+              (if number
+                  (pyagentd-branch--numbered (number-to-string number) points)
+                (pyagentd-branch--read-point points position))
+              (or side (pyagentd-branch--read-side))
+              (or name (pyagentd-branch--read-name)))
+           (message "No prompt to branch at")))))))
 
 (defun pyagentd-branch--at (point side name)
   "Begin a branch called NAME at POINT, a prompt, which SIDE in- or excludes."
-  (let ((made (pyagentd-branch--create
-               (list :branch pyagentd--branch-dir
-                     :position (plist-get point :start)
-                     :exclude (eq side 'exclude)
-                     :name name))))
-    (run-hooks 'pyagentd-changed-hook)
-    (with-current-buffer (pyagentd-here-visit made)
-      (when (eq side 'exclude)
-        (pyagentd-branch--offer-prompt))
-      (goto-char (point-max))
-      (message "Branch %s of %s" (plist-get made :branch-name)
-               (plist-get made :parent))
-      (current-buffer))))
+  (pyagentd-branch--create
+   (list :branch pyagentd--branch-dir
+         :position (plist-get point :start)
+         :exclude (eq side 'exclude)
+         :name name)
+   (lambda (made)
+     (with-current-buffer (pyagentd-manage-visit made)
+       (when (eq side 'exclude)
+         (pyagentd-branch--offer-prompt))
+       (goto-char (point-max))
+       (message "Branch %s of %s" (plist-get made :branch-name)
+                (plist-get made :parent))))))
 
 (defun pyagentd-branch--offer-prompt ()
   "Show where to type the next prompt; the file gets it with the first change."
@@ -236,21 +236,27 @@ or nil if there is no prompt."
               branches))
 
 ;;;###autoload
-(defun pyagentd-switch-branch (branch)
+(defun pyagentd-switch-branch (&optional branch)
   "Visit BRANCH of this session, a plist, and make it the current one.
-The current one is what the session's id alone stands for."
-  (interactive
-   (let ((others (pyagentd-branch--others
-                  (pyagentd-manage-branches (pyagentd-here)))))
-     (unless others
-       (user-error "This session has one branch; %s begins another"
-                   (substitute-command-keys "\\[pyagentd-branch]")))
-     (list (pyagentd-branch--read-branch "Switch to branch" others
-                                         (plist-get (car others) :name)))))
-  (let ((switched (pyagentd-rpc-call
-                   'switch (list :branch (plist-get branch :branch)))))
-    (run-hooks 'pyagentd-changed-hook)
-    (pyagentd-here-visit switched)))
+The current one is what the session's id alone stands for.  Without
+BRANCH it is asked for."
+  (interactive)
+  (if branch
+      (pyagentd-later-asking 'switch (list :branch (plist-get branch :branch))
+                             #'pyagentd-manage-visit)
+    (pyagentd-manage-with-branches
+     (pyagentd-here)
+     (lambda (branches)
+       (pyagentd-switch-branch
+        (pyagentd-branch--read-other (pyagentd-branch--others branches)))))))
+
+(defun pyagentd-branch--read-other (others)
+  "Read one of OTHERS, the other branches of this session."
+  (unless others
+    (user-error "This session has one branch; %s begins another"
+                (substitute-command-keys "\\[pyagentd-branch]")))
+  (pyagentd-branch--read-branch "Switch to branch" others
+                                (plist-get (car others) :name)))
 
 (provide 'pyagentd-branch)
 ;;; pyagentd-branch.el ends here

@@ -31,9 +31,9 @@
 (require 'tabulated-list)
 (require 'pyagentd-core)
 (require 'pyagentd-block)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
-(require 'pyagentd-manage)
+(require 'pyagentd-table)
 (require 'pyagentd-tree)
 (require 'pyagentd-branch)
 
@@ -41,8 +41,6 @@
 
 (defvar-local pyagentd-branches--session nil
   "The session whose branches this buffer shows, as of `pyagentd-here'.")
-(defvar-local pyagentd-branches--all nil
-  "The branches shown, in the order of the tree.")
 
 (defvar pyagentd-branches-mode-map
   (let ((map (make-sparse-keymap)))
@@ -69,7 +67,7 @@ with a star.
         tabulated-list-padding 1
         tabulated-list-sort-key nil
         pyagentd-here-function #'pyagentd-branches--here)
-  (add-hook 'tabulated-list-revert-hook #'pyagentd-branches--refresh nil t)
+  (setq-local revert-buffer-function #'pyagentd-branches--revert)
   (add-hook 'pyagentd-changed-hook #'pyagentd-branches--on-change)
   (tabulated-list-init-header))
 
@@ -104,13 +102,27 @@ with a star.
                   (propertize (pyagentd-branch-lineage branch)
                               'face 'shadow)))))
 
-(defun pyagentd-branches--refresh ()
-  "Ask the daemon for the branches."
-  (setq pyagentd-branches--all
-        (pyagentd-manage-branches pyagentd-branches--session)
+(defun pyagentd-branches--show (answer)
+  "Show the branches in ANSWER; point stays with its line."
+  (setq pyagentd-table-rows (plist-get answer :branches)
         tabulated-list-entries
-        (cl-mapcar #'pyagentd-branches--entry pyagentd-branches--all
-                   (pyagentd-branches--stems pyagentd-branches--all))))
+        (cl-mapcar #'pyagentd-branches--entry pyagentd-table-rows
+                   (pyagentd-branches--stems pyagentd-table-rows)))
+  (tabulated-list-print t))
+
+(defun pyagentd-branches--fetch (&optional branch)
+  "Fetch the branches; they are shown when they come, with point at BRANCH."
+  (pyagentd-table-fetch
+   'branches
+   ;; Not of its branch, which may be gone.
+   (list :branch (plist-get pyagentd-branches--session :session-dir))
+   (lambda (answer)
+     (pyagentd-branches--show answer)
+     (when branch (pyagentd-branches--goto branch)))))
+
+(defun pyagentd-branches--revert (&rest _)
+  "Fetch the branches again."
+  (pyagentd-table-ask #'pyagentd-branches--fetch))
 
 (defun pyagentd-branches--on-change ()
   "Show what the branches are now, in all their buffers that are shown."
@@ -119,14 +131,11 @@ with a star.
                    'pyagentd-branches-mode)
                (get-buffer-window buffer t))
       (with-current-buffer buffer
-        (pyagentd-guarded "Branches" (revert-buffer))))))
+        (pyagentd-branches--fetch)))))
 
 (defun pyagentd-branches--at-point ()
   "Return the branch at point as a plist, or signal a `user-error'."
-  (or (seq-find (lambda (branch)
-                  (equal (plist-get branch :branch) (tabulated-list-get-id)))
-                pyagentd-branches--all)
-      (user-error "No branch here")))
+  (pyagentd-table-row :branch))
 
 (defun pyagentd-branches--here ()
   "Return the branch at point as `pyagentd-here' documents."
@@ -152,10 +161,12 @@ with a star.
   "Make the branch at point the current one."
   (interactive)
   (let ((branch (pyagentd-branches--at-point)))
-    (pyagentd-rpc-call 'switch (list :branch (plist-get branch :branch)))
-    (run-hooks 'pyagentd-changed-hook)
-    (revert-buffer)
-    (message "Current branch: %s" (plist-get branch :name))))
+    (pyagentd-later-here
+     'switch (list :branch (plist-get branch :branch))
+     (lambda (_)
+       (run-hooks 'pyagentd-changed-hook)
+       (revert-buffer)
+       (message "Current branch: %s" (plist-get branch :name))))))
 
 (defun pyagentd-branches-branch ()
   "Begin a branch of the one at point."
@@ -182,15 +193,28 @@ with a star.
         (files (list (pyagentd-branches--text old)
                      (pyagentd-branches--text new))))
     (erase-buffer)
-    (unwind-protect
-        (apply #'call-process diff-command nil t nil "-u"
-               "--label" (plist-get old :name) "--label" (plist-get new :name)
-               files)
-      (mapc #'delete-file files))
-    (when (= (buffer-size) 0)
-      (insert (format "%s and %s say the same\n" (plist-get old :name)
-                      (plist-get new :name))))
-    (goto-char (point-min))))
+    (make-process
+     :name "pyagentd-branches-diff" :buffer (current-buffer) :noquery t
+     :connection-type 'pipe :filter #'pyagentd-branches--insert
+     :command (append (list diff-command "-u"
+                            "--label" (plist-get old :name)
+                            "--label" (plist-get new :name))
+                      files)
+     :sentinel (lambda (process _)
+                 (mapc #'delete-file files)
+                 (when (zerop (process-exit-status process))
+                   (pyagentd-branches--insert
+                    process (format "%s and %s say the same\n"
+                                    (plist-get old :name)
+                                    (plist-get new :name))))))))
+
+(defun pyagentd-branches--insert (process text)
+  "Insert TEXT, which PROCESS has printed, at the end of its buffer."
+  (pyagentd-later-in (process-buffer process)
+    (let ((inhibit-read-only t))
+      (save-excursion
+        (goto-char (point-max))
+        (insert text)))))
 
 (defun pyagentd-branches-diff (&optional other)
   "Show how the branch at point differs from the one it comes from.
@@ -198,13 +222,13 @@ With a prefix argument ask for the OTHER branch, a plist."
   (interactive
    (list (when current-prefix-arg
            (pyagentd-branch--read-branch "Compare with"
-                                         pyagentd-branches--all nil))))
+                                         pyagentd-table-rows nil))))
   (let* ((branch (pyagentd-branches--at-point))
          (other (or other
                     (seq-find (lambda (candidate)
                                 (equal (plist-get candidate :name)
                                        (plist-get branch :parent)))
-                              pyagentd-branches--all)
+                              pyagentd-table-rows)
                     (user-error "%s comes from no other branch; \
 C-u = asks for one" (plist-get branch :name)))))
     (with-current-buffer (get-buffer-create "*Branch diff*")
@@ -219,19 +243,16 @@ C-u = asks for one" (plist-get branch :name)))))
 (defun pyagentd-branches ()
   "Show the branches of the session here as a tree."
   (interactive)
-  (let* ((here (pyagentd-here))
-         (buffer (get-buffer-create
-                  (format "*Branches: %s*" (pyagentd-title here)))))
+  (let ((here (pyagentd-here)))
     (when (plist-get here :agent)
       (user-error "An agent has no branches"))
-    (with-current-buffer buffer
-      (unless (derived-mode-p 'pyagentd-branches-mode)
-        (pyagentd-branches-mode))
-      (setq pyagentd-branches--session here)
-      (pyagentd-branches--refresh)
-      (tabulated-list-print)
-      (pyagentd-branches--goto (plist-get here :branch)))
-    (pop-to-buffer-same-window buffer)))
+    (pop-to-buffer-same-window
+     (get-buffer-create (format "*Branches: %s*" (pyagentd-title here))))
+    (unless (derived-mode-p 'pyagentd-branches-mode)
+      (pyagentd-branches-mode))
+    (setq pyagentd-branches--session here)
+    (pyagentd-table-ask
+     (lambda () (pyagentd-branches--fetch (plist-get here :branch))))))
 
 (defun pyagentd-branches--goto (branch)
   "Move point to the line of BRANCH, by its name on the wire."

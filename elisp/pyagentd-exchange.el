@@ -27,8 +27,9 @@
 
 (require 'browse-url)
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
+(require 'pyagentd-manage)
 
 (declare-function pyagentd--project-root "pyagentd")
 
@@ -76,26 +77,29 @@
 ;;;###autoload
 (defun pyagentd-export (format file)
   "Write the conversation here to FILE in FORMAT and return the file's name.
-FORMAT is \"md\", \"html\", \"json\" or \"jsonl\".  A page is shown in
-the browser if you wish."
+FORMAT is \"md\", \"html\", \"json\" or \"jsonl\".  It is written
+when this has returned; a page is shown in the browser then if you wish."
   (interactive (pyagentd-exchange--read-export))
   (when (file-remote-p file)
     (user-error "The daemon writes to local files only"))
   (let ((here (pyagentd-here))
-        (file (expand-file-name file)))
+        (file (expand-file-name file))
+        (show (and (called-interactively-p 'any) (equal format "html"))))
     (pyagentd-here-save here)
-    (let ((notes (plist-get
-                  (pyagentd-rpc-call
-                   'export (list :branch (plist-get here :branch)
-                                 :format format :file file)
-                   (* 3 pyagentd-call-timeout))
-                  :notes)))
-      (setq pyagentd-exchange--export-directory (file-name-directory file))
-      (if (and (called-interactively-p 'any) (equal format "html")
-               (y-or-n-p (format "Wrote %s; show it in the browser? " file)))
-          (browse-url-of-file file)
-        (message "%s" (pyagentd-exchange--told (concat "Wrote " file) notes))))
+    (pyagentd-later-asking
+     'export (list :branch (plist-get here :branch) :format format :file file)
+     (lambda (answer)
+       (pyagentd-exchange--exported file (plist-get answer :notes) show))
+     (* 3 pyagentd-call-timeout))
     file))
+
+(defun pyagentd-exchange--exported (file notes show)
+  "Say that FILE is written, with NOTES; ask whether to show it if SHOW."
+  (setq pyagentd-exchange--export-directory (file-name-directory file))
+  (if (and show
+           (y-or-n-p (format "Wrote %s; show it in the browser? " file)))
+      (browse-url-of-file file)
+    (message "%s" (pyagentd-exchange--told (concat "Wrote " file) notes))))
 
 (defun pyagentd-exchange--told (what notes)
   "Return the sentence WHAT with NOTES, strings, on lines of their own."
@@ -122,17 +126,18 @@ agent of the session may read and write the project around
   (interactive (pyagentd-exchange--read-import))
   (when (file-remote-p file)
     (user-error "The daemon reads local files only"))
-  (let* ((session (pyagentd-rpc-call
-                   'import (list :file (expand-file-name file) :name name
-                                 :root (pyagentd--project-root))
-                   (* 3 pyagentd-call-timeout)))
-         (notes (plist-get session :notes)))
-    (run-hooks 'pyagentd-changed-hook)
-    (prog1 (pyagentd-here-visit session)
-      (goto-char (point-max))
-      (message "%s" (pyagentd-exchange--told
-                     (concat "Imported as " (plist-get session :session-id))
-                     notes)))))
+  (pyagentd-later-asking
+   'import (list :file (expand-file-name file) :name name
+                 :root (pyagentd--project-root))
+   #'pyagentd-exchange--imported (* 3 pyagentd-call-timeout)))
+
+(defun pyagentd-exchange--imported (session)
+  "Visit SESSION, which was made of a chat, and say what it lacks."
+  (pyagentd-manage-visit session)
+  (goto-char (point-max))
+  (message "%s" (pyagentd-exchange--told
+                 (concat "Imported as " (plist-get session :session-id))
+                 (plist-get session :notes))))
 
 (provide 'pyagentd-exchange)
 ;;; pyagentd-exchange.el ends here

@@ -21,8 +21,6 @@
 
 ;;; Commentary:
 
-;;; Commentary:
-
 ;; `pyagentd-rewind' takes everything after a prompt back; nothing is
 ;; deleted, and `pyagentd-unrewind' reverses it.  `pyagentd-edit-prompt'
 ;; sends a prompt in other words, `pyagentd-regenerate' the same again;
@@ -37,11 +35,12 @@
 (require 'pyagentd-core)
 (require 'pyagentd-env)
 (require 'pyagentd-place)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-session)
-(require 'pyagentd-status)
+(require 'pyagentd-attached)
 (require 'pyagentd-chat)
 (require 'pyagentd-here)
+(require 'pyagentd-manage)
 (require 'pyagentd-branch)
 (require 'pyagentd-hidden)
 
@@ -50,63 +49,57 @@
 
 ;;;; Asking the daemon
 
-(defun pyagentd-history--prepare ()
-  "Save and attach this buffer, whose text the daemon is to change."
-  (pyagentd-chat--check)
-  (when (pyagentd-status-busy-p)
-    (user-error "A run is in progress; %s stops it"
-                (substitute-command-keys
-                 "\\<pyagentd-mode-map>\\[pyagentd-abort]")))
-  (pyagentd-chat--connect)
-  (pyagentd-chat--save))
+(defun pyagentd-history--prepare (then)
+  "Save and attach this buffer, whose text the daemon is to change; call THEN."
+  (pyagentd-chat-when-ready then t))
 
-(defun pyagentd-history--call (operation &rest arguments)
-  "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch."
-  (pyagentd-rpc-call operation
-                     (append (list :branch pyagentd--branch-dir) arguments)
-                     pyagentd-history--patience))
+(defun pyagentd-history--call (operation arguments then)
+  "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch.
+THEN is called with its answer, in this buffer, and may ask something."
+  (pyagentd-later-asking operation
+                         (append (list :branch pyagentd--branch-dir) arguments)
+                         then pyagentd-history--patience))
 
-(defun pyagentd-history--run (operation &rest arguments)
-  "Have the daemon do OPERATION, which starts a run, with ARGUMENTS."
-  (apply #'pyagentd-history--call operation
-         (append arguments
-                 (list :env (pyagentd-env-variables) :key (pyagentd-env-key)
-                       :allow nil))))
+(defun pyagentd-history--run (operation arguments &optional then)
+  "Have the daemon do OPERATION, which starts a run, with ARGUMENTS, a plist.
+THEN is called when it has begun."
+  (pyagentd-history--call
+   operation
+   (append arguments (list :env (pyagentd-env-variables) :key (pyagentd-env-key)
+                           :allow nil))
+   (lambda (_) (when then (funcall then)))))
 
 (defun pyagentd-history--call-in-base (function)
-  "Call FUNCTION in the session buffer, at the point of this one.
-In this buffer itself nothing is put back: while FUNCTION asks, point may
-follow an answer."
-  (let ((position (point))
-        (base (or (buffer-base-buffer) (current-buffer))))
-    (if (eq base (current-buffer))
-        (funcall function)
-      (with-current-buffer base
-        (save-excursion
-          (goto-char position)
-          (funcall function))))))
+  "Call FUNCTION with the position of point in the session buffer.
+That is a marker: while FUNCTION asks, point may follow an answer."
+  (let ((position (point)))
+    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+      (funcall function (copy-marker position)))))
 
-(defmacro pyagentd-history--in-base (&rest body)
-  "Evaluate BODY in the session buffer, at the point of this one."
-  (declare (indent 0) (debug t))
-  `(pyagentd-history--call-in-base (lambda () ,@body)))
+(defmacro pyagentd-history--in-base (position &rest body)
+  "Evaluate BODY in the session buffer, with point there as POSITION."
+  (declare (indent 1) (debug (symbolp body)))
+  `(pyagentd-history--call-in-base (lambda (,position) ,@body)))
 
 ;;;; Prompts
 
-(defun pyagentd-history--points ()
-  "Return the prompts in the text that were sent, plists, first one first."
-  (seq-filter (lambda (point) (plist-get point :message-id))
-              (pyagentd-branch--points)))
+(defun pyagentd-history--with-points (then)
+  "Call THEN with the prompts in the text that were sent, first one first.
+See `pyagentd-branch-with-points'."
+  (pyagentd-branch-with-points
+   (lambda (points)
+     (funcall then (seq-filter (lambda (point) (plist-get point :message-id))
+                               points)))))
 
-(defun pyagentd-history--at (points)
-  "Return the one of POINTS, prompts, that point is in, or nil."
+(defun pyagentd-history--at (points position)
+  "Return the one of POINTS, prompts, that POSITION is in, or nil."
   (seq-find (lambda (point)
-              (<= (plist-get point :start) (point) (plist-get point :end)))
+              (<= (plist-get point :start) position (plist-get point :end)))
             points))
 
-(defun pyagentd-history--read (prompt)
-  "Read one of the prompts of this conversation with PROMPT; return its id."
-  (let* ((all (reverse (plist-get (pyagentd-history--call 'history) :prompts)))
+(defun pyagentd-history-read (prompts prompt)
+  "Read one of PROMPTS, as the daemon tells them, with PROMPT; return its id."
+  (let* ((all (reverse prompts))
          (number (length all))
          (labels (mapcar
                   (lambda (each)
@@ -126,6 +119,15 @@ follow an answer."
                  nil t nil nil (caar labels))
                 labels))))
 
+(defun pyagentd-history--choose (prompt then)
+  "Read one of the prompts of this conversation with PROMPT.
+THEN is called with its id."
+  (pyagentd-history--call
+   'history nil
+   (lambda (answer)
+     (funcall then (pyagentd-history-read (plist-get answer :prompts)
+                                          prompt)))))
+
 ;;;; Rewinding
 
 ;;;###autoload
@@ -137,18 +139,25 @@ turns changed, too."
   (interactive "P")
   (if (and arg (not (equal arg '(16))))
       (pyagentd-unrewind)
-    (pyagentd-history--in-base
-      (pyagentd-history--prepare)
-      (let ((message (or (plist-get (pyagentd-history--at
-                                     (pyagentd-history--points))
-                                    :message-id)
-                         (pyagentd-history--read "Rewind to prompt"))))
-        (pyagentd-history--rewind message (and arg t))))))
+    (pyagentd-history--in-base position
+      (pyagentd-history--prepare
+       (lambda ()
+         (pyagentd-history--with-points
+          (lambda (points)
+            (let ((rewind (lambda (message)
+                            (pyagentd-history--rewind message (and arg t)))))
+              (if-let ((here (pyagentd-history--at points position)))
+                  (funcall rewind (plist-get here :message-id))
+                (pyagentd-history--choose "Rewind to prompt" rewind))))))))))
 
 (defun pyagentd-history--rewind (message files)
   "Take back everything after the prompt MESSAGE; with FILES restore those."
-  (let* ((answer (pyagentd-history--call 'rewind :message message :files files))
-         (restored (plist-get (plist-get answer :files) :restored)))
+  (pyagentd-history--call 'rewind (list :message message :files files)
+                          #'pyagentd-history--rewound))
+
+(defun pyagentd-history--rewound (answer)
+  "Say what ANSWER tells about a rewind."
+  (let ((restored (plist-get (plist-get answer :files) :restored)))
     (message "%s; %s"
              (if (plist-get answer :hidden)
                  (format "%s hidden%s"
@@ -166,11 +175,14 @@ turns changed, too."
 (defun pyagentd-unrewind ()
   "Bring back what the last rewind took, unless something was sent since."
   (interactive)
-  (pyagentd-history--in-base
-    (pyagentd-history--prepare)
-    (let ((answer (pyagentd-history--call 'unrewind)))
-      (message "%s back" (pyagentd-count (length (plist-get answer :shown))
-                                         "message")))))
+  (pyagentd-history--in-base _
+    (pyagentd-history--prepare
+     (lambda ()
+       (pyagentd-history--call
+        'unrewind nil
+        (lambda (answer)
+          (message "%s back" (pyagentd-count (length (plist-get answer :shown))
+                                             "message"))))))))
 
 ;;;; Asking again
 
@@ -180,21 +192,26 @@ turns changed, too."
 With a prefix argument, or CHOOSE from Lisp, choose the prompt; what
 came after it follows its answer.  See `pyagentd-next-variant'."
   (interactive "P")
-  (pyagentd-history--in-base
-    (pyagentd-history--prepare)
-    (pyagentd-history--run
-     'regenerate
-     :message (and choose (pyagentd-history--read "Answer again")))))
+  (pyagentd-history--in-base _
+    (pyagentd-history--prepare
+     (lambda ()
+       (let ((answer (lambda (message)
+                       (pyagentd-history--run 'regenerate
+                                              (list :message message)))))
+         (if choose (pyagentd-history--choose "Answer again" answer)
+           (funcall answer nil)))))))
 
 (defun pyagentd-history--turn (step)
   "Show the variant STEP further on of the message at or before point."
-  (pyagentd-history--in-base
-    (pcase (pyagentd-hidden-variant)
+  (pyagentd-history--in-base position
+    (pcase (save-excursion (goto-char position) (pyagentd-hidden-variant))
       (`(,message ,number ,of)
-       (pyagentd-history--prepare)
        (let ((next (1+ (mod (+ number step -1) of))))
-         (pyagentd-history--call 'choose-variant :message message :n next)
-         (message "Variant %d/%d" next of)))
+         (pyagentd-history--prepare
+          (lambda ()
+            (pyagentd-history--call
+             'choose-variant (list :message message :n next)
+             (lambda (_) (message "Variant %d/%d" next of)))))))
       (_ (user-error "There are no variants; %s makes one"
                      (substitute-command-keys
                       "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))))
@@ -267,21 +284,29 @@ A prompt that was edited in place is sent as it stands now; else it is
 shown to be edited.  It and all that came after it are kept as a
 variant: see `pyagentd-next-variant'."
   (interactive)
-  (pyagentd-history--in-base
-    (pyagentd-history--prepare)
-    (let* ((points (or (pyagentd-history--points)
-                       (user-error "Nothing was sent yet")))
-           (chosen (or (pyagentd-history--at points)
-                       (pyagentd-branch--nearest points (point))))
-           (message (plist-get chosen :message-id))
-           (text (pyagentd-history--text chosen))
-           (recorded (plist-get (pyagentd-history--call 'prompt-text
-                                                        :message message)
-                                :text)))
-      (if (equal text (string-trim recorded))
-          (pyagentd-history--edit message text)
-        (pyagentd-history--put-back chosen text recorded)
-        (pyagentd-history--run 'edit :message message :text text)))))
+  (pyagentd-history--in-base position
+    (pyagentd-history--prepare
+     (lambda ()
+       (pyagentd-history--with-points
+        (lambda (points)
+          (unless points (user-error "Nothing was sent yet"))
+          (pyagentd-history--edit-point
+           (or (pyagentd-history--at points position)
+               (pyagentd-branch--nearest points position)))))))))
+
+(defun pyagentd-history--edit-point (point)
+  "Send the prompt POINT, a plist, as it stands now, or show it to be edited."
+  (let ((message (plist-get point :message-id))
+        (text (pyagentd-history--text point)))
+    (pyagentd-history--call
+     'prompt-text (list :message message)
+     (lambda (answer)
+       (let ((recorded (plist-get answer :text)))
+         (if (equal text (string-trim recorded))
+             (pyagentd-history--edit message text)
+           (pyagentd-history--put-back point text recorded)
+           (pyagentd-history--run 'edit
+                                  (list :message message :text text))))))))
 
 (defun pyagentd-history--edit (message text)
   "Show TEXT, the prompt MESSAGE, to be edited."
@@ -307,9 +332,11 @@ variant: see `pyagentd-next-variant'."
     (unless (buffer-live-p pyagentd-history--session)
       (user-error "The buffer of its session is gone"))
     (with-current-buffer pyagentd-history--session
-      (pyagentd-history--prepare)
-      (pyagentd-history--run 'edit :message message :text text))
-    (pyagentd-history--leave buffer)))
+      (pyagentd-history--prepare
+       (lambda ()
+         (pyagentd-history--run
+          'edit (list :message message :text text)
+          (lambda () (pyagentd-history--leave buffer))))))))
 
 (defun pyagentd-edit-prompt-cancel ()
   "Leave the prompt as it was."
@@ -317,12 +344,12 @@ variant: see `pyagentd-next-variant'."
   (pyagentd-history--leave (current-buffer)))
 
 (defun pyagentd-history--leave (buffer)
-  "Close BUFFER, in which a prompt was edited."
-  (with-current-buffer buffer
-    (set-buffer-modified-p nil))
-  (if-let ((window (get-buffer-window buffer)))
-      (quit-window t window)
-    (kill-buffer buffer)))
+  "Close BUFFER, in which a prompt was edited, unless that is done."
+  (pyagentd-later-in buffer
+    (set-buffer-modified-p nil)
+    (if-let ((window (get-buffer-window buffer)))
+        (quit-window t window)
+      (kill-buffer buffer))))
 
 ;;;; Forks
 
@@ -332,16 +359,22 @@ variant: see `pyagentd-next-variant'."
 Elsewhere than in a prompt it is all of it; with a prefix argument, or
 CHOOSE from Lisp, choose the prompt."
   (interactive "P")
-  (pyagentd-history--in-base
-    (pyagentd-chat--connect)
-    (pyagentd-session-save)
-    (let ((made (pyagentd-history--call
-                 'fork :message
-                 (if choose (pyagentd-history--read "Fork at prompt")
-                   (plist-get (pyagentd-history--at (pyagentd-history--points))
-                              :message-id)))))
-      (run-hooks 'pyagentd-changed-hook)
-      (pyagentd-here-visit made))))
+  (pyagentd-history--in-base position
+    (pyagentd-attached-then
+     (lambda ()
+       (pyagentd-session-save)
+       (if choose
+           (pyagentd-history--choose "Fork at prompt" #'pyagentd-history--fork)
+         (pyagentd-history--with-points
+          (lambda (points)
+            (pyagentd-history--fork
+             (plist-get (pyagentd-history--at points position)
+                        :message-id)))))))))
+
+(defun pyagentd-history--fork (message)
+  "Make a session of this one up to MESSAGE, nil for all of it, and visit it."
+  (pyagentd-history--call 'fork (list :message message)
+                          #'pyagentd-manage-visit))
 
 (provide 'pyagentd-history)
 ;;; pyagentd-history.el ends here

@@ -32,6 +32,8 @@
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
+(require 'pyagentd-start)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
 (require 'pyagentd-manage)
 (require 'pyagentd-rows)
@@ -84,7 +86,6 @@
   "Ask the daemon for the sessions; they are shown when they come."
   (let ((buffer (current-buffer))
         (number (setq pyagentd-list--latest (1+ pyagentd-list--latest))))
-    (pyagentd-rpc-connect t)
     (pyagentd-rpc-call-async
      'sessions (list :archived pyagentd-list--archived)
      :timeout (* 6 pyagentd-call-timeout)
@@ -96,8 +97,12 @@
      :error (lambda (err)
               (when (pyagentd-list--latest-p buffer number)
                 (with-current-buffer buffer
-                  (pyagentd-list--say "failed"))
-                (message "%s" (pyagentd-error-text err)))))))
+                  (pyagentd-list--failed err)))))))
+
+(defun pyagentd-list--failed (err)
+  "Say that ERR kept the sessions from this buffer; those there are stay."
+  (pyagentd-list--say "failed")
+  (pyagentd-later-tell err))
 
 (defun pyagentd-list--latest-p (buffer number)
   "Return non-nil if BUFFER still waits for the answer to question NUMBER."
@@ -140,9 +145,10 @@ ROWS are those read so far, latest first; NUMBER is that of the question."
       (pyagentd-list--show buffer number (nreverse rows)))))
 
 (defun pyagentd-list--revert (&rest _)
-  "Fetch the sessions again."
+  "Fetch the sessions again, once there is a daemon."
   (pyagentd-list--say "loading…")
-  (pyagentd-list--fetch))
+  (pyagentd-start (pyagentd-later-back #'pyagentd-list--fetch)
+                  (pyagentd-later-back #'pyagentd-list--failed)))
 
 (defun pyagentd-list--on-change ()
   "Fetch the sessions again if their list is shown."
@@ -177,10 +183,11 @@ ROWS are those read so far, latest first; NUMBER is that of the question."
 (defun pyagentd-list-abort ()
   "Abort the run of the session at point."
   (interactive nil pyagentd-list-mode)
-  (let ((answer (pyagentd-rpc-call
-                 'abort (list :branch (plist-get (pyagentd-here) :branch)))))
-    (message (if (plist-get answer :aborted) "Aborted" "Nothing to abort")))
-  (revert-buffer))
+  (pyagentd-later-here
+   'abort (list :branch (plist-get (pyagentd-here) :branch))
+   (lambda (answer)
+     (message (if (plist-get answer :aborted) "Aborted" "Nothing to abort"))
+     (revert-buffer))))
 
 ;;;; What is shown
 

@@ -29,7 +29,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-events)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
 (require 'pyagentd-here)
@@ -44,12 +44,13 @@ Its id and its directory stay as they are."
    (let ((here (pyagentd-here)))
      (list (read-string (format "Title of %s: " (plist-get here :session-id))
                         (plist-get here :title)))))
-  (let ((renamed (pyagentd-rpc-call
-                  'rename (list :branch (plist-get (pyagentd-here) :branch)
-                                :title (string-trim title)))))
-    (when-let* ((note (plist-get renamed :note)))
-      (message "%s" note)))
-  (run-hooks 'pyagentd-changed-hook))
+  (pyagentd-later
+   'rename (list :branch (plist-get (pyagentd-here) :branch)
+                 :title (string-trim title))
+   (lambda (renamed)
+     (when-let* ((note (plist-get renamed :note)))
+       (message "%s" note))
+     (run-hooks 'pyagentd-changed-hook))))
 
 ;;;###autoload
 (defun pyagentd-archive (&optional undo)
@@ -57,12 +58,13 @@ Its id and its directory stay as they are."
 With a prefix argument, or UNDO from Lisp, they show it again."
   (interactive "P")
   (let ((here (pyagentd-here)))
-    (pyagentd-rpc-call 'archive (list :branch (plist-get here :branch)
-                                      :undo (and undo t)))
-    (message "%s %s" (pyagentd-title here)
-             (if undo "is listed again"
-               "is archived; C-u M-x pyagentd-archive lists it again")))
-  (run-hooks 'pyagentd-changed-hook))
+    (pyagentd-later
+     'archive (list :branch (plist-get here :branch) :undo (and undo t))
+     (lambda (_)
+       (message "%s %s" (pyagentd-title here)
+                (if undo "is listed again"
+                  "is archived; C-u M-x pyagentd-archive lists it again"))
+       (run-hooks 'pyagentd-changed-hook)))))
 
 ;;;; Copies
 
@@ -75,10 +77,14 @@ The copy has all branches and agents, and nothing in common afterwards."
                       (concat (pyagentd-title (pyagentd-here)) " copy"))))
   (let ((here (pyagentd-here)))
     (pyagentd-here-save here)
-    (let ((copy (pyagentd-rpc-call
-                 'duplicate (list :branch (plist-get here :branch) :name name))))
-      (run-hooks 'pyagentd-changed-hook)
-      (pyagentd-here-visit copy))))
+    (pyagentd-later-asking
+     'duplicate (list :branch (plist-get here :branch) :name name)
+     #'pyagentd-manage-visit)))
+
+(defun pyagentd-manage-visit (made)
+  "Visit MADE, a session or branch that there is now, and return its buffer."
+  (run-hooks 'pyagentd-changed-hook)
+  (pyagentd-here-visit made))
 
 ;;;; Deletion
 
@@ -132,41 +138,53 @@ WHAT is `session', `branch' or `agent'; interactively it is asked for
 where both a session and a branch may be meant.  What goes is named and
 must be confirmed."
   (interactive)
-  (let* ((here (pyagentd-here))
-         (branches (unless (plist-get here :agent)
-                     (pyagentd-manage-branches here)))
-         (what (or what (plist-get here :what)
-                   (pyagentd-manage--read-what here branches))))
+  (let ((here (pyagentd-here)))
+    (if (plist-get here :agent)
+        (pyagentd-manage--delete here what nil)
+      (pyagentd-manage-with-branches
+       here (lambda (branches)
+              (pyagentd-manage--delete here what branches))))))
+
+(defun pyagentd-manage--delete (session what branches)
+  "Move SESSION, which has BRANCHES, or WHAT of it to the trash after asking."
+  (let ((what (or what (plist-get session :what)
+                  (pyagentd-manage--read-what session branches))))
     (when (yes-or-no-p (format "Move %s to the trash? "
-                               (pyagentd-manage--deletion here what branches)))
-      (message "In the trash: %s"
-               (string-join (pyagentd-manage-trash here what) ", "))
-      (run-hooks 'pyagentd-changed-hook))))
+                               (pyagentd-manage--deletion session what
+                                                          branches)))
+      (pyagentd-manage-trash
+       session what
+       (lambda (trashed)
+         (message "In the trash: %s" (string-join trashed ", "))
+         (run-hooks 'pyagentd-changed-hook))))))
 
-(defun pyagentd-manage-branches (session)
-  "Return the branches of SESSION, a plist, as plists in the order of the tree.
-Their keys are :name, :branch, :branch-dir, :file, :parent, :created,
-:position, :current, :depth and :agents, the number of agents."
-  (plist-get (pyagentd-rpc-call
-              'branches
-              ;; Not of its branch, which may be gone.
-              (list :branch (plist-get session :session-dir)))
-             :branches))
+(defun pyagentd-manage-with-branches (session then)
+  "Call THEN with the branches of SESSION, a plist, in the order of the tree.
+They are plists with the keys :name, :branch, :branch-dir, :file, :parent,
+:created, :position, :current, :depth and :agents, the number of agents.
+THEN may ask something; it is called later, in this buffer."
+  (pyagentd-later-asking
+   'branches
+   ;; Not of its branch, which may be gone.
+   (list :branch (plist-get session :session-dir))
+   (lambda (answer) (funcall then (plist-get answer :branches)))))
 
-(defun pyagentd-manage-trash (session what)
+(defun pyagentd-manage-trash (session what &optional then failure)
   "Move WHAT of SESSION, a plist, to the trash without a question.
-WHAT is `session', `branch' or `agent'.  Return the places where it was."
+WHAT is `session', `branch' or `agent'.  THEN is called with the places
+where it was, FAILURE with the error that kept it there."
   (pyagentd-here-save session)
-  (let* ((answer (pyagentd-rpc-call
-                  'delete (list :branch (plist-get session :branch)
-                                :what (symbol-name what))))
-         (trashed (ensure-list (plist-get answer :trashed))))
-    (dolist (buffer (pyagentd-here-buffers
-                     (plist-get session (if (eq what 'session) :session-dir
-                                          :branch-dir))))
-      (with-current-buffer buffer
-        (pyagentd-manage--leave)))
-    trashed))
+  (pyagentd-later
+   'delete (list :branch (plist-get session :branch) :what (symbol-name what))
+   (lambda (answer)
+     (dolist (buffer (pyagentd-here-buffers
+                      (plist-get session (if (eq what 'session) :session-dir
+                                           :branch-dir))))
+       (with-current-buffer buffer
+         (pyagentd-manage--leave)))
+     (when then
+       (funcall then (ensure-list (plist-get answer :trashed)))))
+   nil failure))
 
 (defun pyagentd-manage--leave ()
   "Make the current buffer an ordinary one, since its session is deleted.

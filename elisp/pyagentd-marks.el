@@ -28,9 +28,10 @@
 ;;; Code:
 
 (require 'seq)
+(require 'subr-x)
 (require 'tabulated-list)
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
 (require 'pyagentd-manage)
 (require 'pyagentd-rows)
@@ -152,24 +153,56 @@ again what is archived."
                    (and archive (format "%s %s" (if delete "archive" "Archive")
                                         (pyagentd-marks--words archive)))
                    "? "))
-      (unwind-protect
-          (pyagentd-marks--execute delete archive)
-        (run-hooks 'pyagentd-changed-hook)))))
+      (pyagentd-marks--execute delete archive))))
+
+(defun pyagentd-marks--delete (line then failure)
+  "Move LINE to the trash and call THEN, or FAILURE with why not."
+  (pyagentd-manage-trash (car line) (nth 2 line) then failure))
+
+(defun pyagentd-marks--archive (line then failure)
+  "Archive LINE, or list it again, and call THEN, or FAILURE with why not."
+  (pyagentd-later
+   'archive (list :branch (plist-get (car line) :branch)
+                  :undo (and (plist-get (car line) :archived-at) t))
+   then nil failure))
 
 (defun pyagentd-marks--execute (delete archive)
   "Move the lines DELETE to the trash and archive the lines ARCHIVE.
-A flag goes when its line is done."
-  (let ((done (lambda (row)
-                (remhash (plist-get row :branch) pyagentd-rows-marks))))
-    (dolist-with-progress-reporter (line delete) "Deleting..."
-      (pyagentd-manage-trash (car line) (nth 2 line))
-      (funcall done (car line)))
-    (dolist-with-progress-reporter (line archive) "Archiving..."
-      (pyagentd-rpc-call
-       'archive (list :branch (plist-get (car line) :branch)
-                      :undo (and (plist-get (car line) :archived-at) t)))
-      (funcall done (car line)))
-    (clrhash pyagentd-rows-marks)))     ; of what went with something else
+A flag goes when its line is done.  After one that fails nothing is done."
+  (let* ((marks pyagentd-rows-marks)
+         (marked (hash-table-keys marks))
+         (failure (lambda (err)
+                    (run-hooks 'pyagentd-changed-hook)
+                    (pyagentd-later-tell err))))
+    (pyagentd-marks--do
+     "Deleting..." #'pyagentd-marks--delete delete marks
+     (lambda ()
+       (pyagentd-marks--do
+        "Archiving..." #'pyagentd-marks--archive archive marks
+        (lambda ()
+          (dolist (branch marked)       ; of what went with something else
+            (remhash branch marks))
+          (run-hooks 'pyagentd-changed-hook))
+        failure))
+     failure)))
+
+(defun pyagentd-marks--do (words function lines marks then failure)
+  "Do FUNCTION with LINES, one after the other, and call THEN.
+FUNCTION is called with a line, what to call when it is done, and
+FAILURE.  WORDS say how far it is; the flag of what is done goes from
+MARKS."
+  (let* ((number (length lines))
+         (reporter (and lines (make-progress-reporter words 0 number))))
+    (named-let next ((left lines))
+      (if (null left)
+          (progn (when reporter (progress-reporter-done reporter))
+                 (funcall then))
+        (progress-reporter-update reporter (- number (length left)))
+        (funcall function (car left)
+                 (lambda (_)
+                   (remhash (plist-get (caar left) :branch) marks)
+                   (next (cdr left)))
+                 failure)))))
 
 (provide 'pyagentd-marks)
 ;;; pyagentd-marks.el ends here

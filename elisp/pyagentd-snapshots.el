@@ -31,7 +31,7 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
 (require 'pyagentd-visited)
@@ -83,6 +83,10 @@
 
 (defun pyagentd-snapshots--revert (&rest _)
   "Fetch the list again."
+  (pyagentd-table-ask #'pyagentd-snapshots--fetch))
+
+(defun pyagentd-snapshots--fetch ()
+  "Fetch the list; it is shown when it comes."
   (pyagentd-table-fetch 'changes (pyagentd-snapshots--arguments)
                         #'pyagentd-snapshots--show))
 
@@ -116,27 +120,29 @@
 (defun pyagentd-snapshots-since ()
   "Choose the prompt since which changes are listed."
   (interactive nil pyagentd-snapshots-mode)
-  (let* ((prompts (reverse (plist-get (pyagentd-rpc-call
-                                       'history
-                                       (list :branch pyagentd-snapshots--branch))
-                                      :prompts)))
-         (number (length prompts))
+  (pyagentd-later-asking
+   'history (list :branch pyagentd-snapshots--branch)
+   (lambda (answer)
+     (setq pyagentd-snapshots--message
+           (pyagentd-snapshots--read (plist-get answer :prompts)))
+     (revert-buffer))))
+
+(defun pyagentd-snapshots--read (prompts)
+  "Read one of PROMPTS, as the daemon tells them; return its id, nil for none."
+  (let* ((number (1+ (length prompts)))
          (labels (mapcar
                   (lambda (each)
-                    (prog1 (cons (format "%d  %s" number
-                                         (truncate-string-to-width
-                                          (string-join (split-string
-                                                        (plist-get each :text))
-                                                       " ")
-                                          70 nil nil "…"))
-                                 (plist-get each :message-id))
-                      (setq number (1- number))))
-                  prompts)))
-    (setq pyagentd-snapshots--message
-          (cdr (assoc (completing-read "Changes since (empty for all): " labels
-                                       nil t)
-                      labels)))
-    (revert-buffer)))
+                    (setq number (1- number))
+                    (cons (format "%d  %s" number
+                                  (truncate-string-to-width
+                                   (string-join (split-string
+                                                 (plist-get each :text))
+                                                " ")
+                                   70 nil nil "…"))
+                          (plist-get each :message-id)))
+                  (reverse prompts))))
+    (cdr (assoc (completing-read "Changes since (empty for all): " labels nil t)
+                labels))))
 
 ;;;; Restoring
 
@@ -166,11 +172,9 @@
 (defun pyagentd-snapshots--restore (paths conflicts)
   "Put PATHS back; CONFLICTS says what becomes of those somebody else changed."
   (pyagentd-snapshots--unsaved paths)
-  (pyagentd-snapshots--restored
-   (pyagentd-rpc-call 'restore
-                      (pyagentd-snapshots--arguments :paths paths
-                                                     :conflicts conflicts)
-                      pyagentd-snapshots--patience)))
+  (pyagentd-later-here
+   'restore (pyagentd-snapshots--arguments :paths paths :conflicts conflicts)
+   #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
 
 (defun pyagentd-snapshots-restore ()
   "Put the file at point back as it was.
@@ -209,11 +213,12 @@ or it is overwritten."
 (defun pyagentd-snapshots-undo ()
   "Take back the restoring that was done here last."
   (interactive nil pyagentd-snapshots-mode)
-  (let ((id (or pyagentd-snapshots--undo (user-error "Nothing to take back"))))
-    (pyagentd-snapshots--restored
-     (pyagentd-rpc-call 'undo-restore
-                        (list :branch pyagentd-snapshots--branch :id id)
-                        pyagentd-snapshots--patience))))
+  (pyagentd-later-here
+   'undo-restore
+   (list :branch pyagentd-snapshots--branch
+         :id (or pyagentd-snapshots--undo
+                 (user-error "Nothing to take back")))
+   #'pyagentd-snapshots--restored pyagentd-snapshots--patience))
 
 ;;;; The mode
 

@@ -25,8 +25,9 @@ def test_a_branch_made_in_emacs_answers_the_prompt_it_ends_with(system: System, 
         converse(emacs, prompt)
     before = (main / "session.md").read_bytes()
     emacs.eval('(progn (pyagentd-branch "other way" \'include 1) t)')
+    emacs.wait('(string-suffix-p "-other way" pyagentd--branch-dir)')
     place = emacs.eval("pyagentd--branch-dir")
-    assert place.endswith("-other way") and emacs.eval("(buffer-string)") == "### One?"
+    assert emacs.eval("(buffer-string)") == "### One?"
     model_server.say("Perhaps.")
     emacs.eval("(progn (goto-char (point-max)) (pyagentd-send) t)")
     emacs.wait("(memq (plist-get pyagentd-status :state) '(idle error))")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import System
-from tests.e2e.emacs import Emacs
+from tests.e2e.emacs import Emacs, wait_for
 from tests.e2e.test_terminal_paths import approve
 from tests.server import ModelServer, answer, tool_use
 
@@ -58,6 +58,7 @@ def test_changed_files_are_listed_and_put_back(system: System, model_server: Mod
     emacs.wait('(string-prefix-p "No file is another" (buffer-string))')
     assert (system.project / "a.txt").read_text() == "one\n" and not (system.project / "b.txt").exists()
     emacs.eval("(progn (pyagentd-snapshots-undo) t)")
+    wait_for((system.project / "b.txt").exists, "what was created to be back")
     assert (system.project / "b.txt").read_text() == "new\n"
     done = system.json("restore", session, "--to", "last", "--yes", str(system.project / "b.txt"))
     assert done["restored"] == [str(system.project / "b.txt")]

@@ -158,6 +158,7 @@ def test_a_branch_made_by_name_is_opened_with_the_text_up_to_its_prompt(system: 
     emacs.eval("(fset 'read-multiple-choice (lambda (_prompt choices &rest _) (car choices)))")
     emacs.eval('(fset \'completing-read (lambda (_prompt choices &rest _) (car (all-completions "" choices))))')
     emacs.eval('(progn (jf/gptel-branch-session "Other Way") t)')
+    emacs.wait(f'(not (equal buffer-file-name "{branch}/session.md"))')
     file = Path(emacs.eval("buffer-file-name"))
     assert re.fullmatch(r"\d{14}-Other Way", file.parent.name)
     assert emacs.eval("jf/gptel--branch-name") == file.parent.name

@@ -105,6 +105,7 @@ def test_an_excluded_prompt_is_asked_anew(system: System, talk: tuple[str, Path]
     emacs = system.emacs()
     open_session(emacs, main)
     emacs.eval('(progn (pyagentd-branch "again" \'exclude 2) t)')
+    emacs.wait('(string-suffix-p "-again" pyagentd--branch-dir)')
     place = Path(emacs.eval("pyagentd--branch-dir"))
     assert emacs.eval("(buffer-modified-p)") is None
     assert emacs.eval("(buffer-string)").endswith("Boil the water.\n\n### ")
@@ -190,14 +191,16 @@ def test_a_session_is_renamed_copied_exported_and_imported(system: System, talk:
     assert "Two cups" in emacs.eval("(substring-no-properties pyagentd-status--line)")
     out = system.home / "chat.md"
     emacs.eval(f'(progn (pyagentd-export "md" "{out}") t)')
+    wait_for(out.exists, "the export")
     assert "Grind beans" in out.read_text()
     emacs.eval(f'(progn (pyagentd-import "{out}" "back again") t)')
+    emacs.wait('(string-prefix-p "back-again-" pyagentd--session-id)')
     emacs.wait("(eq pyagentd-attach-state t)")
-    assert emacs.eval("pyagentd--session-id").startswith("back-again-")
     assert "Grind beans" in emacs.eval("(buffer-string)")
     emacs.eval(f'(progn (find-file "{main}/session.md") (pyagentd-duplicate "copy") t)')
+    emacs.wait('(string-prefix-p "copy-" pyagentd--session-id)')
     copy = emacs.eval("pyagentd--session-id")
-    assert copy.startswith("copy-") and "Grind beans" in emacs.eval("(buffer-string)")
+    assert "Grind beans" in emacs.eval("(buffer-string)")
     listed = {each["session_id"]: each for each in system.json("sessions")}
     assert {session, copy} <= set(listed) and listed[session]["title"] == "Two cups"
 
@@ -208,7 +211,8 @@ def test_a_deleted_session_leaves_its_text_in_the_buffer(system: System, talk: t
     open_session(emacs, main)
     emacs.wait("(eq pyagentd-attach-state t)")
     emacs.eval('(progn (goto-char (point-max)) (insert "typed just now") t)')
-    emacs.eval("(cl-letf (((symbol-function 'yes-or-no-p) #'always)) (pyagentd-delete) t)")
+    emacs.eval("(progn (fset 'yes-or-no-p #'always) (pyagentd-delete) t)")
+    emacs.wait("(not (bound-and-true-p pyagentd-mode))")
     assert not main.exists()
     assert emacs.eval("(list (bound-and-true-p pyagentd-mode) buffer-file-name (buffer-modified-p))") == [None] * 3
     assert "typed just now" in emacs.eval("(buffer-string)")

@@ -75,18 +75,22 @@ The variable `new' is bound to the file of the branch that it makes."
 
 (ert-deftest pyagentd-branch-from-lisp-asks-nothing ()
   (branch-test-with-session
-    (should (equal (buffer-file-name (pyagentd-branch "x" 'include 2)) new))
+    (pyagentd-branch "x" 'include 2)
+    (pyagentd-test-settle)
+    (should (equal (buffer-file-name (window-buffer)) new))
     (pcase-let ((`(,call) (pyagentd-test-calls 'branch)))
       (should (= (plist-get call :position) 38))
       (should (equal (plist-get call :name) "x")))
     (with-current-buffer (find-buffer-visiting file)
-      (should-error (pyagentd-branch "x" 'include 3) :type 'user-error))))
+      (should (equal (pyagentd-test-said (pyagentd-branch "x" 'include 3))
+                     "There is no prompt 3")))))
 
 (ert-deftest pyagentd-branch-saves-first ()
   (branch-test-with-session
     (goto-char (point-max))
     (insert "Typed")
     (pyagentd-branch "x" 'include 1)
+    (pyagentd-test-settle)
     (should (equal (pyagentd-test-content file)
                    (concat branch-test--text "Typed")))))
 
@@ -95,9 +99,9 @@ The variable `new' is bound to the file of the branch that it makes."
     (let ((quit (lambda (&rest _) (signal 'quit nil)))
           (quits 0))
       (cl-flet ((count-quit (&rest arguments)
-                  (condition-case nil
-                      (apply #'pyagentd-branch arguments)
-                    (quit (setq quits (1+ quits))))))
+                  (when (equal "Quit" (pyagentd-test-said
+                                        (apply #'pyagentd-branch arguments)))
+                    (setq quits (1+ quits)))))
         (cl-letf (((symbol-function 'completing-read) quit))
           (count-quit))
         (cl-letf (((symbol-function 'read-multiple-choice) quit))
@@ -111,7 +115,8 @@ The variable `new' is bound to the file of the branch that it makes."
 (ert-deftest pyagentd-branch-without-prompts-makes-nothing ()
   (branch-test-with-session
     (pyagentd-test-answer 'branch-points '(:points nil))
-    (should-not (pyagentd-branch))
+    (should (equal (pyagentd-test-said (pyagentd-branch))
+                   "No prompt to branch at"))
     (should-not (pyagentd-test-calls 'branch))))
 
 (ert-deftest pyagentd-branch-needs-a-session-buffer ()
@@ -122,14 +127,18 @@ The variable `new' is bound to the file of the branch that it makes."
 (ert-deftest pyagentd-branch-passes-on-why-not ()
   (branch-test-with-session
     (pyagentd-test-refuse 'branch "preset.md is missing" "put it back")
-    (should-error (pyagentd-branch "x" 'include 1) :type 'pyagentd-remote-error)
+    (should (equal (pyagentd-test-said (pyagentd-branch "x" 'include 1))
+                   "preset.md is missing (put it back)"))
     (should (equal buffer-file-name file))))
 
 (ert-deftest pyagentd-branch-that-comes-too-late-goes-to-the-trash ()
   (branch-test-with-session
     (pyagentd-test-tell 'fake-silent "" 'branch)
-    (let ((pyagentd-call-timeout 0.1))
-      (should-error (pyagentd-branch "x" 'include 1) :type 'pyagentd-timeout))
+    (let ((pyagentd-call-timeout 0.1) said)
+      (cl-letf (((symbol-function 'pyagentd-later-tell)
+                 (lambda (err) (setq said err))))
+        (pyagentd-branch "x" 'include 1)
+        (pyagentd-test-await (eq (car said) 'pyagentd-timeout))))
     (let* ((uid (caar (epc:manager-sessions pyagentd-rpc--manager))))
       (pyagentd-test-tell 'fake-raw
                           (format "(return %d (:branch %S :file %S))" uid dir new)))
@@ -173,8 +182,10 @@ The variable `new' is bound to the file of the branch that it makes."
      (let ((branches (branch-test--branches root)))
        (pyagentd-test-answer 'branches (list :branches branches))
        (pyagentd-branches)
-       (unwind-protect (progn ,@body)
-         (kill-buffer "*Branches: demo-20260205143052*")))))
+       (pyagentd-test-settle)
+       (with-current-buffer "*Branches: demo-20260205143052*"
+         (unwind-protect (progn ,@body)
+           (kill-buffer "*Branches: demo-20260205143052*"))))))
 
 (ert-deftest pyagentd-branches-shows-the-tree ()
   (branch-test-with-tree
@@ -206,7 +217,8 @@ The variable `new' is bound to the file of the branch that it makes."
     (let (asked)
       (cl-letf (((symbol-function 'yes-or-no-p)
                  (lambda (prompt) (setq asked prompt) nil)))
-        (pyagentd-delete 'branch))
+        (pyagentd-delete 'branch)
+        (pyagentd-test-settle))
       (should (equal asked "Move branch 20260302000000-y of \
 “demo-20260205143052” with 2 agents to the trash? ")))
     (should-not (pyagentd-test-calls 'delete))
@@ -237,7 +249,7 @@ The variable `new' is bound to the file of the branch that it makes."
     (forward-line 2)
     (pyagentd-branches-diff)
     (with-current-buffer "*Branch diff*"
-      (should (string-match-p "^-old" (buffer-string)))
+      (pyagentd-test-await (string-match-p "^-old" (buffer-string)))
       (should (string-match-p "^\\+new" (buffer-string)))
       (should-not (string-match-p "Local Variables" (buffer-string))))
     (kill-buffer "*Branch diff*")))

@@ -11,13 +11,40 @@
 
 (require 'test-helper)
 
+(defun pyagentd-test-settled-p ()
+  "Return non-nil if no answer is awaited and none has still to be used."
+  (and (or (null pyagentd-rpc--manager)
+           (null (epc:manager-sessions pyagentd-rpc--manager)))
+       (not (process-live-p pyagentd-start--process))
+       (not (seq-some (lambda (timer)
+                        (eq (timer--function timer) #'pyagentd-later--give))
+                      timer-list))))
+
+(defun pyagentd-test-settle ()
+  "Wait until all that was asked of the daemon is done with its answer."
+  (unless (minibufferp)
+    (pyagentd-test-await (pyagentd-test-settled-p))))
+
+(defmacro pyagentd-test-said (&rest body)
+  "Evaluate BODY, wait for the daemon, and return what was said last."
+  (declare (indent 0) (debug t))
+  `(let (said)
+     (cl-letf (((symbol-function 'message)
+                (lambda (format &rest args)
+                  (when format (setq said (apply #'format format args))))))
+       ,@body
+       (pyagentd-test-settle))
+     said))
+
 (defun pyagentd-test-type (keys)
   "Type KEYS, in the notation of `kbd', into the current buffer.
-Minibuffers read them as a person's."
+Minibuffers read them as a person's, who waits for the daemon after each
+command."
   (let ((position (point)))
     (switch-to-buffer (current-buffer))
     (goto-char position))
-  (let ((current-prefix-arg nil))       ; else a prefix typed here stays
+  (let ((current-prefix-arg nil)        ; else a prefix typed here stays
+        (post-command-hook (cons #'pyagentd-test-settle post-command-hook)))
     (execute-kbd-macro (kbd keys))))
 
 (defmacro pyagentd-test-with-options (seen &rest body)

@@ -238,9 +238,15 @@ The variable `rows' is bound to them."
     (pyagentd-test-refuse 'delete "A run is in flight")
     (list-test--goto "A cup")
     (pyagentd-list-flag-deletion)
-    (cl-letf (((symbol-function 'yes-or-no-p) #'always))
-      (should-error (pyagentd-list-execute) :type 'pyagentd-remote-error))
-    (should (equal (hash-table-values pyagentd-rows-marks) '(?D)))))
+    (list-test--goto "bag")
+    (pyagentd-list-flag-archive)
+    (should (equal (pyagentd-test-said
+                     (cl-letf (((symbol-function 'yes-or-no-p) #'always))
+                       (pyagentd-list-execute)))
+                   "A run is in flight"))
+    (should (equal (sort (hash-table-values pyagentd-rows-marks) #'<)
+                   '(?A ?D)))
+    (should-not (pyagentd-test-calls 'archive))))
 
 (ert-deftest pyagentd-list-flags-the-region ()
   (list-test-with-list
