@@ -37,6 +37,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-events)
+(require 'pyagentd-later)
 (require 'pyagentd-trust)
 
 (defconst pyagentd-hooks--events
@@ -153,11 +154,17 @@ See `pyagentd-add-hook'."
   "Show the hooks, yours and this project's, and ask whether to trust those.
 What is trusted is what was shown, until anything of it changes."
   (interactive)
-  (let* ((root (pyagentd-trust--root))
-         (told (pyagentd-rpc-call 'hooks (list :root root)))
-         (waiting (seq-remove (lambda (hook) (plist-get hook :trusted))
-                              (plist-get told :hooks)))
-         (buffer (get-buffer-create "*pyagentd hooks*")))
+  (pyagentd-trust-with-root
+   (lambda (root)
+     (pyagentd-later-asking
+      'hooks (list :root root)
+      (lambda (told) (pyagentd-hooks--ask root told))))))
+
+(defun pyagentd-hooks--ask (root told)
+  "Show what TOLD says, the daemon's answer, and ask about hooks of ROOT."
+  (let ((waiting (seq-remove (lambda (hook) (plist-get hook :trusted))
+                             (plist-get told :hooks)))
+        (buffer (get-buffer-create "*pyagentd hooks*")))
     (with-current-buffer buffer
       (special-mode)
       (let ((inhibit-read-only t))
@@ -171,9 +178,9 @@ What is trusted is what was shown, until anything of it changes."
           ((and waiting
                 (yes-or-no-p (format "You have read them; may these %d programs \
 run as you, at every turn here? " (length waiting))))
-           (pyagentd-rpc-call 'trust-hooks
-                              (list :root root :hash (plist-get told :hash)))
-           (message "Trusted")))))
+           (pyagentd-later 'trust-hooks
+                           (list :root root :hash (plist-get told :hash))
+                           (lambda (_) (message "Trusted")))))))
 
 (provide 'pyagentd-hooks)
 ;;; pyagentd-hooks.el ends here

@@ -30,7 +30,7 @@
 (require 'outline)
 (require 'seq)
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
 (require 'pyagentd-json)
 
@@ -215,21 +215,16 @@
 
 (defun pyagentd-inspect--ask (method plist show)
   "Call METHOD with PLIST and SHOW the JSON of its answer in this buffer."
-  (let ((buffer (current-buffer))
-        (number (setq pyagentd-inspect--latest (1+ pyagentd-inspect--latest))))
-    (pyagentd-rpc-call-async
+  (let ((number (setq pyagentd-inspect--latest
+                      (1+ pyagentd-inspect--latest))))
+    (pyagentd-later-here
      method plist
-     :timeout pyagentd-call-timeout
-     :success (lambda (answer)
-                (when (buffer-live-p buffer)
-                  (with-current-buffer buffer
-                    (when (= number pyagentd-inspect--latest)
-                      (funcall show (pyagentd-json-text answer))))))
-     :error (lambda (err) (message "%s" (pyagentd-error-text err))))))
+     (lambda (answer)
+       (when (= number pyagentd-inspect--latest)
+         (funcall show (pyagentd-json-text answer)))))))
 
 (defun pyagentd-inspect--revert (&rest _)
   "Look again."
-  (pyagentd-rpc-connect t)
   (pyagentd-inspect--ask 'trace (list :branch pyagentd-inspect--branch)
                          #'pyagentd-inspect--print))
 

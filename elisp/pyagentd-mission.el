@@ -33,6 +33,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-env)
 (require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
 (require 'pyagentd-json)
 (require 'pyagentd-mission-text)
@@ -61,28 +62,19 @@
 
 ;;;; The daemon
 
-(defmacro pyagentd-mission--in (buffer &rest body)
-  "Evaluate BODY in BUFFER if that still lives."
-  (declare (indent 1) (debug t))
-  `(when (buffer-live-p ,buffer)
-     (with-current-buffer ,buffer ,@body)))
-
 (defun pyagentd-mission--look ()
   "Ask the daemon what there is to show in this buffer."
   (unless pyagentd-mission--asking
     (setq pyagentd-mission--asking t)
-    (let ((buffer (current-buffer)))
-      (pyagentd-rpc-call-async
-       'mission-trace (list :branch pyagentd-mission--branch)
-       :timeout pyagentd-call-timeout
-       :success (lambda (answer)
-                  (pyagentd-mission--in buffer
-                    (setq pyagentd-mission--asking nil)
-                    (pyagentd-mission--show (pyagentd-json-text answer))))
-       :error (lambda (err)
-                (pyagentd-mission--in buffer
-                  (setq pyagentd-mission--asking nil))
-                (message "%s" (pyagentd-error-text err)))))))
+    (pyagentd-later-here
+     'mission-trace (list :branch pyagentd-mission--branch)
+     (lambda (answer)
+       (setq pyagentd-mission--asking nil)
+       (pyagentd-mission--show (pyagentd-json-text answer)))
+     nil
+     (lambda (err)
+       (setq pyagentd-mission--asking nil)
+       (pyagentd-later-tell err)))))
 
 (defun pyagentd-mission--running-p ()
   "Return non-nil if the last mission shown here goes on."
@@ -104,7 +96,7 @@
 
 (defun pyagentd-mission--on-timer (buffer)
   "Look again in BUFFER, or later when nobody sees it."
-  (pyagentd-mission--in buffer
+  (pyagentd-later-in buffer
     (setq pyagentd-mission--timer nil)
     (cond ((not (pyagentd-rpc-connected-p)))
           ((get-buffer-window buffer t) (pyagentd-mission--look))
@@ -213,20 +205,19 @@ Nothing is run again."
   (interactive nil pyagentd-mission-mode)
   (unless (pyagentd-mission--running-p)
     (user-error "No mission runs here"))
-  (pyagentd-rpc-call 'abort (list :branch pyagentd-mission--branch))
-  (pyagentd-mission--look))
+  (pyagentd-later-here 'abort (list :branch pyagentd-mission--branch)
+                       #'pyagentd-mission--look-anew))
 
 (defun pyagentd-mission-resume ()
   "Go on with a mission that was stopped, behind its last program."
   (interactive nil pyagentd-mission-mode)
-  (pyagentd-rpc-call 'mission-resume
-                     (append (list :branch pyagentd-mission--branch)
-                             (pyagentd-mission--caller)))
-  (pyagentd-mission--look))
+  (pyagentd-later-here 'mission-resume
+                       (append (list :branch pyagentd-mission--branch)
+                               (pyagentd-mission--caller))
+                       #'pyagentd-mission--look-anew))
 
-(defun pyagentd-mission--revert (&rest _)
-  "Look again."
-  (pyagentd-rpc-connect t)
+(defun pyagentd-mission--look-anew (&rest _)
+  "Look again, whether or not an answer is awaited."
   (setq pyagentd-mission--asking nil)
   (pyagentd-mission--look))
 
@@ -255,7 +246,7 @@ Nothing is run again."
               '(:eval (and (pyagentd-mission--running-p) " running")))
   (outline-minor-mode)
   (add-hook 'kill-buffer-hook #'pyagentd-mission--forget nil t)
-  (setq-local revert-buffer-function #'pyagentd-mission--revert))
+  (setq-local revert-buffer-function #'pyagentd-mission--look-anew))
 
 (defun pyagentd-mission--forget ()
   "Look no more."
@@ -279,56 +270,74 @@ Nothing is run again."
   "Return the plist with the environment and the key of whoever asks."
   (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))
 
-(defun pyagentd-mission--read-signature ()
-  "Ask for a signature until it is one; return it, or nil for none."
-  (let ((prompt "Returns (signature, empty for anything): ") (given nil) done)
-    (while (not done)
-      (setq given (string-trim
-                   (read-string prompt given
-                                'pyagentd-mission-signature-history)))
-      (if (string-empty-p given)
-          (setq done t given nil)
-        (condition-case err
-            (setq done (pyagentd-rpc-call 'mission-check
-                                          (list :signature given)))
-          (pyagentd-error
-           (setq prompt (format "%s\nReturns (signature): "
-                                (pyagentd-error-text err)))))))
-    given))
+(defun pyagentd-mission--read-signature (then &optional prompt initial)
+  "Ask for a signature until it is one; call THEN with it, or nil for none.
+PROMPT and INITIAL are what is asked, and what stands there already."
+  (let ((given (string-trim
+                (read-string
+                 (or prompt "Returns (signature, empty for anything): ")
+                 initial 'pyagentd-mission-signature-history)))
+        (again (pyagentd-later-back #'pyagentd-mission--read-signature))
+        (keys num-input-keys))
+    (if (string-empty-p given) (funcall then nil)
+      (pyagentd-later-here
+       'mission-check (list :signature given)
+       (lambda (_) (funcall then given))
+       nil
+       (lambda (err)
+         (pyagentd-later-when-free
+          again keys then
+          (format "%s\nReturns (signature): " (pyagentd-error-text err))
+          given))))))
 
-(defun pyagentd-mission--read-tools ()
-  "Ask for tools; return their names, or nil for the preset's."
-  (completing-read-multiple
-   "Tools (comma between them, empty for the usual ones): "
-   (plist-get (pyagentd-rpc-call 'mission-tools) :tools) nil t))
+(defun pyagentd-mission--read-tools (then)
+  "Ask for tools; call THEN with their names, or nil for the preset's."
+  (pyagentd-later-asking
+   'mission-tools nil
+   (lambda (answer)
+     (funcall then (completing-read-multiple
+                    "Tools (comma between them, empty for the usual ones): "
+                    (plist-get answer :tools) nil t)))))
+
+(defun pyagentd-mission--read (tools)
+  "Ask for a mission, also for its tools if TOOLS is non-nil, and begin it."
+  (let ((prompt (read-string "Mission: " nil 'pyagentd-mission-history)))
+    (when (string-blank-p prompt)
+      (user-error "There is no task"))
+    (pyagentd-mission--read-signature
+     (lambda (signature)
+       (if (not tools) (pyagentd-mission prompt signature)
+         (pyagentd-mission--read-tools
+          (lambda (tools) (pyagentd-mission prompt signature tools))))))))
 
 ;;;###autoload
-(defun pyagentd-mission (prompt &optional signature tools)
+(defun pyagentd-mission (&optional prompt signature tools)
   "Have a model fulfil PROMPT with programs, and show how it does that.
 SIGNATURE, a string, is what comes back, such as \"{count :int}\"; nil
 stands for anything.  TOOLS are the names of the tools that its programs
-may call, nil for the usual ones; they are asked for with a prefix
-argument.  The mission is a session of the project here."
-  (interactive
-   (progn
-     (pyagentd-rpc-connect t)
-     (list (read-string "Mission: " nil 'pyagentd-mission-history)
-           (pyagentd-mission--read-signature)
-           (and current-prefix-arg (pyagentd-mission--read-tools)))))
-  (when (string-blank-p prompt)
-    (user-error "There is no task"))
-  (pyagentd-rpc-connect t)
+may call, nil for the usual ones.  Without a PROMPT it is asked for with
+its signature, and with a prefix argument its tools.  The mission is a
+session of the project here."
+  (interactive)
   (require 'pyagentd)
-  (let* ((begun (pyagentd-rpc-call
-                 'mission
-                 (append (list :prompt prompt :signature signature :tools tools
-                               :root (pyagentd--project-root))
-                         (pyagentd-mission--caller))))
-         (file (plist-get begun :file)))
-    ;; Its buffer is where questions of the mission show.
-    (find-file-noselect file)
-    (pyagentd-mission--open (plist-get begun :branch)
-                            (plist-get begun :session-id))))
+  (cond ((null prompt) (pyagentd-mission--read current-prefix-arg))
+        ((string-blank-p prompt) (user-error "There is no task"))
+        (t (let ((keys num-input-keys))
+             (pyagentd-later
+              'mission
+              (append (list :prompt prompt :signature signature :tools tools
+                            :root (pyagentd--project-root))
+                      (pyagentd-mission--caller))
+              (lambda (begun)
+                (pyagentd-later-when-free #'pyagentd-mission--begun
+                                          keys begun)))))))
+
+(defun pyagentd-mission--begun (begun)
+  "Show the mission that BEGUN, an answer of the daemon, tells of."
+  ;; Its buffer is where questions of the mission show.
+  (find-file-noselect (plist-get begun :file))
+  (pyagentd-mission--open (plist-get begun :branch)
+                          (plist-get begun :session-id)))
 
 ;;;###autoload
 (defun pyagentd-mission-trace ()

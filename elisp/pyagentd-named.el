@@ -31,6 +31,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-env)
 (require 'pyagentd-place)
+(require 'pyagentd-start)
 (require 'pyagentd-here)
 (require 'pyagentd-later)
 (require 'pyagentd-model)
@@ -99,8 +100,7 @@ What the daemon says while a name is read counts at once."
 
 (defun pyagentd-named-read (prompt)
   "Read the name of an agent with PROMPT; the one here is the default."
-  (pyagentd-rpc-connect t)
-  (pyagentd-named-learn)
+  (pyagentd-start #'pyagentd-named-learn)
   (let* ((here (pyagentd-named-here))
          (name (completing-read (format-prompt prompt here)
                                 #'pyagentd-named--complete nil nil nil

@@ -30,7 +30,7 @@
 
 (require 'pyagentd-core)
 (require 'pyagentd-env)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
 (require 'pyagentd-chat)
@@ -98,30 +98,36 @@
       (if (eq action 'metadata) metadata
         (complete-with-action action names string predicate)))))
 
-(defun pyagentd-plan--read ()
-  "Read the name of an agent for this session."
-  (let* ((answer (with-current-buffer (pyagentd-plan--buffer)
-                   (pyagentd-rpc-call 'agents-available
-                                      (list :branch pyagentd--branch-dir))))
-         (agents (plist-get answer :agents))
-         (now (plist-get answer :agent)))
-    (unless agents
-      (user-error "An agent of another session answers with its own preset"))
-    (completing-read (format-prompt "Agent from the next message on" now)
-                     (pyagentd-plan--table agents) nil t nil nil now)))
+(defun pyagentd-plan--read (then)
+  "Read the name of an agent for this session; call THEN with it.
+That is in the session's buffer, and once the daemon has said which there
+are."
+  (with-current-buffer (pyagentd-plan--buffer)
+    (pyagentd-later-asking
+     'agents-available (list :branch pyagentd--branch-dir)
+     (lambda (answer)
+       (let ((agents (plist-get answer :agents))
+             (now (plist-get answer :agent)))
+         (unless agents
+           (user-error
+            "An agent of another session answers with its own preset"))
+         (funcall then (completing-read
+                        (format-prompt "Agent from the next message on" now)
+                        (pyagentd-plan--table agents) nil t nil nil now)))))))
 
-(defun pyagentd-choose-agent (name)
+(defun pyagentd-choose-agent (&optional name)
   "Let the agent NAME answer your next message here and those after it.
 An agent is a preset that you may use: its instructions, tools, model and
 rights hold; the paths stay those of the session.  Nothing is sent, and
-the header line shows the choice."
-  (interactive (list (pyagentd-plan--read)))
-  (with-current-buffer (pyagentd-plan--buffer)
-    (setq pyagentd-plan-next
-          (unless (or (string-empty-p name)
-                      (equal name pyagentd-plan--agent))
-            name))
-    (pyagentd-status-refresh)))
+the header line shows the choice.  Without a NAME it is asked for."
+  (interactive)
+  (if (null name) (pyagentd-plan--read #'pyagentd-choose-agent)
+    (with-current-buffer (pyagentd-plan--buffer)
+      (setq pyagentd-plan-next
+            (unless (or (string-empty-p name)
+                        (equal name pyagentd-plan--agent))
+              name))
+      (pyagentd-status-refresh))))
 
 ;;;; Approving
 
@@ -131,24 +137,26 @@ the header line shows the choice."
 agent build, or with a prefix argument by the AGENT you choose.  What you
 have written below the plan goes along.  While a run is in flight the
 message waits for its turn."
-  (interactive (list (and current-prefix-arg (pyagentd-plan--read))))
-  (with-current-buffer (pyagentd-plan--buffer)
-    (pyagentd-chat-ready)
-    (let ((buffer (current-buffer)))
-      (pyagentd-rpc-call-async
-       'approve (append (list :branch pyagentd--branch-dir
-                              :env (pyagentd-env-variables)
-                              :key (pyagentd-env-key))
-                        (and agent (list :agent agent)))
-       :timeout pyagentd-call-timeout
-       :success (lambda (answer)
-                  (when (buffer-live-p buffer)
-                    (with-current-buffer buffer
-                      (setq pyagentd-plan-next nil)
-                      (pyagentd-status-refresh)))
-                  (when (plist-get answer :queued)
-                    (message "Approved; it waits for the run in flight")))
-       :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
+  (interactive "P")
+  (if (and agent (not (stringp agent)))
+      (pyagentd-plan--read #'pyagentd-approve)
+    (with-current-buffer (pyagentd-plan--buffer)
+      (pyagentd-chat-when-ready
+       (lambda ()
+         (pyagentd-later-here
+          'approve (append (list :branch pyagentd--branch-dir
+                                 :env (pyagentd-env-variables)
+                                 :key (pyagentd-env-key))
+                           (unless (member agent '(nil ""))
+                             (list :agent agent)))
+          #'pyagentd-plan--approved))))))
+
+(defun pyagentd-plan--approved (answer)
+  "Note that the plan in this buffer was approved; ANSWER tells how."
+  (setq pyagentd-plan-next nil)
+  (pyagentd-status-refresh)
+  (when (plist-get answer :queued)
+    (message "Approved; it waits for the run in flight")))
 
 (define-key pyagentd-mode-map (kbd "C-c C-l") #'pyagentd-choose-agent)
 (define-key pyagentd-mode-map (kbd "C-c C-c") #'pyagentd-approve)

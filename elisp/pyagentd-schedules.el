@@ -28,7 +28,7 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-env)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
@@ -83,16 +83,10 @@
 
 (defun pyagentd-schedules--call (method plist)
   "Call METHOD with PLIST, then fetch the schedules of this buffer again."
-  (let ((buffer (current-buffer)))
-    (pyagentd-rpc-call-async
-     method plist
-     :timeout pyagentd-call-timeout
-     :success (lambda (_)
-                (when (buffer-live-p buffer)
-                  (with-current-buffer buffer
-                    (when (derived-mode-p 'pyagentd-schedules-mode)
-                      (revert-buffer)))))
-     :error (lambda (err) (message "%s" (pyagentd-error-text err))))))
+  (pyagentd-later-here method plist
+                       (lambda (_)
+                         (when (derived-mode-p 'pyagentd-schedules-mode)
+                           (revert-buffer)))))
 
 ;;;; Commands
 
@@ -129,7 +123,6 @@ asked in the run: what would be asked is denied."
           (time (read-string (format "Which time, %s: " kind))))
      (list (cdr (assoc kind pyagentd-schedules--kinds)) time
            (read-string "Message: "))))
-  (pyagentd-rpc-connect t)
   (let ((branch (or pyagentd-schedules--branch
                     (plist-get (pyagentd-here) :branch))))
     (pyagentd-schedules--call 'schedule-add

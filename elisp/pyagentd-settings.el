@@ -29,7 +29,7 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-block)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
@@ -145,30 +145,36 @@ What the user has changed here and not saved yet stays."
   "Write the settings that were changed in this session to its preset.md."
   (interactive)
   (pyagentd-settings--save)
-  (let ((answer (pyagentd-rpc-call 'keep-settings
-                                   (list :branch pyagentd--branch-dir))))
-    (pyagentd-settings-receive answer)
-    (message (if (plist-get answer :kept) "Written to preset.md: %s"
-               "No setting differs from preset.md")
-             (pyagentd-settings--named (plist-get answer :kept)))))
+  (pyagentd-later-here 'keep-settings (list :branch pyagentd--branch-dir)
+                       #'pyagentd-settings--kept))
+
+(defun pyagentd-settings--kept (answer)
+  "Take over and say what was written to preset.md, as ANSWER tells."
+  (pyagentd-settings-receive answer)
+  (message (if (plist-get answer :kept) "Written to preset.md: %s"
+             "No setting differs from preset.md")
+           (pyagentd-settings--named (plist-get answer :kept))))
 
 ;;;###autoload
 (defun pyagentd-drop-settings ()
   "Go back to the settings in the preset.md of this session."
   (interactive)
   (pyagentd-settings--save)
-  (let ((answer (pyagentd-rpc-call 'drop-settings
-                                   (list :branch pyagentd--branch-dir))))
-    (setq pyagentd-settings--saved nil)
-    (dolist (variable pyagentd-block-settings)
-      (pyagentd-block-set variable nil))
-    (pyagentd-settings-receive answer)
-    (unless pyagentd-session-viewing
-      (set-buffer-modified-p t)
-      (pyagentd-session-save))
-    (message (if (plist-get answer :dropped) "As in preset.md again: %s"
-               "No setting differs from preset.md")
-             (pyagentd-settings--named (plist-get answer :dropped)))))
+  (pyagentd-later-here 'drop-settings (list :branch pyagentd--branch-dir)
+                       #'pyagentd-settings--dropped))
+
+(defun pyagentd-settings--dropped (answer)
+  "Go back to the settings of preset.md, which ANSWER tells."
+  (setq pyagentd-settings--saved nil)
+  (dolist (variable pyagentd-block-settings)
+    (pyagentd-block-set variable nil))
+  (pyagentd-settings-receive answer)
+  (unless pyagentd-session-viewing
+    (set-buffer-modified-p t)
+    (pyagentd-session-save))
+  (message (if (plist-get answer :dropped) "As in preset.md again: %s"
+             "No setting differs from preset.md")
+           (pyagentd-settings--named (plist-get answer :dropped))))
 
 (provide 'pyagentd-settings)
 ;;; pyagentd-settings.el ends here

@@ -31,25 +31,28 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
 (require 'pyagentd-place)
 
 (declare-function pyagentd--project-root "pyagentd")
 
-(defun pyagentd-trust--root ()
-  "Return the directory of the project here: that of the session, if in one."
-  (or (when-let ((here (ignore-errors (pyagentd-here))))
-        (plist-get (pyagentd-rpc-call
-                    'grants (list :branch (plist-get here :branch)))
-                   :root))
-      (pyagentd--project-root)))
+(defun pyagentd-trust-with-root (function)
+  "Call FUNCTION with the directory of the project here.
+That is the project of the session, if in one, which the daemon is asked;
+FUNCTION is called in this buffer then."
+  (let ((here (ignore-errors (pyagentd-here)))
+        (otherwise (pyagentd--project-root)))
+    (if (null here) (funcall function otherwise)
+      (pyagentd-later-here
+       'grants (list :branch (plist-get here :branch))
+       (lambda (answer)
+         (funcall function (or (plist-get answer :root) otherwise)))))))
 
-(defun pyagentd-trust--untrusted (root)
-  "Return the presets of the project ROOT that await trust, plists with :text.
+(defun pyagentd-trust--untrusted (answer)
+  "Return the presets in ANSWER that await trust, plists with :text.
 Their other keys are :name, :source, :hash and, of a broken one, :error."
-  (mapcar #'pyagentd-trust--read
-          (plist-get (pyagentd-rpc-call 'presets (list :root root)) :untrusted)))
+  (mapcar #'pyagentd-trust--read (plist-get answer :untrusted)))
 
 (defun pyagentd-trust--read (preset)
   "Return PRESET, a plist, with its :text.
@@ -94,24 +97,35 @@ They say which tools an agent has, and what it may read, write and run.\n\n"
   "Show the presets that this project brings along, and ask whether to use them.
 Only the texts that were shown are trusted."
   (interactive)
-  (let* ((root (pyagentd-trust--root))
-         (presets (or (pyagentd-trust--untrusted root)
-                      (user-error "No preset of %s awaits your trust"
-                                  (abbreviate-file-name root))))
-         (usable (seq-remove (lambda (preset) (plist-get preset :error)) presets))
+  (pyagentd-trust-with-root
+   (lambda (root)
+     (pyagentd-later-asking
+      'presets (list :root root)
+      (lambda (answer)
+        (pyagentd-trust--ask
+         root
+         (or (pyagentd-trust--untrusted answer)
+             (user-error "No preset of %s awaits your trust"
+                         (abbreviate-file-name root)))))))))
+
+(defun pyagentd-trust--ask (root presets)
+  "Show PRESETS of the project ROOT, and ask whether to use them."
+  (let* ((usable (seq-remove (lambda (preset) (plist-get preset :error))
+                             presets))
          (names (mapconcat (lambda (preset) (plist-get preset :name))
                            usable ", ")))
     (save-window-excursion
       (pop-to-buffer (pyagentd-trust--buffer root presets))
-      (cond ((null usable) (read-char "None of them can be used; any key goes back"))
+      (cond ((null usable)
+             (read-char "None of them can be used; any key goes back"))
             ((yes-or-no-p (format "You have read them; may agents be made \
 from %s? " names))
-             (pyagentd-rpc-call 'trust-presets
-                                (list :root root
-                                      :hashes (mapcar (lambda (preset)
-                                                        (plist-get preset :hash))
-                                                      usable)))
-             (message "Trusted: %s" names))))))
+             (pyagentd-later
+              'trust-presets
+              (list :root root
+                    :hashes (mapcar (lambda (preset) (plist-get preset :hash))
+                                    usable))
+              (lambda (_) (message "Trusted: %s" names))))))))
 
 ;;;; Sessions
 
@@ -144,10 +158,9 @@ Only the text that was shown is trusted."
         (goto-char (point-min))
         (pop-to-buffer (current-buffer)))
       (when (y-or-n-p "You have read it; may this session do what it says? ")
-        (pyagentd-rpc-call-async
+        (pyagentd-later
          'trust-session (list :branch branch :sha256 sha256)
-         :success (lambda (_) (message "Trusted: %s" (abbreviate-file-name file)))
-         :error (lambda (err) (message "%s" (pyagentd-error-text err))))))))
+         (lambda (_) (message "Trusted: %s" (abbreviate-file-name file))))))))
 
 (provide 'pyagentd-trust)
 ;;; pyagentd-trust.el ends here

@@ -163,7 +163,8 @@ The variable `branch' is that of the session it is about."
                  (lambda (_) (setq shown (with-current-buffer (window-buffer)
                                            (buffer-string)))
                    t)))
-        (pyagentd-trust-presets))
+        (pyagentd-trust-presets)
+        (pyagentd-test-settle))
       (dolist (part '("theirs.md" "tools: [Bash]" "Cannot be used: line 1"))
         (should (string-search part shown)))
       (should-not (string-search "ours" shown))
@@ -176,24 +177,31 @@ The variable `branch' is that of the session it is about."
     (let ((preset (lists-test--preset root "theirs" "harmless")))
       (lists-test--preset root "theirs" "harmful")
       (pyagentd-test-answer 'presets `(:untrusted (,preset)))
-      (should-error (pyagentd-trust-presets) :type 'user-error)
+      (should (string-match-p "has changed just now"
+                              (pyagentd-test-said (pyagentd-trust-presets))))
       (should-not (pyagentd-test-calls 'trust-presets)))))
 
 (ert-deftest pyagentd-trust-refused-trusts-nothing ()
   (pyagentd-test-with-ask
     (pyagentd-test-answer 'presets
                           `(:untrusted (,(lists-test--preset root "theirs" "x"))))
-    (cl-letf (((symbol-function 'yes-or-no-p) #'ignore))
-      (pyagentd-trust-presets))
+    (let (asked)
+      (cl-letf (((symbol-function 'yes-or-no-p)
+                 (lambda (_) (setq asked t) nil)))
+        (pyagentd-trust-presets)
+        (pyagentd-test-await asked)
+        (pyagentd-test-settle)))
     (should-not (pyagentd-test-calls 'trust-presets))
     (pyagentd-test-answer 'presets '(:presets ((:name "ours"))))
-    (should-error (pyagentd-trust-presets) :type 'user-error)))
+    (should (string-match-p "No preset of .* awaits"
+                            (pyagentd-test-said (pyagentd-trust-presets))))))
 
 (ert-deftest pyagentd-trust-that-is-missing-is-said-where-a-preset-is-chosen ()
   (pyagentd-test-with-ask
     (pyagentd-test-answer 'presets '(:presets ((:name "ours" :description "For us")
                                                (:name "broken" :error "line 1"))
                                      :untrusted ((:name "theirs"))))
+    (pyagentd-test-tell 'fake-silent "" 'create-session)
     (let (prompt annotated)
       (cl-letf (((symbol-function 'completing-read)
                  (lambda (said names &rest _)
@@ -202,7 +210,11 @@ The variable `branch' is that of the session it is about."
                                                       :annotation-function)
                                            names))
                    "ours")))
-        (should (equal "ours" (pyagentd--read-preset))))
+        (pyagentd-session "mine" t)
+        (pyagentd-test-await (pyagentd-test-calls 'create-session)))
+      (should (equal "ours" (plist-get (car (pyagentd-test-calls
+                                             'create-session))
+                                       :preset)))
       (should (string-search "theirs of the project" prompt))
       (should (equal annotated '("  For us" "  line 1"))))))
 

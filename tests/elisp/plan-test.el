@@ -6,6 +6,7 @@
 ;;; Code:
 
 (require 'test-helper)
+(require 'keys)
 (require 'pyagentd-plan)
 
 (defconst plan-test--available
@@ -84,6 +85,23 @@
   (with-temp-buffer
     (should-error (pyagentd-approve) :type 'user-error)
     (should-error (pyagentd-choose-agent "plan") :type 'user-error)))
+
+(ert-deftest pyagentd-plan-the-agent-is-asked-for-once-the-daemon-named-them ()
+  (plan-test--with-session "### Hi"
+    (pyagentd-test-type "C-c C-l plan RET")
+    (should (equal pyagentd-plan-next "plan"))
+    (pyagentd-test-type "C-u C-c C-c plan RET")
+    (pyagentd-test-settle)
+    (should (equal (plist-get (car (pyagentd-test-calls 'approve)) :agent)
+                   "plan"))))
+
+(ert-deftest pyagentd-plan-without-a-choice-nothing-is-asked ()
+  (plan-test--with-session "### Hi"
+    (pyagentd-test-answer 'agents-available '(:agent "x" :agents nil))
+    (should (string-match-p "with its own preset"
+                            (pyagentd-test-said
+                              (call-interactively #'pyagentd-choose-agent))))
+    (should-not pyagentd-plan-next)))
 
 (provide 'plan-test)
 ;;; plan-test.el ends here
