@@ -30,7 +30,8 @@ ask          {id, branch, agent, action, tool, detail, reason, preview, kind, ch
              ``project`` the root of the project for which "always" holds, ``commands`` all those in a command,
              ``input`` the arguments as JSON text; of kind "question" with ``questions`` [{question, header,
              options: [{label, description}], multi_select}]
-answered     {id, decision, by}: the ask with that id is settled; the first answer wins
+answered     {id, decision, by}: the ask with that id is settled; the first answer wins. Both are told to clients that
+             oversee all questions too
 agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
 context      {used, estimated, window, window_known, usable, model, tokens, last, cost_usd, known_usd, own_usd,
              agents, agents_total, compactions}: after every step, what the next request holds before what is new in

@@ -43,8 +43,13 @@ _CHECKED: Mapping[str, tuple[ToolSpec, str, Mapping[str, Any]]] = {
 class Approvals(Group):
     """What humans decide, have decided and may take back."""
 
-    async def asks(self, client: Client, *, session: str | None = None) -> dict[str, Any]:
-        """Return the open questions, oldest first; those of a session with all its branches and agents if named."""
+    async def asks(self, client: Client, *, session: str | None = None, watch: bool = False) -> dict[str, Any]:
+        """Return the open questions, oldest first; those of a session with all its branches and agents if named.
+
+        With ``watch`` the client is told of all questions and their answers from now on, as ``agent_list``.
+        """
+        if watch:
+            self._host.overseers.add(client)
         await self._host.trees.awake()
         found = self._host.asks.all()
         if session:

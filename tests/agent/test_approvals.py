@@ -92,6 +92,21 @@ def bash(command: str) -> Any:
     return answer(tool_use("Bash", command=command))
 
 
+async def test_who_watches_all_questions_is_told_of_those_of_conversations_it_does_not_watch(
+    world: World, service: Service
+) -> None:
+    overseer, other = Watcher(), Watcher()
+    assert (await service.asks(overseer, watch=True), await service.asks(other)) == ({"asks": []}, {"asks": []})
+    async with talking(world, service) as talk:
+        await talk.say(bash("make"), "Done")
+        ask = await talk.ask()
+        await talk.answer("deny")
+        await talk.end()
+    assert [event.args[0] for event in overseer.of("ask", talk.branch.key)] == [ask]
+    assert [event.args[0]["id"] for event in overseer.of("answered", talk.branch.key)] == [ask["id"]]
+    assert not other.events
+
+
 async def test_an_ask_says_everything_that_an_answer_needs(world: World, service: Service) -> None:
     async with talking(world, service) as talk:
         await talk.say(bash("git log | head -5"), "Done")

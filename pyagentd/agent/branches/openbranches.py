@@ -31,7 +31,7 @@ from pyagentd.store.unfinished import unfinished_agents
 
 _T = TypeVar("_T")
 
-OVERSEEN = ("agents", "task")
+OVERSEEN = ("agents", "task", "ask", "answered")
 """Kinds of events that are about more than one conversation."""
 
 
@@ -55,7 +55,7 @@ class OpenBranches:
         asks: Questions to humans that are open.
         trees: What earlier daemons left waiting.
         departed: Directories of agents that were destroyed; nobody opens what is in them.
-        overseers: Clients that are told of named agents and of tasks wherever they are.
+        overseers: Clients that are told of named agents, tasks and questions wherever they are.
     """
 
     def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
