@@ -153,6 +153,46 @@ Return how many seconds that took, and how many of them Emacs computed."
     (write-region (prin1-to-string value) nil file nil 'quiet)
     file))
 
+;;;; From key to painted screen
+
+(defvar bench-painted nil
+  "Times at which keys were painted, newest first; one for each key.")
+(defvar bench--unpainted 0
+  "How many keys were read that were not painted yet.")
+
+(defun bench--paint ()
+  "Redisplay as the command loop would do next, and note when that is painted.
+With more keys waiting it would go on with those, and so do we."
+  (cl-incf bench--unpainted)
+  (unless (input-pending-p)
+    (redisplay)
+    ;; The display answers in order: when it answers this, all is drawn.
+    (when (display-graphic-p) (mouse-absolute-pixel-position))
+    (let ((now (float-time)))
+      (while (> bench--unpainted 0)
+        (cl-decf bench--unpainted)
+        (push now bench-painted)))))
+
+(defun bench-note-paints (flag)
+  "Note from now on when the keys of each command are painted if FLAG."
+  (setq bench-painted nil bench--unpainted 0)
+  (if flag (add-hook 'post-command-hook #'bench--paint 90)
+    (remove-hook 'post-command-hook #'bench--paint))
+  t)
+
+(defun bench-windows (left right below)
+  "Show buffer LEFT, and beside it RIGHT and BELOW; select the first."
+  (delete-other-windows)
+  (switch-to-buffer left)
+  (with-selected-window (split-window-right)
+    (switch-to-buffer right)
+    (goto-char (point-max))
+    (with-selected-window (split-window-below)
+      (switch-to-buffer below)
+      (goto-char (point-max))))
+  (goto-char (point-max))
+  t)
+
 ;;;; Calls and events
 
 (defun bench-calls (count)

@@ -17,6 +17,7 @@ from tests.bench.prompt import abort, send
 from tests.bench.start import cold, idle, warm
 from tests.bench.talk import talk
 from tests.bench.turns import turns
+from tests.bench.typist import typing
 from tests.bench.wire import call, events
 from tests.bench.world import World, new_world
 
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[World], Iterator[Result]]] = {
     "library": library,
     "record": record,
     "long": long,
+    "typing": typing,
     "talk": talk,
     "programs": programs,
     "bombs": bombs,

@@ -95,9 +95,9 @@ class World:
 
     # -- Emacs ---------------------------------------------------------------------------------------------------
 
-    def emacs(self, *, terminal: bool = True) -> Emacs:
-        """Return an Emacs that has loaded the package, byte-compiled, and the probes."""
-        emacs = self.system.emacs(terminal=terminal, load=())
+    def emacs(self, *, terminal: bool = True, program: tuple[str, ...] = ("emacs", "--batch")) -> Emacs:
+        """Return an Emacs that has loaded the package, byte-compiled, and the probes; ``program`` off a terminal."""
+        emacs = self.system.emacs(terminal=terminal, program=program, load=())
         self._editors.append(emacs)
         emacs.eval(
             # Compiling natively behind the scenes would be measured too.

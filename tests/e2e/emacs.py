@@ -55,6 +55,7 @@ class Emacs:
         load: tuple[str, ...] = ("pyagentd",),
         size: tuple[int, int] = (100, 40),
         prefix: tuple[str, ...] = (),
+        program: tuple[str, ...] = ("emacs", "--batch"),
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.socket = directory / "d"
@@ -72,7 +73,7 @@ class Emacs:
         else:
             log = (directory / "emacs.log").open("wb")
             self._process = subprocess.Popen(
-                [*prefix, command[0], "--batch", *command[1:]],
+                [*prefix, *program, *command[1:]],
                 env=self.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
