@@ -10,7 +10,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults $(wildcard tests/test_cli_*.py)
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-kill test-simulation test-shell test-faults test-install fuzz-lisp lint lint-py lint-el check bench screenshots doc dist clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-install fuzz-lisp lint lint-py lint-el check bench screenshots doc dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ test-faults: setup ## Have every write of a turn fail in every way
 
 test-edits: setup ## Edit random documents 20,000 times, in Emacs and elsewhere; all else must stay exact
 	PYAGENTD_EDITS=20000 PYAGENTD_CONVERSATIONS=2000 $(PYTHON) -m pytest -n 2 tests/store/test_edits.py tests/store/test_files.py
+
+test-properties: setup ## Try every property with 1,000 examples and more, where the tests take 40
+	PYAGENTD_EXAMPLES=1000 PYAGENTD_CONVERSATIONS=1000 $(PYTHON) -m pytest -n 2 -m "hypothesis and not e2e"
 
 bench: setup ## Print the benchmarks, each beside its reference
 	$(PYTHON) -m tests.bench

@@ -26,6 +26,7 @@ from pyagentd.store.snapshots.records import Change, Records
 from pyagentd.store.snapshots.scan import Limits, Scan, TooMuch
 from pyagentd.tools import beneath
 from tests.agent.world import Watcher, World, attached, last_of, rows
+from tests.examples import examples
 from tests.server import answer, tool_use
 
 TOOLS = "Read, Write, Edit, Bash, PersistentAgent"
@@ -504,7 +505,9 @@ def perform(root: Path, steps: list[Any]) -> None:
 
 
 @given(before=STEPS, turns=st.lists(STEPS, min_size=1, max_size=3))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_restoring_brings_the_original_tree_back(tmp_path_factory: Any, before: Any, turns: Any) -> None:
     from pyagentd.agent.files.putback import creations, removals, remove
     from pyagentd.agent.files.restoring import Restored, Restoring

@@ -13,6 +13,7 @@ from pyagentd.mission.delegation import delegate
 from pyagentd.mission.retry import LLMError
 from pyagentd.mission.scripted import Scripted
 from pyagentd.mission.step import Step
+from tests.examples import examples
 from tests.mission.test_loop import code
 
 PIECES = [
@@ -71,7 +72,7 @@ def raising() -> int:
     raise RuntimeError
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     says=st.lists(SAYINGS, max_size=6),
     value=VALUES,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyagentd.lisp.values import Keyword, LispSet
 from pyagentd.mission.firewall import HIDDEN, Firewall, is_firewalled, model_text, public
 from pyagentd.mission.options import PromptLimit
+from tests.examples import examples
 
 K = Keyword
 
@@ -153,7 +154,7 @@ def _planted(value, secret, hidden=False):
     return secret if hidden else value
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(_VALUES)
 def test_no_text_has_a_firewalled_value(value):
     planted = _planted(value, "S3CRET-VALUE")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import HIDDEN
 from pyagentd.mission.scripted import Scripted
+from tests.examples import examples
 from tests.mission.test_loop import RETURN_1, code
 
 SECRET, NUMBER = "S3CR3T-TOKEN", 987654321
@@ -116,7 +117,7 @@ def test_no_program_brings_a_firewalled_value_before_the_model(program):
     assert leaked([program]) == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.sampled_from(PROGRAMS), min_size=1, max_size=8))
 def test_no_sequence_of_programs_does_either(programs):
     assert leaked(programs) == []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pyagentd.policy.shell.builtins import HARMLESS, REFUSED
 from pyagentd.policy.shell.grammar import Simple, parse
 from pyagentd.policy.shell.values import Unreadable
+from tests.examples import examples
 from tests.policy.bash import BASH, Ran, run
 
 pytestmark = pytest.mark.skipif(not Path(BASH).exists(), reason="there is no bash")
@@ -135,7 +136,7 @@ def check(text: str, parts: list[Simple], ran: Ran, status: int) -> None:
         assert len(ran.commands) == len(programs), f"{text!r} runs {ran.commands}, not all of {told}"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.one_of(LINES, LIKELY, LIKELY), status=st.sampled_from([0, 1]))
 @example(text="p a\\\n#b", status=0)
 @example(text="p \\\n#b", status=0)

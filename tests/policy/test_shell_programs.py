@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pyagentd.policy import shell
+from tests.examples import examples
 
 # Arguments that are words of several of these programs; every path stays in the scratch directory.
 COMMON = "a b d d/x x ../y l l/z -- - -a -f -n -r -v -1 ./a"
@@ -104,7 +105,7 @@ def written_unsaid(text: str, told: shell.ShellReading | None = None) -> list[st
         return [path for path in changed if not covered(path, writes)]
 
 
-@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), suppress_health_check=list(HealthCheck))
 @given(text=LINES)
 @example(text="sort -t -o ../y a")
 @example(text="sed -n -i.nef 'w ../y' a")

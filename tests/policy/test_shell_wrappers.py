@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pyagentd.policy import shell
 from pyagentd.policy.shell.builtins import HARMLESS, REFUSED
 from pyagentd.policy.shell.grammar import KEYWORDS
+from tests.examples import examples
 from tests.policy.bash import BASH, run
 
 REAL = ["env", "nice", "nohup", "timeout", "stdbuf", "setsid", "ionice", "xargs", "find", "sh", "bash"]
@@ -43,7 +44,7 @@ def explained(words: tuple[str, ...], reading: shell.ShellReading) -> bool:
     return False
 
 
-@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), suppress_health_check=list(HealthCheck))
 @given(text=LINES)
 @example(text="echo p | xargs env")
 @example(text="echo x | xargs -i% p %")

@@ -14,6 +14,7 @@ from pyagentd.events import Event
 from pyagentd.rpc.framing import FrameReader
 from pyagentd.rpc.outbox import BACKLOG, BATCH, PIECE, Outbox
 from pyagentd.sexp import decode
+from tests.examples import examples
 
 
 class Wire:
@@ -271,7 +272,7 @@ actions = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(actions)
 def test_each_branch_is_shown_its_rows_exactly_and_numbers_never_promise_too_much(plan: list[Any]) -> None:
     wire = Wire()

@@ -24,6 +24,7 @@ from pyagentd.sexp import (
     plists_to_dicts,
     tagged,
 )
+from tests.examples import examples
 
 
 class Plain(Enum):
@@ -248,13 +249,13 @@ atoms = st.none() | st.just(True) | st.integers() | st.floats(allow_nan=False) |
 values = st.recursive(atoms, lambda inner: st.lists(inner, min_size=1, max_size=6), max_leaves=30)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(values)
 def test_decode_undoes_encode(value: Any) -> None:
     assert _typed(decode(encode(value))) == _typed(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet="()[]\"\\;#.?a1 \n'-:e", max_size=40))
 def test_any_text_is_a_value_or_a_clean_error(source: str) -> None:
     try:
@@ -271,13 +272,13 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(plain)
 def test_sexpdata_reads_what_we_write(value: Any) -> None:
     assert _typed(_from_sexpdata(sexpdata.loads(encode(value).decode()))) == _typed(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(plain)
 def test_we_read_what_sexpdata_writes(value: Any) -> None:
     assert _typed(decode(sexpdata.dumps(_to_sexpdata(value)))) == _typed(value)

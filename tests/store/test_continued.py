@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pyagentd.store.align import align
 from pyagentd.store.continued import Continued
 from pyagentd.store.conversation import Conversation
+from tests.examples import examples
 from tests.store.talk import Call, Step, Talk, Turn, talks
 
 TURN = Turn(
@@ -90,7 +91,7 @@ def test_a_turn_that_is_taken_back_is_seen() -> None:
     assert aligner.whole == whole + 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(talks, st.data())
 def test_it_says_what_aligning_the_whole_says_whatever_is_cut(turns: list[Turn], data: st.DataObject) -> None:
     talk, conversation, aligner = Talk(), Conversation(), Continued()

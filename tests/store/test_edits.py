@@ -22,7 +22,7 @@ from pyagentd.store.pieces import found_pieces, recorded_pieces
 from tests.store.edits import Edit, edits, elsewhere, in_emacs, touched, touched_units
 from tests.store.talk import Talk, Turn, assert_valid, expected_units, expected_view, talks
 
-EDITS = int(os.environ.get("PYAGENTD_EDITS", "1000"))
+EDITS = int(os.environ.get("PYAGENTD_EDITS", "400"))
 EACH = 10  # edits tried of one conversation
 
 # The same edits each time, unless more are asked for; then different ones.

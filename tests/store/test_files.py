@@ -18,7 +18,7 @@ from pyagentd.store.local_variables import Settings
 from pyagentd.store.writer import DocumentWriter
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view, json_values, prompts, texts
 
-CONVERSATIONS = int(os.environ.get("PYAGENTD_CONVERSATIONS", "100"))
+CONVERSATIONS = int(os.environ.get("PYAGENTD_CONVERSATIONS", "50"))
 SETTINGS = Settings(model="claude-sonnet-4-6", backend="Claude", tools=("Bash",), temperature=1.0)
 
 HARD = (

@@ -18,6 +18,7 @@ from pyagentd.store.journal import Row
 from pyagentd.store.locate import locate
 from pyagentd.store.rebuild import rebuilt
 from pyagentd.store.render import Insert
+from tests.examples import examples
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_units, talks
 
 
@@ -66,7 +67,7 @@ class History:
         assert (aligned.view, aligned.edits, aligned.spans) == (self.view(), (), None)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(200), deadline=None, derandomize=True, database=None)
 @given(talks, st.lists(st.tuples(st.booleans(), st.integers(0, 9)), min_size=1, max_size=4))
 def test_rewinding_and_back_leaves_the_view_that_the_log_tells(
     turns: list[Turn], steps: list[tuple[bool, int]]

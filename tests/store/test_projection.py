@@ -13,6 +13,7 @@ from pyagentd.store import paths
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.state import State
 from pyagentd.store.sessions import create_session
+from tests.examples import examples
 from tests.store.places import PRESET, StandingClock, new_agent
 from tests.store.shelf import Recorded, Shelf, dump, update
 from tests.store.talk import Call, Step, Turn, texts, turns
@@ -318,7 +319,7 @@ def test_whatever_json_can_say_can_be_indexed(shelf):
 ACTIONS = ("turn", "edit", "cut", "draft", "branch", "delete", "record", "touch", "lose", "index", "title")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_an_index_kept_up_to_date_equals_one_built_from_nothing(tmp_path_factory, data):
     shelf = Shelf(tmp_path_factory.mktemp("shelf") / "sessions")

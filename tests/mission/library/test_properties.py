@@ -13,6 +13,7 @@ from pyagentd.lisp import values
 from pyagentd.mission import Plan, State, normalize, response
 from pyagentd.mission.judgment import program_of
 from pyagentd.mission.plan import PlanStep
+from tests.examples import examples
 
 SCALARS = (
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -24,7 +25,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(JSON)
 def test_what_a_judge_says_in_json_is_what_the_mission_returns(value: Any) -> None:
     program = response.parse(program_of(json.dumps(value))).program
@@ -33,7 +34,7 @@ def test_what_a_judge_says_in_json_is_what_the_mission_returns(value: Any) -> No
     assert result.signal == "return" and values.to_python(result.value) == value
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.text(max_size=40))
 def test_whatever_a_judge_says_is_a_program_or_a_mistake_in_one(text: str) -> None:
     program = response.parse(program_of(text)).program
@@ -51,7 +52,7 @@ def tool(query: str, limit: int = 3, *, where: dict[str, float] | None = None, t
 NAMES = st.sampled_from(["query", "limit", "where", "tags", "other"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.dictionaries(NAMES | NAMES.map(lisp.Keyword), JSON, max_size=5), st.sampled_from(["enabled", "strict"]))
 def test_a_call_whose_arguments_are_in_order_can_be_made(args: dict[Any, Any], mode: str) -> None:
     searching = normalize([tool])["tool"]
@@ -60,14 +61,14 @@ def test_a_call_whose_arguments_are_in_order_can_be_made(args: dict[Any, Any], m
         assert isinstance(searching.call(prepared.args), str)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4), st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_a_state_comes_back_from_json(memory: dict[str, Any], context: dict[str, Any]) -> None:
     state = State(prompt="p", turn=1, memory=memory, context=context)
     assert State.from_json(json.loads(json.dumps(state.to_json()))) == state
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(JSON, st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_a_plan_comes_back_from_json(result: Any, args: dict[str, Any]) -> None:
     step = PlanStep(id="a", tool="t", args=args, status="done", result=result)

@@ -11,6 +11,7 @@ from pyagentd.mission.signature import Map, Signature, fitting, parse
 from pyagentd.mission.signature.problems import Report
 from pyagentd.mission.signature.schema import schema_of
 from pyagentd.mission.signature.validation import check
+from tests.examples import examples
 from tests.mission.signature.strategies import (
     JSON,
     SIGNATURES,
@@ -25,7 +26,7 @@ from tests.mission.signature.strategies import (
 BRACKETS = [*",()[]{}?;|x", ":int", ":string", ":any", ":map", ":x", "->", "id", '"a"', "1", "2.5", "nil"]
 WORDS = [":enum", ":or", ":and", ":map-of", ":vector", ":=>", ":cat", ":>", ":?", ":int?"]
 PIECES = st.sampled_from([*BRACKETS, *WORDS])
-FEW = settings(max_examples=60)
+FEW = settings(max_examples=examples(60))
 
 # What JSON and its schema can tell apart: no keywords, no datetimes (formats are not checked), no whole floats.
 PLAIN_LEAVES = leaves(names=("string", "int", "bool", "map", "any", "nil"), values=constants(with_floats=False))
