@@ -37,9 +37,14 @@
 (require 'pyagentd-core)
 (require 'pyagentd-block)
 (require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
 
 ;;;; Where
+
+(defconst pyagentd-found--patience 1
+  "Seconds the daemon has to say where a message is.
+After that only its text is looked for.")
 
 (defun pyagentd-found--regexp (text)
   "Return a regular expression for TEXT in which all whitespace is equal."
@@ -74,22 +79,34 @@ is; MATCH is nil if nothing is marked."
           ((and match (search-forward match end t))
            (cons (match-beginning 0) (match-end 0))))))
 
-(defun pyagentd-found--locate (hit)
-  "Return (BEG END) of the message of HIT in its saved document, or nil."
-  (let ((place (pyagentd-rpc-call
-                'locate
-                (append (list :branch (plist-get hit :branch))
-                        (if-let ((message (plist-get hit :message-id)))
-                            (list :message message
-                                  :part (plist-get hit :part-id))
-                          (list :query (plist-get hit :query)))))))
-    (when-let ((position (plist-get place :position)))
-      (list position (or (plist-get place :end) position)))))
+(defun pyagentd-found--question (hit)
+  "Return what to tell the daemon to learn where the message of HIT is."
+  (append (list :branch (plist-get hit :branch))
+          (if-let ((message (plist-get hit :message-id)))
+              (list :message message :part (plist-get hit :part-id))
+            (list :query (plist-get hit :query)))))
 
-(defun pyagentd-found--place (hit)
-  "Return (BEG . END) of what HIT matched in the current buffer, or nil."
+(defun pyagentd-found--locate (hit then)
+  "Call THEN with (BEG END) of the message of HIT in its saved document.
+That is nil if it is not there, or if the daemon does not say so soon.
+THEN is called later, in this buffer."
+  (if (not (pyagentd-rpc-connect))
+      (pyagentd-later-soon (lambda () (funcall then nil)))
+    (pyagentd-later-here
+     'locate (pyagentd-found--question hit)
+     (lambda (place)
+       (let ((position (plist-get place :position)))
+         (funcall then (and position
+                            (list position
+                                  (or (plist-get place :end) position))))))
+     pyagentd-found--patience
+     (lambda (_) (funcall then nil)))))
+
+(defun pyagentd-found--place (hit range)
+  "Return (BEG . END) of what HIT matched in the current buffer, or nil.
+RANGE is (BEG END) of its message in the saved document, or nil."
   (save-excursion
-    (pcase-let ((`(,beg ,end) (pyagentd-found--locate hit)))
+    (pcase-let ((`(,beg ,end) range))
       (or (and beg (<= beg (point-max))
                (pyagentd-found--search hit beg (min end (point-max))))
           (pyagentd-found--search hit (point-min) (point-max))
@@ -106,16 +123,31 @@ is; MATCH is nil if nothing is marked."
 
 (defun pyagentd-found-goto (hit buffer)
   "Move to the message of HIT in BUFFER, which the selected window shows.
-Return BUFFER."
+That is done when the daemon has said where it is, unless the user has
+moved in the meantime.  Return BUFFER."
   (with-current-buffer buffer
     (widen)
-    (if-let ((place (pyagentd-found--place hit)))
-        (progn (push-mark nil t)
-               (pyagentd-found--show place)
-               (unless noninteractive
-                 (pulse-momentary-highlight-region (car place) (cdr place))))
-      (message "The message is not in the text any more")))
+    (let ((window (selected-window))
+          (start (copy-marker (point)))
+          (keys num-input-keys))
+      (pyagentd-found--locate
+       hit
+       (lambda (range)
+         (when (and (eq (window-buffer window) (current-buffer))
+                    (or (= keys num-input-keys)
+                        (= start (window-point window))))
+           (with-selected-window window
+             (pyagentd-found--arrive (pyagentd-found--place hit range))))))))
   buffer)
+
+(defun pyagentd-found--arrive (place)
+  "Move to PLACE, a cons (BEG . END) or nil, and show what is there."
+  (if (not place)
+      (message "The message is not in the text any more")
+    (push-mark nil t)
+    (pyagentd-found--show place)
+    (unless noninteractive
+      (pulse-momentary-highlight-region (car place) (cdr place)))))
 
 (defconst pyagentd-found--glance 50000
   "Characters of text up to which a preview is shown as Markdown.
@@ -157,14 +189,30 @@ A mode for Markdown takes seconds to be turned on in a long text.")
   (move-overlay pyagentd-found--overlay (car place) (cdr place)
                 (current-buffer)))
 
+(defvar pyagentd-found--wanted nil
+  "The hit that was to be shown last.")
+
 (defun pyagentd-found-preview (hit)
   "Show the message of HIT in another window without opening its session.
-If the session is open, its buffer is shown."
-  (let* ((buffer (or (find-buffer-visiting (plist-get hit :file))
-                     (pyagentd-found--preview-buffer (plist-get hit :file))))
-         (place (with-current-buffer buffer
-                  (save-restriction (widen) (pyagentd-found--place hit))))
-         (window (display-buffer buffer '(nil (inhibit-same-window . t)))))
+If the session is open, its buffer is shown.  That is done when the daemon
+has said where the message is, unless the user has moved on by then."
+  (let ((window (selected-window)))
+    (setq pyagentd-found--wanted hit)
+    (with-current-buffer
+        (or (find-buffer-visiting (plist-get hit :file))
+            (pyagentd-found--preview-buffer (plist-get hit :file)))
+      (pyagentd-found--locate
+       hit
+       (lambda (range)
+         (when (and (eq hit pyagentd-found--wanted)
+                    (eq window (selected-window)))
+           (pyagentd-found--display
+            (save-restriction (widen) (pyagentd-found--place hit range)))))))))
+
+(defun pyagentd-found--display (place)
+  "Show PLACE, a cons (BEG . END) or nil, of this buffer in another window."
+  (let ((window (display-buffer (current-buffer)
+                                '(nil (inhibit-same-window . t)))))
     (if (not place)
         (message "The message is not in the text any more")
       (with-selected-window window

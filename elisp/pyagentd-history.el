@@ -97,7 +97,7 @@ See `pyagentd-branch-with-points'."
               (<= (plist-get point :start) position (plist-get point :end)))
             points))
 
-(defun pyagentd-history-read (prompts prompt)
+(defun pyagentd-history--read (prompts prompt)
   "Read one of PROMPTS, as the daemon tells them, with PROMPT; return its id."
   (let* ((all (reverse prompts))
          (number (length all))
@@ -125,7 +125,7 @@ THEN is called with its id."
   (pyagentd-history--call
    'history nil
    (lambda (answer)
-     (funcall then (pyagentd-history-read (plist-get answer :prompts)
+     (funcall then (pyagentd-history--read (plist-get answer :prompts)
                                           prompt)))))
 
 ;;;; Rewinding

@@ -29,7 +29,7 @@
 ;;; Code:
 
 (require 'pyagentd-core)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-here)
 (require 'pyagentd-found)
 
@@ -66,6 +66,8 @@
   "Why not everything may have been found, nil if it was.")
 (defvar-local pyagentd-search--more nil
   "Non-nil if there are more messages than are shown.")
+(defvar-local pyagentd-search--latest 0
+  "How many times the daemon was asked; only the latest answer counts.")
 
 ;;;; The list
 
@@ -160,37 +162,71 @@
            (insert "\n")))
     (goto-char (point-min))))
 
-(defun pyagentd-search--header ()
-  "Return the header line."
+(defun pyagentd-search--header (&optional note)
+  "Return the header line, with NOTE in place of what was found."
   (concat " " (propertize (or pyagentd-search--query "") 'face 'bold)
           (propertize
-           (concat "  " (and pyagentd-search--more "first ")
-                   (pyagentd-count (length pyagentd-search--hits) "message")
+           (concat "  "
+                   (or note
+                       (concat (and pyagentd-search--more "first ")
+                               (pyagentd-count (length pyagentd-search--hits)
+                                               "message")))
                    (and pyagentd-search--archived "  archived too"))
            'face 'shadow)
-          (if pyagentd-search--problem
+          (if (and pyagentd-search--problem (not note))
               (propertize (concat "  " pyagentd-search--problem)
                           'face 'warning)
             "")))
 
+(defun pyagentd-search--say (&optional note)
+  "Show what was found, or NOTE, in the header line."
+  (setq header-line-format
+        (string-replace "%" "%%" (pyagentd-search--header note))))
+
 ;;;; Searching
 
-(defun pyagentd-search--run ()
-  "Ask the daemon and show the answer."
-  (let ((answer (pyagentd-rpc-call
-                 'search (list :query pyagentd-search--query
-                               :limit pyagentd-search--limit
-                               :archived pyagentd-search--archived))))
-    (setq pyagentd-search--hits
-          (mapcar (lambda (hit) (append (list :query pyagentd-search--query) hit))
-                  (pyagentd-search--without-titles (plist-get answer :hits)))
-          pyagentd-search--more (plist-get answer :more)
-          pyagentd-search--problem
-          (or (plist-get answer :problem)
-              (and (plist-get answer :indexing)
-                   "not all is indexed yet, g searches again"))
-          header-line-format (string-replace "%" "%%" (pyagentd-search--header)))
-    (pyagentd-search--print)))
+(defun pyagentd-search--run (then)
+  "Ask the daemon; show its answer when it comes, and call THEN."
+  (let ((number (setq pyagentd-search--latest (1+ pyagentd-search--latest))))
+    (pyagentd-search--say "searching…")
+    (pyagentd-later-here
+     'search (list :query pyagentd-search--query
+                   :limit pyagentd-search--limit
+                   :archived pyagentd-search--archived)
+     (lambda (answer)
+       (when (= number pyagentd-search--latest)
+         (pyagentd-search--receive answer)
+         (pyagentd-search--in-window then)))
+     nil
+     (lambda (err)
+       (when (= number pyagentd-search--latest)
+         (pyagentd-search--failed err))))))
+
+(defun pyagentd-search--failed (err)
+  "Say that ERR kept the messages from this buffer; those there are stay."
+  (pyagentd-search--say "failed")
+  (when (= (buffer-size) 0)
+    (let ((inhibit-read-only t))
+      (insert (pyagentd-error-text err) "\n")))
+  (pyagentd-later-tell err))
+
+(defun pyagentd-search--receive (answer)
+  "Note what the daemon has found, its ANSWER."
+  (setq pyagentd-search--hits
+        (mapcar (lambda (hit) (append (list :query pyagentd-search--query) hit))
+                (pyagentd-search--without-titles (plist-get answer :hits)))
+        pyagentd-search--more (plist-get answer :more)
+        pyagentd-search--problem
+        (or (plist-get answer :problem)
+            (and (plist-get answer :indexing)
+                 "not all is indexed yet, g searches again")))
+  (pyagentd-search--say))
+
+(defun pyagentd-search--in-window (function)
+  "Call FUNCTION, which moves point, in the window of this buffer, if any."
+  (if-let ((window (get-buffer-window nil t)))
+      (with-selected-window window (funcall function))
+    (funcall function)))
 
 (defun pyagentd-search--read ()
   "Read what to search for."
@@ -216,16 +252,19 @@ list are those of `pyagentd-search-mode'."
         (pyagentd-search-mode))
       (setq pyagentd-search--query query
             pyagentd-search--limit pyagentd-search-limit)
-      (pyagentd-search--run)
-      (pyagentd-search--step 1))
+      (let ((inhibit-read-only t)) (erase-buffer))
+      (pyagentd-search--run (lambda ()
+                              (pyagentd-search--print)
+                              (pyagentd-search--step 1))))
     (setq next-error-last-buffer buffer)
     (pop-to-buffer buffer)))
 
 (defun pyagentd-search--revert (&rest _)
-  "Search again, and go back to the same place."
-  (let ((line (line-number-at-pos)))
-    (pyagentd-search--run)
-    (forward-line (1- line))))
+  "Search again, and stay at the same place."
+  (pyagentd-search--run (lambda ()
+                          (let ((line (line-number-at-pos)))
+                            (pyagentd-search--print)
+                            (forward-line (1- line))))))
 
 (defun pyagentd-search-more ()
   "Show more of what there is."

@@ -140,8 +140,10 @@ def test_search_finds_text_that_moved_since_it_was_saved(system: System, talk: t
     emacs = system.emacs()
     open_session(emacs, main)
     emacs.eval('(progn (setq pyagentd-autosave-enabled nil) (goto-char 1) (insert (make-string 500 ?x) "\\n") t)')
-    emacs.eval('(progn (pyagentd-search "grind") (set-buffer "*pyagentd search*") (pyagentd-search-visit) t)')
-    assert emacs.eval('(looking-at "Grind beans")') is True
+    emacs.eval('(progn (pyagentd-search "grind") t)')
+    emacs.wait("pyagentd-search--hits")
+    emacs.eval("(progn (pyagentd-search-visit) t)")
+    emacs.wait('(looking-at "Grind beans")')
     emacs.eval("(progn (set-buffer-modified-p nil) t)")
 
 

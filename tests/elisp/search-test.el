@@ -46,6 +46,7 @@ The variables `tea' and `file' are bound to a row and its file."
               :more nil))
        (unwind-protect
            (progn (pyagentd-search "boil water")
+                  (pyagentd-test-settle)
                   (with-current-buffer "*pyagentd search*" ,@body))
          (dolist (name '("*pyagentd search*" "*pyagentd preview*"))
            (when (get-buffer name) (kill-buffer name)))))))
