@@ -21,7 +21,7 @@ from tests.server import ModelServer, answer, refusal, text, tool_use
 
 __all__ = ["whole_system"]  # a fixture
 
-pytestmark = [pytest.mark.e2e, pytest.mark.cold]
+pytestmark = pytest.mark.e2e
 
 WRITE = answer("I write it.", tool_use("Write", file_path="new.txt", content="from the model\n"))
 
@@ -109,6 +109,7 @@ def test_new_prints_where_the_session_is(system: System) -> None:
     assert (Path(made["branch_dir"]) / "session.md").read_text() == ""
 
 
+@pytest.mark.cold
 def test_send_streams_the_answer_and_only_that_to_a_pipe(system: System, server: ModelServer) -> None:
     session, _ = system.new()
     server.say(answer(text("Grüße, 世界.\nDone.", chunks=5)))
@@ -131,6 +132,7 @@ def test_send_reads_its_text_from_stdin(system: System, server: ModelServer) -> 
     assert (branch / "session.md").read_text().startswith("### line one\nline two\n\n")
 
 
+@pytest.mark.cold
 def test_what_comes_from_stdin_is_no_command_unless_it_is_meant_as_one(system: System, server: ModelServer) -> None:
     session, _ = system.new()
     server.say("That looks like a command.")
@@ -240,6 +242,7 @@ def test_abort_of_an_idle_session_says_so_and_is_no_error(system: System) -> Non
     assert (done.returncode, done.stderr) == (0, f"pyagentd: {session} has no run to abort\n")
 
 
+@pytest.mark.cold
 def test_a_daemon_that_dies_under_a_send_is_exit_code_3(system: System, server: ModelServer) -> None:
     session, _ = system.new()
     server.say(answer("half", hang_after=4))
@@ -357,6 +360,7 @@ def test_presets_names_the_shipped_ones_and_the_users(system: System) -> None:
     assert "explorer" in found
 
 
+@pytest.mark.cold
 def test_status_and_stop(system: System) -> None:
     system.new()
     status = system.json("status")
@@ -393,6 +397,7 @@ def test_a_daemon_of_another_sessions_directory_is_not_used_by_mistake(system: S
     assert not other.exists()
 
 
+@pytest.mark.cold
 def test_serve_detached_returns_and_leaves_a_daemon(system: System) -> None:
     system.ok("serve", "--detach")
     deadline = time.monotonic() + 20
@@ -401,6 +406,7 @@ def test_serve_detached_returns_and_leaves_a_daemon(system: System) -> None:
     assert json.loads(status.stdout)["pid"]
 
 
+@pytest.mark.cold
 def test_what_the_key_is_stays_out_of_log_and_arguments(system: System, server: ModelServer) -> None:
     system.env["PYAGENTD_LOG_LEVEL"] = "debug"
     session, branch = system.new()
