@@ -30,7 +30,7 @@
 (require 'cl-lib)
 (require 'pyagentd-core)
 (require 'pyagentd-env)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-text)
@@ -189,17 +189,9 @@ With a prefix argument read a REASON, which the model is told."
 
 ;;;; Any ask
 
-(defun pyagentd-answer--known ()
-  "Return the open asks, those of the daemon if we know none."
-  (or (pyagentd-ask-open)
-      (progn (pyagentd-ask-receive-all
-              (plist-get (pyagentd-rpc-call 'asks) :asks))
-             (pyagentd-ask-open))
-      (user-error "Nothing to answer")))
-
 (defun pyagentd-answer--read ()
   "Let the user choose among the open asks."
-  (let* ((asks (pyagentd-answer--known))
+  (let* ((asks (or (pyagentd-ask-open) (user-error "Nothing to answer")))
          (table (seq-map-indexed
                  (lambda (ask place)
                    (cons (format "%d %s" (1+ place) (pyagentd-ask-title ask))
@@ -231,30 +223,37 @@ With a prefix argument read a REASON, which the model is told."
              while (eq choice 'show) do (pyagentd-ask-show ask)
              finally return choice)))
 
-(defun pyagentd-answer--interactively ()
-  "Return the arguments of `pyagentd-answer' as the user wants them."
+(defun pyagentd-answer--choose ()
+  "Answer one of the open asks as the user wants it.
+That is the one here if it is a question, else one to choose."
   (let* ((here (pyagentd-ask-here))
-         (ask (if (pyagentd-ask-question-p here) here (pyagentd-answer--read)))
-         (decision (if (pyagentd-ask-question-p ask) 'answer
-                     (pyagentd-answer--read-decision ask))))
-    (list ask decision
-          (and (eq decision 'deny)
-               (pyagentd-answer--read-reason "Reason (optional): ")))))
+         (ask (if (pyagentd-ask-question-p here) here (pyagentd-answer--read))))
+    (if (pyagentd-ask-question-p ask)
+        (pyagentd-question-open ask)
+      (let ((decision (pyagentd-answer--read-decision ask)))
+        (pyagentd-answer--decide
+         ask decision
+         (and (eq decision 'deny)
+              (pyagentd-answer--read-reason "Reason (optional): "))
+         t)))))
 
-(defun pyagentd-answer (ask decision &optional reason)
-  "Answer ASK, wherever it comes from, with DECISION and REASON.
-Interactively answer the questions that are open here in a form, else
-choose among all open asks.  Where nothing is asked and the last answer
-offers options, pick one of them."
-  (interactive
-   (if (and pyagentd-chips (null (pyagentd-ask-open)))
-       '(nil pick)
-     (pyagentd-answer--interactively)))
-  (pcase decision
-    ('pick (call-interactively #'pyagentd-chips-pick))
-    ('answer (pyagentd-question-open ask))
-    (_ (pyagentd-answer--decide ask decision reason
-                                (called-interactively-p 'any)))))
+(defun pyagentd-answer (&optional ask decision reason)
+  "Answer the questions that are open here in a form, or any open ask.
+The ask and how to answer it are chosen; if none is known here, the
+daemon is asked for those elsewhere.  Where nothing is asked and the
+last answer offers options, pick one of them.
+
+From Lisp, answer ASK with DECISION, a symbol as `pyagentd-answer-with'
+takes it, and REASON."
+  (interactive)
+  (cond (decision (pyagentd-answer--decide ask decision reason nil))
+        ((pyagentd-ask-open) (pyagentd-answer--choose))
+        (pyagentd-chips (call-interactively #'pyagentd-chips-pick))
+        (t (pyagentd-later-asking
+            'asks nil
+            (lambda (answer)
+              (pyagentd-ask-receive-all (plist-get answer :asks))
+              (pyagentd-answer--choose))))))
 
 (defun pyagentd-answer--decide (ask decision reason interactively)
   "Answer ASK with DECISION and REASON, as INTERACTIVELY chosen or not."

@@ -91,14 +91,8 @@ That is a list of pairs of functions, (THEN . FAILED), first one first.")
 (defvar pyagentd-attach--tries 0
   "How often the attach in progress was tried before.")
 
-(defvar pyagentd-attach--waiting nil
-  "Non-nil while a command waits until the buffer is attached.")
-
 (defconst pyagentd-attach--max-tries 3
   "How often to attach anew at once because the text changed meanwhile.")
-
-(defconst pyagentd-attach--patience 5.0
-  "Seconds a command waits until buffer and daemon agree on the text.")
 
 (defvar pyagentd-attached-hook nil
   "Hook run in a session buffer after it was attached.")
@@ -176,29 +170,6 @@ TRIES is how often that was tried before."
   (when (eq pyagentd-attach-state 'pending)
     (setq pyagentd-attach-state nil)))
 
-(defun pyagentd-attach-now ()
-  "Attach the current buffer, waiting for it; start a daemon if needed.
-A file that was changed meanwhile is read anew.  Can be quit."
-  (pyagentd-rpc-connect t)
-  (let ((deadline (+ (float-time) pyagentd-attach--patience))
-        (delay 0.02)
-        (pyagentd-attach--waiting t))
-    (while (not (eq pyagentd-attach-state t))
-      (when (> (float-time) deadline)
-        (setq pyagentd-attach-state nil)
-        (user-error "The file keeps changing on disk; try again in a moment"))
-      (let ((request (pyagentd-attach--request))
-            (tick (buffer-chars-modified-tick)))
-        (condition-case err
-            (pyagentd-attach--accept (pyagentd-rpc-call 'attach request) tick)
-          ((error quit) (setq pyagentd-attach-state nil)
-                        (signal (car err) (cdr err)))))
-      (when pyagentd-viewing-diverged
-        (user-error "%s" pyagentd-viewing-diverged-text))
-      (unless (eq pyagentd-attach-state t)
-        (sleep-for delay)
-        (setq delay (min 0.5 (* 2 delay)))))))
-
 ;;;; Answers
 
 (defun pyagentd-attach--accept (answer tick)
@@ -207,8 +178,7 @@ A file that was changed meanwhile is read anew.  Can be quit."
   ;; the buffer is not attached.
   (pyagentd-events-drain)
   (cond ((and (plist-get answer :reread)
-              (or pyagentd-attach--waiting
-                  (< pyagentd-attach--tries pyagentd-attach--max-tries)))
+              (< pyagentd-attach--tries pyagentd-attach--max-tries))
          (pyagentd-attach-reread pyagentd-attach--tries))
         ((plist-get answer :reread)
          (pyagentd-attach--try-later))
@@ -223,10 +193,9 @@ A file that was changed meanwhile is read anew.  Can be quit."
   "Attach anew, at once or after a while, since the text has changed."
   (pyagentd-attach-forget-fresh)
   (setq pyagentd-attach-state nil)
-  (cond (pyagentd-attach--waiting)
-        ((< pyagentd-attach--tries pyagentd-attach--max-tries)
-         (pyagentd-attach (1+ pyagentd-attach--tries)))
-        (t (pyagentd-attach--try-later))))
+  (if (< pyagentd-attach--tries pyagentd-attach--max-tries)
+      (pyagentd-attach (1+ pyagentd-attach--tries))
+    (pyagentd-attach--try-later)))
 
 (defun pyagentd-attach-forget-fresh ()
   "Forget the text of the file that was to be shown."
@@ -257,7 +226,6 @@ kept instead."
     (cond ((buffer-modified-p) (pyagentd-attach-diverge))
           ((not (setq pyagentd-attach--fresh
                       (pyagentd-reread-load buffer-file-name))))
-          (pyagentd-attach--waiting)
           (t (pyagentd-attach (1+ pyagentd-attach--tries))))))
 
 (defun pyagentd-attach-show-file ()

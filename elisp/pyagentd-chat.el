@@ -31,6 +31,7 @@
 (require 'pyagentd-gc)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-events)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
@@ -158,23 +159,6 @@ the file came before it."
   (when (buffer-modified-p)
     (user-error "Not saved, so nothing to send")))
 
-(defun pyagentd-chat--connect ()
-  "Attach the session; what the daemon had to add to the file is read.
-A prompt that ended the text still does afterwards."
-  (let ((from-end (- (pyagentd-chat--size) (pyagentd-chat--prompt-end))))
-    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-      (pyagentd-attach-now))
-    (when (zerop from-end)
-      (goto-char (pyagentd-chat--size)))))
-
-(defun pyagentd-chat-ready ()
-  "Attach the session here and save it, before something is sent for it.
-Signal a `user-error' if nothing can be written from this buffer."
-  (pyagentd-chat--check-writer)
-  (pyagentd-attach-now)
-  (pyagentd-chat--check-writer)
-  (pyagentd-chat--save))
-
 (defun pyagentd-chat-when-ready (then &optional idle)
   "Attach the session here and save it, then call THEN in this buffer.
 That is at once if it is attached, else later.  Signal a `user-error' if
@@ -290,16 +274,20 @@ One that was removed is taken back."
 
 (setq pyagentd-queued-edited-function #'pyagentd-chat--edited)
 
-(defun pyagentd-chat-submit (text &rest plist)
+(defun pyagentd-chat-submit (text unsent &rest plist)
   "Send TEXT to the session of this buffer, which is put into it by the daemon.
-PLIST has further arguments of the operation, such as :steer or :agent."
-  (pyagentd-rpc-call-async
-   'prompt (append (list :branch pyagentd--branch-dir :text text
-                         :id (pyagentd-queued-new-id)
-                         :env (pyagentd-env-variables) :key (pyagentd-env-key)
-                         :allow nil)
-                   plist)
-   :error (lambda (err) (message "%s" (pyagentd-error-text err)))))
+If that fails UNSENT, a function or nil, is called here with TEXT.  PLIST
+has further arguments of the operation, such as :steer or :agent."
+  (let ((back (pyagentd-later-back (or unsent #'ignore))))
+    (pyagentd-rpc-call-async
+     'prompt (append (list :branch pyagentd--branch-dir :text text
+                           :id (pyagentd-queued-new-id)
+                           :env (pyagentd-env-variables) :key (pyagentd-env-key)
+                           :allow nil)
+                     plist)
+     :error (lambda (err)
+              (funcall back text)
+              (message "%s" (pyagentd-error-text err))))))
 
 (defun pyagentd-abort (&optional whole)
   "Stop the run of this buffer; what it has said stays.

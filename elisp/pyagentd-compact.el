@@ -34,7 +34,7 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-env)
-(require 'pyagentd-rpc)
+(require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
 (require 'pyagentd-status)
@@ -185,6 +185,9 @@ The text counts as fontified, so that nobody may look at it again."
 
 ;;;; Compacting
 
+(defconst pyagentd-compact--patience 60
+  "Seconds until a compaction has begun: a long text is compared with its log.")
+
 (defun pyagentd-compact--place (position behind)
   "Return where the block of a compaction goes: where the text BEHIND ends.
 That was at POSITION in the file; the text here may have changed since.
@@ -230,15 +233,15 @@ it again.  With a prefix argument ask what the summary should KEEP."
   (interactive (list (and current-prefix-arg
                           (read-string "Keep in mind: "))))
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (pyagentd-chat-ready)
-    (when (pyagentd-status-busy-p)
-      (user-error "The session is answering; wait, or abort it first"))
-    (pyagentd-rpc-call-async
-     'compact (list :branch pyagentd--branch-dir
-                    :instructions (or keep "")
-                    :env (pyagentd-env-variables) :key (pyagentd-env-key))
-     :success (lambda (_) (message "Compacting…"))
-     :error (lambda (err) (message "%s" (pyagentd-error-text err))))))
+    (pyagentd-chat-when-ready
+     (lambda ()
+       (pyagentd-later
+        'compact (list :branch pyagentd--branch-dir
+                       :instructions (or keep "")
+                       :env (pyagentd-env-variables) :key (pyagentd-env-key))
+        (lambda (_) (message "Compacting…"))
+        pyagentd-compact--patience))
+     t)))
 
 (provide 'pyagentd-compact)
 ;;; pyagentd-compact.el ends here

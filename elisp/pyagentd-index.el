@@ -29,6 +29,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-events)
 (require 'pyagentd-rpc)
+(require 'pyagentd-start)
 (require 'pyagentd-here)
 
 (defvar pyagentd-index--reporter nil
@@ -39,7 +40,10 @@
   "Read all sessions anew into the index of search.
 Go on working; the echo area tells how far it is."
   (interactive)
-  (pyagentd-rpc-connect t)
+  (pyagentd-start #'pyagentd-index--begin))
+
+(defun pyagentd-index--begin ()
+  "Have the daemon, which runs, read all sessions anew."
   (setq pyagentd-index--reporter
         (make-progress-reporter "Indexing sessions..." 0 100))
   (pyagentd-rpc-call-async

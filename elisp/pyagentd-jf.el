@@ -99,25 +99,22 @@
 (defconst pyagentd-jf--timeout 2
   "Seconds after which a call of the daemon is given up.")
 
-(defmacro pyagentd-jf--in-time (&rest body)
-  "Evaluate BODY, in which no wait for the daemon is long."
-  (declare (indent 0) (debug t))
-  `(let ((pyagentd-start-timeout pyagentd-jf--timeout)
-         (pyagentd-call-timeout pyagentd-jf--timeout))
-     ,@body))
-
 (defun pyagentd-jf-call (method plist)
-  "Return the answer of the daemon to METHOD with PLIST, in time."
-  (let ((deadline (+ (float-time) pyagentd-jf--timeout)))
-    (pyagentd-jf--in-time
-      (pyagentd-rpc-connect t)
-      (pyagentd-rpc-call method plist (max 0.1 (- deadline (float-time)))))))
+  "Return the answer of the daemon to METHOD with PLIST, in time.
+Whoever calls these functions waits for their value; nothing else does."
+  (let ((deadline (+ (float-time) pyagentd-jf--timeout))
+        (pyagentd-start-timeout pyagentd-jf--timeout)
+        (pyagentd-call-timeout pyagentd-jf--timeout))
+    (pyagentd-rpc-connect t)
+    (pyagentd-rpc-call method plist (max 0.1 (- deadline (float-time))))))
 
 (defun jf/gptel-persistent-session (name &optional preset)
   "Make a session called NAME and open its conversation; return the buffer.
 PRESET is the name of its preset."
   (interactive "sSession name: ")
-  (pyagentd-jf--in-time (pyagentd-session name preset)))
+  (pyagentd-open-session
+   (pyagentd-jf-call 'create-session
+                     (pyagentd-session-request name preset nil nil))))
 
 (defun jf/gptel-session-create-persistent (session-id session-dir
                                            &optional preset projects
@@ -125,14 +122,16 @@ PRESET is the name of its preset."
   "Make a session in SESSION-DIR, known as SESSION-ID, and open it.
 See `pyagentd-session-create' for PRESET, PROJECTS and
 ACTIVITY-ORG-FILE.  Return the buffer."
-  (pyagentd-jf--in-time
-    (pyagentd-session-create session-id session-dir preset projects
-                             activity-org-file)))
+  (pyagentd-open-session
+   (pyagentd-jf-call 'create-session
+                     (pyagentd-session-create-request
+                      session-id session-dir preset projects
+                      activity-org-file))))
 
 (defun jf/gptel-branch-session (&optional name)
   "Begin a branch at a prompt of this session, called NAME if given."
   (interactive)
-  (pyagentd-jf--in-time (pyagentd-branch name)))
+  (pyagentd-branch name))
 
 (defun jf/gptel--read-session-metadata (branch-dir)
   "Return what scope-plan.yml in BRANCH-DIR says, or nil.

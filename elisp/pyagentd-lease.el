@@ -35,7 +35,9 @@
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
 (require 'pyagentd-viewing)
+(require 'pyagentd-later)
 (require 'pyagentd-attach)
+(require 'pyagentd-attached)
 (require 'pyagentd-reread)
 (require 'pyagentd-status)
 
@@ -177,34 +179,61 @@ the others do, too."
         (pyagentd-lease--rescue (or how (pyagentd-lease--read-how)))
       (pyagentd-lease--take))))
 
-(defun pyagentd-lease--take ()
-  "Become the one that writes the session in this buffer."
+(defun pyagentd-lease--take (&optional then)
+  "Become the one that writes the session in this buffer, then call THEN.
+It is called here, later if need be."
   (setq pyagentd-attach-wants-lease t)
-  (pyagentd-attach-now)
-  (when pyagentd-viewing-refusal
-    (user-error "%s" pyagentd-viewing-refusal))
-  (when pyagentd-session-viewing
-    (pyagentd-lease--take-from-other))
-  (message "You write %s now" (buffer-name)))
+  (let ((done (lambda ()
+                (message "You write %s now" (buffer-name))
+                (when then (funcall then)))))
+    (pyagentd-attached-then
+     (lambda ()
+       (cond (pyagentd-viewing-refusal
+              (user-error "%s" pyagentd-viewing-refusal))
+             (pyagentd-session-viewing
+              (pyagentd-lease--take-from-other done))
+             (t (funcall done)))))))
 
-(defun pyagentd-lease--take-from-other ()
-  "Have the daemon ask the editor to give way, and read what it left."
+(defun pyagentd-lease--take-from-other (then)
+  "Have the daemon ask the editor to give way, and read what it left.
+Then call THEN here."
   (message "Asking the other Emacs to give way…")
-  (let ((place (list :branch pyagentd--branch-dir)))
-    (unwind-protect
-        (progn
-          (unless (plist-get (pyagentd-rpc-call
-                              'lease (append place '(:take t))
-                              pyagentd-lease--longest)
-                             :editor)
-            (user-error "The other editor is still active"))
-          (pyagentd-attach-show-file)
-          (pyagentd-attach-now)
-          (when pyagentd-session-viewing
-            (user-error "Another Emacs took over at the same time")))
-      ;; Quit, for example: then we do not want it any more.
-      (when pyagentd-session-viewing
-        (pyagentd-rpc-call-async 'release place :error #'ignore)))))
+  (let ((buffer (current-buffer))
+        (place (list :branch pyagentd--branch-dir)))
+    (pyagentd-later
+     'lease (append place '(:take t))
+     (lambda (answer)
+       (if (buffer-live-p buffer)
+           (with-current-buffer buffer
+             (pyagentd-lease--given answer then))
+         (pyagentd-lease--renounce place)))
+     pyagentd-lease--longest
+     (lambda (err)
+       (pyagentd-lease--renounce place)
+       (pyagentd-later-tell err)))))
+
+(defun pyagentd-lease--given (answer then)
+  "Read what the editor left if it gave way, as ANSWER says; call THEN here."
+  (unless (plist-get answer :editor)
+    (pyagentd-lease--renounce)
+    (user-error "The other editor is still active"))
+  (pyagentd-attach-show-file)
+  (pyagentd-attached-then
+   (lambda ()
+     (when pyagentd-session-viewing
+       (pyagentd-lease--renounce)
+       (user-error "Another Emacs took over at the same time"))
+     (funcall then))
+   (lambda (err)
+     (when pyagentd-session-viewing
+       (pyagentd-lease--renounce))
+     (pyagentd-later-tell err))))
+
+(defun pyagentd-lease--renounce (&optional place)
+  "Tell the daemon that we do not want to write any more.
+PLACE is a plist with the :branch, by default that of this buffer."
+  (pyagentd-rpc-call-async
+   'release (or place (list :branch pyagentd--branch-dir)) :error #'ignore))
 
 ;;;; Text that was never saved
 
@@ -227,11 +256,12 @@ It stays in a buffer of its own in any case."
     (setq pyagentd-viewing-diverged nil)
     (pyagentd-viewing-set t)
     (pyagentd-attach-show-file)
-    (pyagentd-lease--take)
-    (pcase how
-      ('draft (pyagentd-lease--insert-draft kept))
-      ('ediff (ediff-buffers kept (current-buffer))))
-    (message "What was not saved is in %s" (buffer-name kept))))
+    (pyagentd-lease--take
+     (lambda ()
+       (pcase how
+         ('draft (pyagentd-lease--insert-draft kept))
+         ('ediff (ediff-buffers kept (current-buffer))))
+       (message "What was not saved is in %s" (buffer-name kept))))))
 
 (defun pyagentd-lease--keep ()
   "Return a new buffer with the text of this one."
@@ -264,18 +294,22 @@ It stays in a buffer of its own in any case."
   "Show what the last recovery of roles changed in this session."
   (interactive)
   (unless pyagentd-mode (user-error "Not a session"))
-  (let ((diff (plist-get (pyagentd-rpc-call
-                          'recovery (list :branch pyagentd--branch-dir))
-                         :diff)))
-    (when (member diff '(nil ""))
-      (user-error "No roles were recovered since this session was opened"))
-    (pop-to-buffer (format "*recovery: %s*" pyagentd--session-id))
-    (let ((inhibit-read-only t))
-      (erase-buffer)
-      (insert diff "\n"))
-    (goto-char (point-min))
-    (diff-mode)
-    (setq buffer-read-only t)))
+  (pyagentd-later-here
+   'recovery (list :branch pyagentd--branch-dir)
+   (lambda (answer)
+     (when (member (plist-get answer :diff) '(nil ""))
+       (user-error "No roles were recovered since this session was opened"))
+     (pyagentd-lease--show-diff (plist-get answer :diff)))))
+
+(defun pyagentd-lease--show-diff (diff)
+  "Show DIFF, what a recovery of roles changed in this session."
+  (pop-to-buffer (format "*recovery: %s*" pyagentd--session-id))
+  (let ((inhibit-read-only t))
+    (erase-buffer)
+    (insert diff "\n"))
+  (goto-char (point-min))
+  (diff-mode)
+  (setq buffer-read-only t))
 
 (provide 'pyagentd-lease)
 ;;; pyagentd-lease.el ends here

@@ -71,7 +71,7 @@ moves to where the model reads it; without any it is asked for."
     (with-current-buffer (pyagentd-queue--base)
       (when (and draft (equal text (pyagentd-queue--text draft)))
         (delete-region (car draft) (cdr draft)))
-      (pyagentd-chat-submit text :steer t))))
+      (pyagentd-chat-submit text #'pyagentd-queue--return :steer t))))
 
 (defun pyagentd-queue--bounds ()
   "Return the bounds of the region, or of the text below all that waits."

@@ -47,8 +47,7 @@
 (require 'project)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
-(require 'pyagentd-rpc)
-(require 'pyagentd-start)
+(require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-chat)
 (require 'pyagentd-plan)
@@ -166,22 +165,9 @@
                          untrusted ", "))
     "Preset: "))
 
-(defconst pyagentd--patience 0.08
-  "Seconds a command waits for what may come in the next moment.")
-
-(defun pyagentd--known-presets ()
-  "Return what the daemon answers about presets, nil if it does not at once."
-  (when (pyagentd-rpc-connect)
-    (condition-case nil
-        (pyagentd-rpc-call 'presets (list :root (pyagentd--project-root))
-                           pyagentd--patience)
-      (pyagentd-timeout nil))))
-
-(defun pyagentd--read-preset ()
-  "Read the name of a preset.
-Without a daemon that names them at once any name will do."
-  (let* ((answer (pyagentd--known-presets))
-         (presets (plist-get answer :presets))
+(defun pyagentd--read-preset (answer)
+  "Read the name of one of the presets in ANSWER, one of the daemon."
+  (let* ((presets (plist-get answer :presets))
          (completion-extra-properties
           (list :annotation-function (pyagentd--preset-annotation presets))))
     (completing-read (pyagentd--preset-prompt (plist-get answer :untrusted))
@@ -189,71 +175,85 @@ Without a daemon that names them at once any name will do."
                      nil (and presets t) nil nil pyagentd-default-preset)))
 
 ;;;###autoload
-(defun pyagentd-session (name &optional preset directory later)
+(defun pyagentd-session (name &optional preset directory then)
   "Make a session called NAME and open its conversation.
 Its agent may read and write the project around `default-directory'.
-With a prefix argument ask for the PRESET.  The first time this starts
+With a prefix argument ask for the preset.  The first time this starts
 the daemon and, after asking, installs its server.
 
-From Lisp, DIRECTORY is the session's directory if it shall not be in
-`pyagentd-sessions-directory'.  Return the buffer; if LATER is non-nil,
-as it is interactively, wait for nothing and return nil."
+From Lisp, PRESET is the name of the preset, or t to ask for it, and
+DIRECTORY the session's directory if it shall not be in
+`pyagentd-sessions-directory'.  Return at once; THEN is called without
+arguments in the buffer of the conversation."
   (interactive (list (read-string "Session name: ")
-                     (and current-prefix-arg (pyagentd--read-preset))
-                     nil t))
-  (let ((request (list :name name
-                       :preset (or preset pyagentd-default-preset)
-                       :root (pyagentd--project-root)
-                       :session-dir (and directory
-                                         (expand-file-name directory)))))
-    (if (not later)
-        (pyagentd--open-session (pyagentd-rpc-call 'create-session request))
-      (pyagentd--session-later request)
-      nil)))
+                     (and current-prefix-arg t)))
+  (let* ((root (pyagentd--project-root))
+         (window (selected-window))
+         (make (lambda (preset)
+                 (pyagentd--make-session
+                  (pyagentd-session-request name preset root directory)
+                  window then))))
+    (if (eq preset t)
+        (pyagentd-later-asking
+         'presets (list :root root)
+         (lambda (answer) (funcall make (pyagentd--read-preset answer))))
+      (funcall make preset))))
 
-(defun pyagentd--session-later (request)
-  "Have a session made as REQUEST says, and show it when it is there."
-  (let* ((window (selected-window))
-         (deadline (+ (float-time) pyagentd--patience))
-         (opened nil)
-         (open (lambda (session)
-                 (setq opened t)
-                 (pyagentd--show-session session window))))
-    (pyagentd-start
-     (lambda ()
-       (pyagentd-rpc-call-async
-        'create-session request
-        ;; The answer comes in a process filter, which visits no files.
-        :success (lambda (session) (run-at-time 0 nil open session)))))
-    (while (and (not opened) (pyagentd-rpc-connected-p)
-                (< (float-time) deadline))
-      (accept-process-output nil 0.01))))
+(defun pyagentd-session-request (name preset root directory)
+  "Return the arguments of `create-session' for a session called NAME.
+PRESET, ROOT and DIRECTORY may be nil: the default preset, the project
+here, and a directory among those of the other sessions."
+  (list :name name
+        :preset (or preset pyagentd-default-preset)
+        :root (or root (pyagentd--project-root))
+        :session-dir (and directory (expand-file-name directory))))
+
+(defun pyagentd--make-session (request window &optional then)
+  "Have a session made as REQUEST says, and show it when it is there.
+That is in WINDOW if that still waits for it.  THEN is called in its
+buffer."
+  (let ((show (lambda (session)
+                (with-current-buffer (pyagentd--show-session session window)
+                  (when then (funcall then))))))
+    ;; Also when it took long: now there is one.
+    (pyagentd-later 'create-session request show nil nil show)))
 
 (defun pyagentd--show-session (session window)
-  "Show the conversation of SESSION, in WINDOW if that still waits for it."
+  "Show the conversation of SESSION, in WINDOW if that still waits for it.
+Return its buffer."
   (if (and (eq window (selected-window)) (not (active-minibuffer-window)))
-      (pyagentd--open-session session)
-    (display-buffer (find-file-noselect (plist-get session :file)))))
+      (pyagentd-open-session session)
+    (let ((buffer (find-file-noselect (plist-get session :file))))
+      (display-buffer buffer)
+      buffer)))
 
 (defun pyagentd-session-create (session-id session-dir
-                                &optional preset projects activity-org-file)
+                                &optional preset projects activity-org-file
+                                then)
   "Make a session in SESSION-DIR, known as SESSION-ID, and open it.
 For packages that keep sessions in directories of their own, such as
 one of activities.  SESSION-DIR must be absent or empty.  PRESET is the
 name of its preset.  PROJECTS is a list of directories its agent may
 read; without any it may read none.  ACTIVITY-ORG-FILE is noted in its
-metadata.  Return the buffer of its conversation."
-  (pyagentd--open-session
-   (pyagentd-rpc-call
-    'create-session
-    (list :name session-id :session-id session-id
-          :session-dir (expand-file-name session-dir)
-          :preset (or preset pyagentd-default-preset)
-          :projects (mapcar #'expand-file-name projects)
-          :activity-org-file (and activity-org-file
-                                  (expand-file-name activity-org-file))))))
+metadata.  Return at once; THEN is called without arguments in the
+buffer of its conversation."
+  (pyagentd--make-session
+   (pyagentd-session-create-request session-id session-dir preset projects
+                                    activity-org-file)
+   (selected-window) then))
 
-(defun pyagentd--open-session (session)
+(defun pyagentd-session-create-request (session-id session-dir preset projects
+                                        activity-org-file)
+  "Return the arguments of `create-session' for `pyagentd-session-create'.
+SESSION-ID, SESSION-DIR, PRESET, PROJECTS and ACTIVITY-ORG-FILE are its."
+  (list :name session-id :session-id session-id
+        :session-dir (expand-file-name session-dir)
+        :preset (or preset pyagentd-default-preset)
+        :projects (mapcar #'expand-file-name projects)
+        :activity-org-file (and activity-org-file
+                                (expand-file-name activity-org-file))))
+
+(defun pyagentd-open-session (session)
   "Show the conversation of SESSION, an answer of the daemon; return the buffer."
   (let ((buffer (find-file-noselect (plist-get session :file))))
     (with-current-buffer buffer

@@ -28,10 +28,12 @@ the presets may run commands."
 (defun demo-open ()
   "Open a new session with the prompt typed in."
   (let ((default-directory (file-name-as-directory demo-root)))
-    (pyagentd-session "Demo")
-    (insert demo-prompt)
-    (message "%s" (substitute-command-keys "Send it with \\<pyagentd-mode-map>\\[pyagentd-send]; \
-answer what it asks with \\[pyagentd-allow-once] or \\[pyagentd-deny]"))))
+    (pyagentd-session
+     "Demo" nil nil
+     (lambda ()
+       (insert demo-prompt)
+       (message "%s" (substitute-command-keys "Send it with \\<pyagentd-mode-map>\\[pyagentd-send]; \
+answer what it asks with \\[pyagentd-allow-once] or \\[pyagentd-deny]"))))))
 
 (defun demo-say (format &rest args)
   "Print FORMAT with ARGS on a line of standard output."
@@ -76,8 +78,11 @@ answer what it asks with \\[pyagentd-allow-once] or \\[pyagentd-deny]"))))
   "Make a session, converse, and close Emacs."
   (setq pyagentd-human t)
   (demo-title "Emacs, the first: M-x pyagentd-session, a prompt, C-c RET")
-  (let ((default-directory (file-name-as-directory demo-root)))
-    (pyagentd-session "Demo"))
+  (let ((default-directory (file-name-as-directory demo-root))
+        (opened nil))
+    (pyagentd-session "Demo" nil nil (lambda () (setq opened (current-buffer))))
+    (while (not opened) (accept-process-output nil 0.02))
+    (set-buffer opened))
   (insert demo-prompt)
   (demo-run)
   (save-buffer)

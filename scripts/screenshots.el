@@ -95,10 +95,13 @@
 ;;;; Steps
 
 (defun screenshots-session (name)
-  "Make a session called NAME."
-  (setq screenshots-buffer (pyagentd-session name))
-  (visual-line-mode)
-  t)
+  "Make a session called NAME; return non-nil once it is there."
+  (unless screenshots-buffer
+    (setq screenshots-buffer 'asked)
+    (pyagentd-session name nil nil (lambda ()
+                                     (visual-line-mode)
+                                     (setq screenshots-buffer (current-buffer)))))
+  (bufferp screenshots-buffer))
 
 (defun screenshots-idle ()
   "Return non-nil once nothing is under way; agree to what is asked."

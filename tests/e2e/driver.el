@@ -5,6 +5,13 @@
 
 ;;; Code:
 
+(require 'cl-lib)
+(require 'seq)
+
+(defvar pyagentd-attach-awaited)
+(defvar pyagentd-rpc--manager)
+(defvar pyagentd-start--process)
+
 (defun driver--filter (process chunk)
   "Queue the lines of CHUNK that PROCESS completes; they run from a timer, as commands would."
   (let ((text (concat (process-get process 'rest) chunk)))
@@ -25,6 +32,44 @@
       (process-send-string
        process
        (concat (base64-encode-string (encode-coding-string (prin1-to-string answer) 'utf-8) t) "\n")))))
+
+;;;; What commands do later
+
+(defun driver-wait (condition)
+  "Wait until the function CONDITION returns non-nil, at most half a minute."
+  (let ((deadline (+ (float-time) 30)) value)
+    (while (not (or (setq value (funcall condition)) (> (float-time) deadline)))
+      (accept-process-output nil 0.01))
+    (or value (error "Not within half a minute"))))
+
+(defun driver-attach ()
+  "Attach the session in this buffer and wait for that; signal what hinders it."
+  (let (done hindered)
+    (pyagentd-attached-then (lambda () (setq done t)) (lambda (err) (setq hindered err)))
+    (driver-wait (lambda () (or done hindered)))
+    (when hindered (signal (car hindered) (cdr hindered)))))
+
+(defun driver-call (command &rest arguments)
+  "Call COMMAND with ARGUMENTS, wait until it is done, and return the last thing that it said.
+What it asks the daemon, and goes on to ask, is answered then."
+  (let ((known (driver--asked)) said)
+    (cl-letf* ((message (symbol-function 'message))
+               ((symbol-function 'message)
+                (lambda (format &rest values)
+                  (when format (setq said (apply #'format-message format values)))
+                  (apply message format values))))
+      (apply command arguments)
+      (driver-wait (lambda ()
+                     (not (or pyagentd-attach-awaited
+                              (seq-difference (driver--asked) known)
+                              (process-live-p pyagentd-start--process)
+                              (seq-some (lambda (timer) (eq (timer--function timer) #'pyagentd-later--give))
+                                        timer-list))))))
+    said))
+
+(defun driver--asked ()
+  "Return the numbers of the calls that the daemon has not answered."
+  (and pyagentd-rpc--manager (mapcar #'car (epc:manager-sessions pyagentd-rpc--manager))))
 
 (make-network-process :name "driver" :server t :family 'local :service (getenv "DRIVER_SOCKET")
                       :filter #'driver--filter :noquery t)

@@ -141,6 +141,7 @@ def test_a_second_emacs_opens_the_file_and_continues(system: System) -> None:
     (system.project / "notes.md").write_text("# Notes\n")
     first = system.emacs()
     first.eval('(progn (pyagentd-session "two") t)')
+    first.wait("pyagentd--branch-dir")
     file = first.eval("buffer-file-name")
     converse(first, "Hello there.")
     first.close()

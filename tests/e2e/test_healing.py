@@ -43,7 +43,7 @@ def test_roles_that_were_lost_come_back_in_emacs_and_in_the_file(system: System,
     ]
     assert "recovered from the log" in messages(emacs)
     wait_for(lambda: file.read_bytes() == whole, "the roles to be saved, byte for byte as they were")
-    emacs.eval("(progn (pyagentd-show-recovery) t)")
+    emacs.eval("(progn (driver-call #'pyagentd-show-recovery) t)")
     diff = emacs.eval("(buffer-string)")
     assert "+model" in diff and "It says alpha." in diff
     emacs.eval('(progn (switch-to-buffer "session.md") t)')

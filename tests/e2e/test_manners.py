@@ -312,7 +312,7 @@ def test_writing_a_session_elsewhere_makes_an_ordinary_file_of_it(
     before = written.read_bytes()
     copy = system.project / "copy.md"
     emacs = system.emacs()
-    emacs.eval(f'(progn (find-file "{written}") (pyagentd-attach-now) (write-file "{copy}") t)')
+    emacs.eval(f'(progn (find-file "{written}") (driver-attach) (write-file "{copy}") t)')
     assert copy.read_bytes() == before
     assert emacs.eval("(list pyagentd-mode pyagentd--session-id header-line-format buffer-read-only)") == [None] * 4
     emacs.eval('(progn (goto-char 1) (insert "# A copy\\n") (save-buffer) t)')
@@ -425,7 +425,7 @@ def test_a_watching_emacs_may_take_over(system: System, model_server: ModelServe
         wait_for(lambda: system.json("status")["clients"] == 2, "the daemon to notice")  # second and this command
     else:
         first.wait(f"(and {FINISHED} (progn (save-buffer) t))")
-    second.eval("(progn (pyagentd-take-over) t)")
+    second.eval("(progn (driver-call #'pyagentd-take-over) t)")
     assert second.eval("(list pyagentd-attach-state pyagentd-session-viewing buffer-read-only)") == [True, None, None]
     model_server.say("More.")
     converse(second, "And?")

@@ -24,7 +24,7 @@
      (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
        (pyagentd-test-tell 'fake-answer "(:seq 0 :editor t)" 'attach)
        (pyagentd-test-tell 'fake-answer "(:accepted t)" 'answer)
-       (pyagentd-attach-now)
+       (pyagentd-test-attach-now)
        (unwind-protect
            (progn (pyagentd-test-events (list 'ask 1 pyagentd-test-ask))
                   ,@body)

@@ -166,7 +166,7 @@
     (setq pyagentd-attach-state nil)
     (pyagentd-attach)
     (setq pyagentd-attach-state nil)
-    (pyagentd-attach-now)
+    (pyagentd-test-attach-now)
     (pyagentd-rpc-call 'status)
     (should (equal (buffer-string) "### HiYes"))))
 
@@ -207,7 +207,7 @@
   (chat-test--with-session "### Hi"
     (pyagentd-test-tell 'fake-answer "(:seq 0 :editor nil)" 'attach)
     (setq pyagentd-attach-state nil)
-    (pyagentd-attach-now)
+    (pyagentd-test-attach-now)
     (should buffer-read-only)
     (should-error (pyagentd-send) :type 'user-error)
     (chat-test--push '(insert 1 "\n\nyes" response))

@@ -36,7 +36,7 @@
      (pyagentd-test-answer 'attach '(:editor t :seq 0))
      (pyagentd-test-answer 'commands (list :commands commands-test--known))
      (with-current-buffer (find-file-noselect (pyagentd-test-file root "### "))
-       (pyagentd-attach-now)
+       (pyagentd-test-attach-now)
        (pyagentd-test-await pyagentd-commands)
        ,@body)))
 

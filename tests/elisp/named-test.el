@@ -288,7 +288,7 @@ The variable `asked' is bound to them with what is shown, last one first."
       'context-save named-test--saved
     (pyagentd-test-answer 'context-clear '(:messages 2 :note "Nothing is deleted."))
     (with-current-buffer (find-file-noselect (plist-get row :file))
-      (pyagentd-attach-now)
+      (pyagentd-test-attach-now)
       (goto-char (point-max))
       (insert "typed")
       (pyagentd-context-save "Tea")

@@ -116,6 +116,14 @@ The variable `file' is bound to its name."
 
 ;;;; Daemon
 
+(defun pyagentd-test-attach-now ()
+  "Attach this buffer and wait until that is done; signal what hinders it."
+  (let (done err)
+    (pyagentd-attached-then (lambda () (setq done t))
+                            (lambda (why) (setq err why)))
+    (pyagentd-test-await (or done err))
+    (when err (signal (car err) (cdr err)))))
+
 (defmacro pyagentd-test-with-daemon (&rest body)
   "Evaluate BODY with a daemon that answers as told by `pyagentd-test-tell'."
   (declare (indent 0) (debug t))

@@ -35,7 +35,7 @@ _FINISHED = "(memq (plist-get pyagentd-status :state) '(idle error))"
 _ATTACHED = f"(and (eq pyagentd-attach-state t) {_FINISHED})"
 _TEXT = "(save-restriction (widen) (buffer-substring-no-properties (point-min) (point-max)))"
 # What a user does when Emacs says that the file was written by somebody else.
-_MEND = "(progn (condition-case nil (pyagentd-attach-now) (user-error (pyagentd-take-over 'draft))) t)"
+_MEND = "(progn (condition-case nil (driver-attach) (user-error (driver-call #'pyagentd-take-over 'draft))) t)"
 # What Emacs shows is written down before anything else happens.
 _LOG = """(advice-add 'pyagentd-insert :after
   (lambda (text &rest _)
@@ -210,7 +210,7 @@ class Moment:
         before = len(self._server.requests)
         if self._emacs is not None:
             if not self._plan.impatient or self._plan.victim == "emacs":
-                self._insist("(progn (pyagentd-attach-now) t)", "Emacs to attach")
+                self._insist("(progn (driver-attach) t)", "Emacs to attach")
                 self._emacs.wait(_ATTACHED, 30)
             self._send_goodbye()
             self._emacs.eval("(progn (save-buffer) t)")
@@ -288,7 +288,7 @@ class Moment:
         log = self._system.home / f"shown-{len(self._logs)}"
         self._logs.append(log)
         self._emacs.eval(f"(progn {_LOG % json.dumps(str(log))} t)")
-        self._emacs.eval(f'(progn (find-file "{self._branch}/session.md") (pyagentd-attach-now) t)')
+        self._emacs.eval(f'(progn (find-file "{self._branch}/session.md") (driver-attach) t)')
         self._emacs.eval('(progn (goto-char (point-max)) (when (= 1 (point)) (insert "### ")) t)')
 
     def _record(self, on_event: Callable[[], None]) -> None:
