@@ -82,11 +82,14 @@
                            #'pyagentd-schedules--show))))
 
 (defun pyagentd-schedules--call (method plist)
-  "Call METHOD with PLIST, then fetch the schedules of this buffer again."
+  "Call METHOD with PLIST, then fetch the schedules of this buffer again.
+Elsewhere say when the one that METHOD is about comes."
   (pyagentd-later-here method plist
-                       (lambda (_)
-                         (when (derived-mode-p 'pyagentd-schedules-mode)
-                           (revert-buffer)))))
+                       (lambda (schedule)
+                         (if (derived-mode-p 'pyagentd-schedules-mode)
+                             (revert-buffer)
+                           (message "Scheduled: %s"
+                                    (plist-get schedule :when))))))
 
 ;;;; Commands
 

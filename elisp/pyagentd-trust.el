@@ -41,13 +41,13 @@
   "Call FUNCTION with the directory of the project here.
 That is the project of the session, if in one, which the daemon is asked;
 FUNCTION is called in this buffer then."
-  (let ((here (ignore-errors (pyagentd-here)))
-        (otherwise (pyagentd--project-root)))
-    (if (null here) (funcall function otherwise)
+  (if-let ((here (ignore-errors (pyagentd-here))))
       (pyagentd-later-here
        'grants (list :branch (plist-get here :branch))
        (lambda (answer)
-         (funcall function (or (plist-get answer :root) otherwise)))))))
+         (funcall function (or (plist-get answer :root)
+                               (pyagentd--project-root)))))
+    (funcall function (pyagentd--project-root))))
 
 (defun pyagentd-trust--untrusted (answer)
   "Return the presets in ANSWER that await trust, plists with :text.
