@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_agent, complete_session, daemon, run_environment, watch
+from pyagentd.cli.options import asking_options
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.cli.output import json_option, note, print_json
-from pyagentd.cli.send import checked_patterns, conclude
+from pyagentd.cli.send import conclude
 
 
 @click.command()
@@ -25,14 +26,7 @@ from pyagentd.cli.send import checked_patterns, conclude
     help="Who carries it out: a preset.",
 )
 @click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="REGEX",
-    callback=checked_patterns,
-    help="Let this run do without asking what matches, as in 'tool:Bash:make .*'. May be repeated.",
-)
-@click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")
+@asking_options
 @json_option
 def approve(session: str, agent: str, wait: bool, allow: tuple[str, ...], headless: bool, as_json: bool) -> ExitCode:
     """Approve the plan in SESSION: from the next turn on it is carried out.

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
+from pyagentd.cli.options import preset_option, workplace_option
 from pyagentd.cli.output import json_option, note, print_json, printable
 from pyagentd.errors import BadRequest
 
@@ -56,13 +57,8 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
 @click.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--name", metavar="NAME", help="What to call the session (default: the name of FILE).")
-@click.option("--preset", metavar="PRESET", help="What to make it from (see: pyagentd presets).")
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    help="The directory it may work in (default: the current one).",
-)
+@preset_option
+@workplace_option
 @json_option
 def import_(file: Path, name: str | None, preset: str | None, root: Path, as_json: bool) -> None:
     """Make a session of FILE, a chat that gptel saved.

@@ -9,16 +9,12 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import daemon
+from pyagentd.cli.options import project_option
 from pyagentd.cli.output import json_option, note, print_json, print_table, printable
 
 
 @click.command()
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    help="Include the hooks of the project here (default: the current directory).",
-)
+@project_option("hooks")
 @click.option("--trust", is_flag=True, help="Show what the project's hooks run, and have them run as they are now.")
 @json_option
 def hooks(root: Path, trust: bool, as_json: bool) -> None:

@@ -10,17 +10,13 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import daemon
+from pyagentd.cli.options import project_option
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.cli.output import json_option, note, print_json, print_table, printable
 
 _TEST_S = 120.0  # a server may be fetched first
 
-_root = click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    help="Include the servers of the project here (default: the current directory).",
-)
+_root = project_option("servers")
 
 
 @click.group()

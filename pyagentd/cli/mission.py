@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_agent, daemon, run_environment, watch
+from pyagentd.cli.options import asking_options, workplace_option
 from pyagentd.cli.outcome import ExitCode, report
 from pyagentd.cli.output import dim, json_option, note, print_json, printable, shown
-from pyagentd.cli.send import RunFailed, checked_patterns, conclude
+from pyagentd.cli.send import RunFailed, conclude
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 
@@ -36,16 +37,10 @@ _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 @click.option("--tools", metavar="A,B", help="Its tools in place of the preset's; '' for none.")
 @click.option("--preset", metavar="PRESET", shell_complete=complete_agent, help="What to make it from.")
 @click.option("--max-turns", type=click.IntRange(1, 20), help="How many programs the model may write.")
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    help="The directory it may work in (default: the current one).",
-)
+@workplace_option
 @click.option("--resume", metavar="SESSION", help="Go on with a mission that was cut off, in place of PROMPT.")
 @click.option("--wait/--no-wait", default=True, help="Stay until it ends (default), or return at once.")
-@click.option("--allow", multiple=True, metavar="REGEX", callback=checked_patterns, help="As for send.")
-@click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")
+@asking_options
 @click.option("--trace", is_flag=True, help="Show the programs, what they called and what came of them.")
 @json_option
 def mission(

@@ -9,18 +9,14 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import daemon
+from pyagentd.cli.options import project_option
 from pyagentd.cli.output import json_option, note, print_json, print_table
 
 Row = dict[str, Any]
 
 
 @click.command()
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    help="Include the presets of the project here (default: the current directory).",
-)
+@project_option("presets")
 @click.option("--trust", is_flag=True, help="Use the project's own presets, as they are now.")
 @json_option
 def presets(root: Path, trust: bool, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from pyagentd.cli.link import (
     run_environment,
     watch,
 )
+from pyagentd.cli.options import asking_options
 from pyagentd.cli.outcome import ExitCode, report
 from pyagentd.cli.output import json_option, note, print_json, shown
 from pyagentd.errors import BadRequest, PyagentdError
@@ -27,6 +28,10 @@ from pyagentd.events import Event
 
 if TYPE_CHECKING:
     from pyagentd.cli.follow import Ending
+
+_LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
+_SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
+_LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
 
 
 class RunFailed(PyagentdError):
@@ -41,21 +46,6 @@ class StillRunning(PyagentdError):
     code = "timeout"
 
 
-def checked_patterns(context: click.Context, option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what --allow was given, if each is a regular expression."""
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
-    return patterns
-
-
-_LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
-_SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
-_LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
-
-
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.argument("text")
@@ -63,14 +53,7 @@ _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
 @click.option(
     "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop waiting then; the run goes on."
 )
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="REGEX",
-    callback=checked_patterns,
-    help="Let this run do without asking what matches, as in 'tool:Bash:make .*'. May be repeated.",
-)
-@click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")
+@asking_options
 @click.option("--steer", is_flag=True, help="Say it to the run in flight, at its next step.")
 @click.option(
     "--agent",

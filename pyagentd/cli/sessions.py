@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
+from pyagentd.cli.options import preset_option, workplace_option
 from pyagentd.cli.output import json_option, note, print_json, print_table, printable
 
 LIST_TIMEOUT_S = 120.0
@@ -22,13 +23,8 @@ _CREATED = ("session_id", "session_dir", "branch_dir")
 
 @click.command()
 @click.argument("name")
-@click.option("--preset", metavar="PRESET", help="What to make it from (see: pyagentd presets).")
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    help="The directory it may work in (default: the current one).",
-)
+@preset_option
+@workplace_option
 @json_option
 def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
     """Create a session called NAME."""

@@ -7,17 +7,13 @@ from pathlib import Path
 import click
 
 from pyagentd.cli.link import daemon
+from pyagentd.cli.options import project_option
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.cli.output import json_option, note, print_json, print_table
 
 
 @click.command()
-@click.option(
-    "--root",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default=".",
-    help="Include the skills of the project here (default: the current directory).",
-)
+@project_option("skills")
 @json_option
 def skills(root: Path, as_json: bool) -> ExitCode:
     """List the skills that new sessions are told of.
