@@ -202,6 +202,10 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
     "Tell on the desktop" pyagentd-notify-desktop
   (("never" . nil) ("in the background" . background) ("always" . t)))
 
+(pyagentd-menu--define-option pyagentd-menu-finished
+    "Tell of finished runs" pyagentd-notify-finished
+  (("no" . nil) ("on the desktop" . t)))
+
 (pyagentd-menu--define-option pyagentd-menu-log
     "Log" pyagentd-log-level
   (("all" . debug) ("info" . info) ("warnings" . warn) ("errors" . error)))
@@ -343,6 +347,7 @@ sessions are listed."
     ("i" pyagentd-menu-pictures)
     ("v" pyagentd-menu-revert)
     ("n" pyagentd-menu-notify)
+    ("N" pyagentd-menu-finished)
     ("l" pyagentd-menu-log)
     ("c" "All options" pyagentd-customize)]])
 

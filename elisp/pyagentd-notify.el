@@ -1,4 +1,4 @@
-;;; pyagentd-notify.el --- Say that something is asked while nobody looks -*- lexical-binding: t; -*-
+;;; pyagentd-notify.el --- Tell what waits, and what is done -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,80 +21,172 @@
 
 ;;; Commentary:
 
-;; Whoever does not look at the conversation is told in the echo area that
-;; something is asked; whoever does not look at Emacs, on the desktop if
-;; `pyagentd-notify-desktop' says so.
+;; Whoever does not see the notice of a question is told in the echo area
+;; that something is asked; whoever does not look at Emacs, on the desktop.
+;; There also, if wanted, that a run has finished.  What comes within a
+;; moment is told at once.
 
 ;;; Code:
 
 (require 'seq)
+(require 'subr-x)
 (require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-rpc)
+(require 'pyagentd-status)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-words)
 (require 'pyagentd-ask-notice)
+(require 'pyagentd-desktop)
+(require 'pyagentd-lighter)
 
-(declare-function notifications-notify "notifications")
+(defvar pyagentd-run-finished-functions)
 
-(defcustom pyagentd-notify-desktop nil
-  "When to tell on the desktop that an agent asks for something.
+(defcustom pyagentd-notify-desktop 'background
+  "When to tell on the desktop what waits and what is done.
 nil means never, `background' when no frame of Emacs has the focus, and t
-always.  It needs a desktop with D-Bus notifications."
+always.  A desktop without notifications of D-Bus shows none; see
+`pyagentd-notify-functions' for others."
   :type '(choice (const :tag "Never" nil)
                  (const :tag "When Emacs is in the background" background)
                  (const :tag "Always" t))
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
-(defconst pyagentd-notify--patience 1
-  "Seconds to wait for the desktop.")
+(defcustom pyagentd-notify-finished nil
+  "Whether to tell on the desktop that a run has finished or failed.
+That is done when `pyagentd-notify-desktop' says, for conversations that
+are open; their agents come to an end in silence."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
 
-(defvar pyagentd-notify--shown nil
-  "Alist of ids of asks and the notifications about them.")
+(defvar pyagentd-notify-functions nil
+  "Functions called with a title and a text when the desktop is told.
+They are for desktops that Emacs cannot tell, such as that of a Mac, and
+are called without one, too.")
 
-(defun pyagentd-notify--in-background-p ()
-  "Return non-nil if Emacs knows that none of its frames has the focus."
-  (not (seq-some #'frame-focus-state (frame-list))))
+(defconst pyagentd-notify--pause 0.5
+  "Seconds in which what happens is told at once.")
+
+(defvar pyagentd-notify--asked nil
+  "Asks that came since the desktop was told.")
+(defvar pyagentd-notify--finished nil
+  "Runs that finished since, newest first: a list of (BUFFER . PLIST).")
+(defvar pyagentd-notify--timer nil
+  "Timer that tells it, or nil.")
+
+;;;; Who looks at Emacs
+
+(defun pyagentd-notify--focused-p ()
+  "Return non-nil unless Emacs knows that none of its frames has the focus."
+  (seq-some (lambda (frame)
+              (and (not (equal "initial_terminal"
+                               (terminal-name (frame-terminal frame))))
+                   (frame-focus-state frame)))
+            (frame-list)))
+
+(defun pyagentd-notify--wanted-p ()
+  "Return non-nil if the desktop is to be told now."
+  (or (eq pyagentd-notify-desktop t)
+      (and pyagentd-notify-desktop (not (pyagentd-notify--focused-p)))))
+
+;;;; On the desktop
+
+(defun pyagentd-notify--soon ()
+  "Tell the desktop in a moment what came."
+  (unless pyagentd-notify--timer
+    (setq pyagentd-notify--timer
+          (run-at-time pyagentd-notify--pause nil #'pyagentd-notify--tell))))
+
+(defun pyagentd-notify--tell ()
+  "Tell the desktop what came, unless somebody looks at Emacs by now."
+  (let ((asked pyagentd-notify--asked) (finished pyagentd-notify--finished))
+    (setq pyagentd-notify--timer nil
+          pyagentd-notify--asked nil
+          pyagentd-notify--finished nil)
+    (when (pyagentd-notify--wanted-p)
+      (when (seq-some (lambda (ask) (pyagentd-ask-find (pyagentd-ask-id ask)))
+                      asked)
+        (pyagentd-notify--tell-asks
+         (seq-remove #'pyagentd-ask-answered-p (pyagentd-ask-open))))
+      (when-let ((finished (seq-filter (lambda (run) (buffer-live-p (car run)))
+                                       finished)))
+        (pyagentd-notify--tell-finished finished)))))
+
+(defun pyagentd-notify--show (name title lines visit)
+  "Show the notification NAME with TITLE and LINES; a click does VISIT."
+  (let ((text (string-join (append (seq-take lines 4)
+                                   (and (nthcdr 4 lines) '("…")))
+                           "\n")))
+    (pyagentd-desktop-show
+     name title text
+     (lambda ()
+       (select-frame-set-input-focus (selected-frame))
+       (funcall visit)))
+    (run-hook-with-args 'pyagentd-notify-functions title text)))
+
+(defun pyagentd-notify--tell-asks (asks)
+  "Tell the desktop that ASKS wait."
+  (when asks
+    (pyagentd-notify--show
+     'asks
+     (if (cdr asks) (format "%d questions wait" (length asks))
+       (format "%s asks" (or (pyagentd-ask-who (car asks)) "The agent")))
+     (mapcar (lambda (ask)
+               (truncate-string-to-width
+                (if (cdr asks) (pyagentd-ask-title ask) (pyagentd-ask-what ask))
+                200 nil nil "…"))
+             asks)
+     (if (cdr asks) (lambda () (call-interactively 'pyagentd-asks))
+       (lambda () (pyagentd-notify--visit (car asks)))))))
 
 (defun pyagentd-notify--visit (ask)
   "Show the conversation in which ASK is asked, else the list of asks."
-  (select-frame-set-input-focus (selected-frame))
   (if-let ((buffer (car (last (pyagentd-ask-buffers ask)))))
       (pop-to-buffer buffer)
     (call-interactively 'pyagentd-asks)))
 
-(defun pyagentd-notify--desktop (ask)
-  "Tell about ASK on the desktop."
-  (when (and (pyagentd-ask-find (pyagentd-ask-id ask))
-             (require 'notifications nil t))
-    ;; A desktop that does not answer must not hold up Emacs.
-    (with-timeout (pyagentd-notify--patience)
-      (when-let ((id (ignore-errors
-                       (notifications-notify
-                        :app-name "Emacs"
-                        :title (format "%s asks" (or (pyagentd-ask-who ask)
-                                                     "The agent"))
-                        :body (pyagentd-notify--escape (pyagentd-ask-what ask))
-                        :actions '("default" "Show")
-                        :on-action (lambda (&rest _)
-                                     (pyagentd-notify--visit ask))))))
-        (push (cons (pyagentd-ask-id ask) id) pyagentd-notify--shown)))))
+(defun pyagentd-notify--tell-finished (runs)
+  "Tell the desktop that RUNS, a list of (BUFFER . PLIST), have finished."
+  (pyagentd-notify--show
+   'finished
+   (cond ((cdr runs) (format "%d runs have finished" (length runs)))
+         ((pyagentd-notify--failed-p (cdar runs)) "The run has failed")
+         (t "The run has finished"))
+   (mapcar #'pyagentd-notify--run-words runs)
+   (let ((buffer (caar runs)))
+     (lambda () (when (buffer-live-p buffer) (pop-to-buffer buffer))))))
 
-(defun pyagentd-notify--escape (text)
-  "Return TEXT as the body of a notification, which may have markup."
-  (string-replace "<" "&lt;"
-                  (string-replace "&" "&amp;"
-                                  (truncate-string-to-width text 200 nil nil
-                                                            "…"))))
+(defun pyagentd-notify--failed-p (run)
+  "Return non-nil if RUN, a plist, has failed."
+  (eq 'error (pyagentd-symbol (plist-get run :reason))))
+
+(defun pyagentd-notify--run-words (entry)
+  "Return a line about ENTRY, a buffer and the plist of its run."
+  (pcase-let ((`(,buffer . ,run) entry))
+    (concat (with-current-buffer buffer
+              (or pyagentd-status-title pyagentd--session-id (buffer-name)))
+            (and (pyagentd-notify--failed-p run)
+                 (format ": %s" (or (plist-get run :message) "error"))))))
+
+;;;; What happens
 
 (defun pyagentd-notify (ask)
   "Tell a person who does not see it that ASK waits for an answer."
   (unless (seq-some #'pyagentd-ask-notice-visible-p (pyagentd-ask-buffers ask))
     (message "May it? %s  (%s answers)" (pyagentd-ask-title ask)
              (substitute-command-keys "\\[pyagentd-answer]")))
-  (when (or (eq pyagentd-notify-desktop t)
-            (and pyagentd-notify-desktop (pyagentd-notify--in-background-p)))
-    ;; Not here, where events are applied.
-    (run-at-time 0 nil #'pyagentd-notify--desktop ask)))
+  (push ask pyagentd-notify--asked)
+  (pyagentd-notify--soon))
+
+(defun pyagentd-notify-run (run)
+  "Tell a person who is elsewhere that RUN, a plist, of this buffer is over."
+  (when (and pyagentd-notify-finished
+             (not (pyagentd-place-agent-p))
+             (not (eq 'aborted (pyagentd-symbol (plist-get run :reason)))))
+    (push (cons (current-buffer) run) pyagentd-notify--finished)
+    (pyagentd-notify--soon)))
 
 (defun pyagentd-notify-settled (ask answer)
   "Say how somebody else has answered ASK; ANSWER has :decision and :by."
@@ -106,22 +198,30 @@ always.  It needs a desktop with D-Bus notifications."
                by (pyagentd-ask-title ask)))))
 
 (defun pyagentd-notify--withdraw ()
-  "Close the notifications about asks that are settled."
-  (dolist (entry pyagentd-notify--shown)
-    (unless (pyagentd-ask-find (car entry))
-      (setq pyagentd-notify--shown (delq entry pyagentd-notify--shown))
-      (run-at-time 0 nil #'pyagentd-notify--close (cdr entry)))))
+  "Close the notification about questions when none waits any more."
+  (unless (pyagentd-ask-open)
+    (pyagentd-desktop-hide 'asks)))
 
-(declare-function notifications-close-notification "notifications")
+(defun pyagentd-notify--on-focus ()
+  "Close what is shown on the desktop when somebody looks at Emacs."
+  (when (eq t (pyagentd-notify--focused-p))
+    (pyagentd-desktop-hide 'asks)
+    (pyagentd-desktop-hide 'finished)))
 
-(defun pyagentd-notify--close (id)
-  "Close the notification ID."
-  (with-timeout (pyagentd-notify--patience)
-    (ignore-errors (notifications-close-notification id))))
+(defun pyagentd-notify--watch ()
+  "Have the daemon tell of all questions, in whatever conversation."
+  (pyagentd-rpc-call-async
+   'asks '(:watch t)
+   :success (lambda (answer)
+              (pyagentd-ask-receive-all (plist-get answer :asks)))
+   :error #'ignore))
 
 (add-hook 'pyagentd-ask-new-functions #'pyagentd-notify)
 (add-hook 'pyagentd-ask-settled-functions #'pyagentd-notify-settled)
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-notify--withdraw)
+(add-hook 'pyagentd-run-finished-functions #'pyagentd-notify-run)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-notify--watch)
+(add-function :after after-focus-change-function #'pyagentd-notify--on-focus)
 
 (provide 'pyagentd-notify)
 ;;; pyagentd-notify.el ends here
