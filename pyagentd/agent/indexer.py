@@ -128,7 +128,7 @@ class Indexer:
         Raises:
             StoreError: The database cannot be used.
         """
-        complete = await self._fresh()
+        complete = await self.fresh()
         hits, more = await asyncio.to_thread(search, self._state, self.projection, query, limit=limit, scope=scope)
         return Found(hits=hits, more=more, indexing=not complete, problem=self._problem)
 
@@ -146,6 +146,11 @@ class Indexer:
         await asyncio.wrap_future(self._ask(job))
         return await asyncio.to_thread(self.projection.totals)
 
+    @property
+    def problem(self) -> str:
+        """Why the index may be out of date, or ""."""
+        return self._problem
+
     def facts(self) -> Mapping[str, Facts]:
         """Return what the tables know for a list of sessions, by branch directory; blocks, for a thread."""
         try:
@@ -154,8 +159,8 @@ class Indexer:
             log.warning("the list is made from files alone: %s", error)
             return {}
 
-    async def _fresh(self) -> bool:
-        """Wait a while for the index to be up to date; return whether it is."""
+    async def fresh(self) -> bool:
+        """Wait a while for the index to be up to date; return whether it is, or cannot be: see ``problem``."""
         age = time.monotonic() - self._swept_at
         if age < max(FRESH_S, FRESH_FACTOR * self._swept_in) and not self._dirty:
             return True

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.context.usage import FactsOf, usage_of
+from pyagentd.agent.context.usage import FactsOf
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.counted import usage_of
 from pyagentd.store.index.audit import Entry
 from pyagentd.store.rows import Served, served_by
 from pyagentd.store.traced import TracedStep

@@ -1,4 +1,4 @@
-"""``pyagentd usage``: what a session cost, message by message, and how full the model's window is."""
+"""``pyagentd usage``: what a session cost, message by message, and how full the model's window is; or all of them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,43 @@ import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.output import json_option, print_json, print_table
+from pyagentd.cli.prices import BUCKETS, price
+from pyagentd.cli.usagereport import of_session_only, print_report
 
-_BUCKETS = ("input", "output", "reasoning", "cache_read", "cache_write")
 _FLAGS = ("hidden", "compaction")  # in Lisp false is nil
 _LISTS = ("agents", "messages")
 _HEAD = ("what", "model", "requests", "input", "output", "reasoning", "cache read", "cache write", "cost")
 
 
 @click.command()
-@click.argument("session", shell_complete=complete_session)
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option(
+    "--by",
+    type=click.Choice(["day", "model", "session", "preset"]),
+    default="day",
+    show_default=True,
+    help="Without SESSION: what a line is.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(0, 36_500),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="Without SESSION: the last N days, today with them; 0 is always.",
+)
 @json_option
-def usage(session: str, as_json: bool) -> None:
-    """Print what SESSION cost: each answer, its agents, all together.
+@click.pass_context
+def usage(context: click.Context, session: str | None, by: str, days: int, as_json: bool) -> None:
+    """Print what SESSION cost: each answer, its agents, all together; without SESSION what all of them cost.
 
     Tokens are what the provider counted; input is what came neither from its cache nor went there. A price that
     nobody stated is unknown: state it in config.toml under [model."NAME"].
     """
+    of_session_only(context, session)
+    if session is None:
+        print_report(by, days, as_json=as_json)
+        return
     with daemon() as link:
         told = link.call("usage", branch=str(branch_of(link, session)))
     told = _with_lists(told)
@@ -63,19 +84,7 @@ def _lines(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _line(what: str, spent: Mapping[str, Any], model: str = "", requests: str = "") -> tuple[str, ...]:
-    return (what, model, requests, *(f"{spent['tokens'][bucket]:,}" for bucket in _BUCKETS), price(spent))
-
-
-def price(spent: Mapping[str, Any]) -> str:
-    """Return a price for people, which is never a number when it is not known."""
-    if spent["cost_usd"] is not None:
-        return dollars(spent["cost_usd"])
-    return f"{dollars(spent['known_usd'])} + unknown" if spent["known_usd"] else "unknown"
-
-
-def dollars(amount: float) -> str:
-    """Return an amount of US dollars; below a cent with more places."""
-    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
+    return (what, model, requests, *(f"{spent['tokens'][bucket]:,}" for bucket in BUCKETS), price(spent))
 
 
 def _meter(context: Mapping[str, Any]) -> str:

@@ -52,6 +52,12 @@ class Group:
             raise NotFound(f"{branch} is not attached", mend="Attach it first")
         return live
 
+    @property
+    def _index(self) -> Indexer:
+        if self._indexer is None:
+            raise StoreError("There is no index here")
+        return self._indexer
+
     def _touch(self, *branches: BranchRef) -> None:
         """Set when the metadata was last changed; what was done is done, even where the disk refuses this."""
         now = self._host.clock.now()

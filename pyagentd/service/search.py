@@ -6,8 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from pyagentd.agent.indexer import Indexer
-from pyagentd.errors import BadRequest, StoreError
+from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.service.group import Client, Group
 from pyagentd.store import document, paths
@@ -94,12 +93,6 @@ class Search(Group):
         else:
             start, end = await asyncio.to_thread(_place, ref, message, part)
         return {"position": None if start is None else start + 1, "end": None if end is None else end + 1}
-
-    @property
-    def _index(self) -> Indexer:
-        if self._indexer is None:
-            raise StoreError("There is no index here")
-        return self._indexer
 
     def _within(self, session: str) -> str:
         ref = self._registry.resolve(session)

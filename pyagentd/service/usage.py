@@ -1,21 +1,29 @@
-"""What a session cost and how full its model's window is."""
+"""What a session cost and how full its model's window is; what all of them cost together."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.context.meter import Meter
 from pyagentd.agent.context.metering import Below, facts_of, look_below
-from pyagentd.agent.context.usage import message_usage, spent_on, steps_of, total, used
+from pyagentd.agent.context.report import By, Line, days_ago, report, together
+from pyagentd.agent.context.usage import spent_on, total, used
+from pyagentd.errors import BadRequest, NotASession
 from pyagentd.service.group import Client, Group
+from pyagentd.store import paths
 from pyagentd.store.compaction import COMPACTION
 from pyagentd.store.conversation import Message
+from pyagentd.store.counted import message_usage, steps_of
 from pyagentd.store.rows import served_by
 
 MOST_MESSAGES = 1000  # in one reply; earlier ones are counted in the sums
+MOST_DAYS = 36_500
+MOST_LINES = 200  # in one reply; the cheaper ones are one together
 
 
 class Spending(Group):
@@ -43,6 +51,41 @@ class Spending(Group):
                 "together": meter.together.told(),
                 "messages": list(self._messages(live))[-MOST_MESSAGES:],
             }
+
+    async def usage_report(self, client: Client, *, by: By = "day", days: int = 30) -> dict[str, Any]:
+        """Return what all sessions cost, by day, model, session or preset: ``{by, days, lines, rest, together…}``.
+
+        ``days`` are local ones of the daemon's machine, today with them; 0 is always. A line has ``key`` (the day in
+        ISO 8601, the name of the model or preset, the session's directory), of a session ``session_id``, ``title``
+        and ``file``, and ``requests`` and what they cost as in ``usage``; days come with the newest first, the others
+        with the dearest. ``rest`` is the sum of the lines that are too many, ``number`` of them, or nil;
+        ``together`` that of all. ``indexing`` says that the index is still being built, ``problem`` why it cannot be.
+        """
+        if by not in get_args(By):
+            raise BadRequest(f"Nothing is counted by {by!r}", mend=f"By {', '.join(get_args(By))}")
+        if not 0 <= days <= MOST_DAYS:
+            raise BadRequest(f"{days} is no number of days", mend=f"Up to {MOST_DAYS}; 0 is always")
+        for live in self._host.runs:  # what they have so far
+            self._index.branch_written(live.ref)
+        complete = await self._index.fresh()
+        since = days_ago(days, self._host.clock.now()) if days else 0
+        lines = await asyncio.to_thread(report, self._host.state, facts_of(self._host), by, since_ms=since)
+        shown, rest = lines[:MOST_LINES], lines[MOST_LINES:]
+        return {
+            "by": by,
+            "days": days,
+            "lines": await asyncio.to_thread(lambda: [self._line(line, by) for line in shown]),
+            "rest": {**together(rest, "others").told(), "number": len(rest)} if rest else None,
+            "together": together(lines, "together").told(),
+            "indexing": not complete,
+            "problem": self._index.problem or None,
+        }
+
+    def _line(self, line: Line, by: By) -> dict[str, Any]:
+        if by != "session":
+            return line.told()
+        place = self._index.projection.directory(line.key)
+        return {**line.told(), "key": str(place), "file": _file(place)}
 
     def _messages(self, live: LiveBranch) -> Iterator[dict[str, Any]]:
         known = facts_of(self._host)
@@ -76,3 +119,11 @@ def _agent(below: Below) -> dict[str, Any]:
 
 def _is_compaction(message: Message) -> bool:
     return any(part.type == COMPACTION for part in message.parts)
+
+
+def _file(session_dir: Path) -> str | None:
+    """Return the conversation of a session's active branch; None when there is none."""
+    try:
+        return str(paths.session_file(paths.ref_of(session_dir).branch_dir))
+    except NotASession:
+        return None

@@ -140,6 +140,7 @@ class _Copy:
         known = {
             key: self._ids.get(value, value) if key == "after" else value for key, value in message.metadata.items()
         }
+        known = {"copied_from": message.id, **known}  # the first one, of a copy of a copy
         own = {"id": self._ids[message.id], "session_id": self._session_id, "metadata_json": known}
         return {**message.row, **own}
 

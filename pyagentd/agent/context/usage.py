@@ -16,6 +16,7 @@ from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Usage
 from pyagentd.store.compaction import COMPACTION, estimated
 from pyagentd.store.conversation import Conversation, Message, Part
+from pyagentd.store.counted import message_usage, steps_of, usage_of
 from pyagentd.store.rows import Served, served_by
 
 FactsOf = Callable[[Served], ModelFacts]
@@ -36,6 +37,11 @@ class Spent:
     tokens: Usage = field(default_factory=Usage)
     pico: int = 0
     unpriced: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, tokens: Usage, usd: float) -> Spent:
+        """Return what tokens cost at a price in US dollars for all of them."""
+        return cls(tokens=tokens, pico=round(usd * _PICO))
 
     @property
     def cost_usd(self) -> float | None:
@@ -71,27 +77,6 @@ class InContext(NamedTuple):
 
     tokens: int
     estimated: bool
-
-
-def usage_of(recorded: object) -> Usage:
-    """Return a recorded usage; what is no number in it counts nothing."""
-    values = recorded if isinstance(recorded, dict) else {}
-    counts = {key: values.get(key) for key in ("input", "output", "reasoning", "cache_read", "cache_write")}
-    return Usage(**{key: value if type(value) is int and value > 0 else 0 for key, value in counts.items()})
-
-
-def message_usage(message: Message) -> Usage:
-    """Return what a message cost altogether."""
-    return usage_of(_metadata(message).get("usage"))
-
-
-def steps_of(message: Message) -> Iterator[Usage]:
-    """Yield what each request of an answer cost, as far as the log says: all of an older one's are one."""
-    steps = [usage_of(part.data.get("usage")) for part in message.parts if part.type == "step-start"]
-    yield from (step for step in steps if step.total)
-    left = _minus(message_usage(message), sum(steps, Usage()))
-    if left.total:
-        yield left
 
 
 def spent_on(message: Message, facts_of: FactsOf) -> Spent:
@@ -201,7 +186,3 @@ def _summary_tokens(marker: Part) -> int:
 
 def _metadata(message: Message) -> dict[str, Any]:
     return message.row.get("metadata_json") or {}
-
-
-def _minus(whole: Usage, part: Usage) -> Usage:
-    return Usage(**{key: max(0, count - getattr(part, key)) for key, count in asdict(whole).items()})

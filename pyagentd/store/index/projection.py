@@ -79,7 +79,7 @@ class Projection:
         """Forget all branches."""
         with self._state.writing() as db:
             db.execute("INSERT INTO texts_index (texts_index) VALUES ('delete-all')")
-            for table in ("texts", "chat_parts", "chat_messages", "chat_sessions"):
+            for table in ("texts", "requests", "chat_parts", "chat_messages", "chat_sessions"):
                 db.execute(f"DELETE FROM {table}")
 
     def totals(self) -> tuple[int, int]:

@@ -215,4 +215,32 @@ MIGRATIONS: tuple[str, ...] = (
     """
     ALTER TABLE agents ADD COLUMN intent TEXT; -- what was begun and has not ended; null: nothing
     """,
+    """
+    CREATE TABLE served (              -- who answered; "" is not known
+      id INTEGER PRIMARY KEY,
+      provider TEXT NOT NULL,
+      model TEXT NOT NULL,
+      UNIQUE (provider, model)
+    );
+    CREATE TABLE requests (            -- what the provider counted, of every request of every answer
+      at_ms INTEGER NOT NULL,          -- epoch
+      origin INTEGER NOT NULL,         -- with at_ms the same in every copy of it
+      copied INTEGER NOT NULL,         -- 1: another session has had it first
+      session_id TEXT NOT NULL,
+      message_id TEXT NOT NULL,
+      served INTEGER NOT NULL REFERENCES served (id),
+      longer INTEGER NOT NULL,         -- than so many tokens was its prompt
+      input INTEGER NOT NULL,
+      output INTEGER NOT NULL,
+      reasoning INTEGER NOT NULL,
+      cache_read INTEGER NOT NULL,
+      cache_write INTEGER NOT NULL,
+      PRIMARY KEY (at_ms, origin, copied, session_id, message_id),
+      FOREIGN KEY (session_id, message_id) REFERENCES chat_messages (session_id, id) ON DELETE CASCADE
+        DEFERRABLE INITIALLY DEFERRED
+    ) WITHOUT ROWID;
+    CREATE INDEX requests_message ON requests (session_id, message_id);
+    ALTER TABLE chat_sessions ADD COLUMN spent_json TEXT NOT NULL DEFAULT '[]';  -- sums of its requests
+    UPDATE chat_sessions SET journal_stamp = '', reread = 1;  -- all logs are read once more
+    """,
 )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pyagentd.store.conversation import Message, Part
 from pyagentd.store.index.query import segmented
+from pyagentd.store.index.requests import put_requests, spent_json
 from pyagentd.store.index.texts import part_text
 from pyagentd.store.render import writable
 from pyagentd.store.rows import served_by
@@ -95,6 +96,7 @@ class BranchTables:
             self._db.execute("DELETE FROM chat_parts WHERE session_id = ? AND id = ?", (self._key, part_id))
         for number, text in indexed.values():
             self._unindex(number, text)
+        put_requests(self._db, self._key, message, is_new=is_new)
 
     def remove_message(self, message_id: str) -> None:
         """Take a message and its parts out."""
@@ -164,6 +166,7 @@ class BranchTables:
         row |= {
             "updated_at": max(facts["updated_at"], changed),
             "total_tokens": sum(tokens.values()),
+            "spent_json": spent_json(self._db, self._key),
             "model_json": _json({"provider_id": served.provider or None, "model_id": served.model} if model else {}),
         }
         names, places = ", ".join(row), ", ".join(f":{name}" for name in row)

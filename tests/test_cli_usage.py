@@ -1,0 +1,83 @@
+"""``pyagentd usage`` without a session: what a terminal shows of the report, and what a program gets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pyagentd.cli import usagereport
+from pyagentd.cli.app import main
+from pyagentd.cli.usagereport import bar, short
+
+
+def line(key: str, usd: float | None, **tokens: int) -> dict[str, Any]:
+    buckets = dict.fromkeys(("input", "output", "reasoning", "cache_read", "cache_write"), 0) | tokens
+    known = {"known_usd": usd or 0.0, "unpriced": None if usd is not None else ["m"], "cost_usd": usd}
+    return {"key": key, "requests": 2, "tokens": buckets, "total": sum(buckets.values()), **known}
+
+
+class Link:
+    """A daemon that knows one report."""
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def call(self, method: str, **arguments: Any) -> dict[str, Any]:
+        assert method == "usage-report"
+        lines = [line("2026-11-22", 2.0, input=1200, cache_read=300), line("2026-11-21", None, output=5)]
+        return {
+            "by": arguments["by"],
+            "days": arguments["days"],
+            "lines": lines,
+            "problem": None,
+            "indexing": None,
+            "rest": {**line("others", 0.5), "number": 3},
+            "together": line("together", None, input=1200),
+        }
+
+
+@pytest.fixture(autouse=True)
+def link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usagereport, "daemon", Link)
+
+
+def test_a_program_gets_every_bucket_and_a_price_that_is_not_known_stays_so(capsys: Any) -> None:
+    assert main(["usage"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "2026-11-22\t2\t1200\t0\t0\t300\t0\t$2.00",
+        "2026-11-21\t2\t0\t5\t0\t0\t0\tunknown",
+        "3 others\t2\t0\t0\t0\t0\t0\t$0.50",
+        "together\t2\t1200\t0\t0\t0\t0\tunknown",
+    ]
+    assert main(["usage", "--by", "model", "--days", "0", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["by"], told["days"], told["indexing"], told["lines"][0]["unpriced"]) == ("model", 0, False, [])
+
+
+def test_a_person_sees_bars(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usagereport, "_on_terminal", lambda: True)
+    assert main(["usage"]) == 0
+    first = capsys.readouterr().out.splitlines()[0].split("\t")
+    assert first == ["2026-11-22", "2", "1.5k", "300", "0", "$2.00", 12 * "█"]
+
+
+@pytest.mark.parametrize(("value", "drawn"), [(0, ""), (1e-9, "▏"), (0.5, "██"), (0.53, "██▏"), (1, "████")])
+def test_a_bar_is_as_long_as_its_share_and_anything_is_seen(value: float, drawn: str) -> None:
+    assert bar(value, 1, width=4) == drawn
+
+
+def test_numbers_of_tokens_are_short() -> None:
+    assert [short(each) for each in (0, 999, 1000, 12_340, 123_400, 2_500_000)] == [
+        *("0", "999", "1.0k", "12.3k", "123k", "2.5M"),
+    ]
+
+
+@pytest.mark.parametrize("words", [["--by", "day"], ["--days", "3"]])
+def test_what_is_about_all_sessions_is_no_option_of_one(words: list[str], capsys: Any) -> None:
+    assert main(["usage", "some-session", *words]) == 2
+    assert "leave SESSION out" in capsys.readouterr().err
