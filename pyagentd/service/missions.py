@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.delegating.task import described as in_words
+from pyagentd.agent.jsontext import object_in
 from pyagentd.agent.missions.cutoff import unfinished
 from pyagentd.agent.missions.missiontool import PRESET, readable
 from pyagentd.agent.missions.report import missions
@@ -148,15 +149,7 @@ class Missions(Group):
 
 
 def _context(text: str | None) -> dict[str, Any] | None:
-    if not text:
-        return None
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise BadRequest(f"The context is no JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise BadRequest("The context is no JSON object", mend='Give it names, as in {"rows": […]}')
-    return given
+    return object_in(text, "The context", mend='Give it names, as in {"rows": […]}') if text else None
 
 
 def _known(tools: Sequence[str]) -> list[str]:

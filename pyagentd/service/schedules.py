@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyagentd.agent.jsontext import object_in
 from pyagentd.agent.triggering import occurrences
 from pyagentd.agent.triggering.occurrences import When
 from pyagentd.agent.triggering.schedules import LIFETIME
@@ -149,10 +149,4 @@ def _delivered(delivered: Delivered) -> dict[str, Any]:
 
 def _headers(given: str | None) -> dict[str, str]:
     """Return headers; they travel as JSON, which leaves their names as they are."""
-    try:
-        headers = json.loads(given or "{}")
-    except ValueError as error:
-        raise BadRequest(f"headers is no JSON: {error}") from None
-    if not isinstance(headers, dict):
-        raise BadRequest("headers is no JSON object")
-    return {name: str(value) for name, value in headers.items() if value is not None}
+    return {name: str(value) for name, value in object_in(given, "headers").items() if value is not None}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyagentd.agent.emacs.offered import OfferedTool
+from pyagentd.agent.jsontext import object_in
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.events import Event, Sink
 from pyagentd.ids import new_id
@@ -126,12 +127,7 @@ class EmacsClients:
         """
         self._silent.discard(client)
         text = said if path is None else await asyncio.to_thread(self._taken, path)
-        try:
-            told = json.loads(text or "{}")
-        except ValueError as wrong:
-            raise BadRequest(f"The answer is no JSON: {wrong}") from wrong
-        if not isinstance(told, dict):
-            raise BadRequest("The answer is no JSON object")
+        told = object_in(text, "The answer")
         asked, waiting = self._open.get(number, (None, None))
         if waiting is None or asked is not client or waiting.done():
             return False

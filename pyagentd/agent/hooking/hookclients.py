@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pyagentd.agent.hooking.hookprocess import Word
+from pyagentd.agent.jsontext import object_in
 from pyagentd.config.hooks import EVENTS
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event, Sink
@@ -77,12 +78,7 @@ class HookClients:
         Raises:
             BadRequest: It is no JSON object.
         """
-        try:
-            changes = json.loads(said or "{}")
-        except ValueError as wrong:
-            raise BadRequest(f"The answer of a hook is no JSON: {wrong}") from wrong
-        if not isinstance(changes, dict):
-            raise BadRequest("The answer of a hook is no JSON object")
+        changes = object_in(said, "The answer of a hook")
         asked, waiting = self._open.get(number, (None, None))
         if waiting is None or asked is not client or waiting.done():
             return False
