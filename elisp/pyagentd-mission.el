@@ -1,4 +1,6 @@
-;;; pyagentd-mission.el --- Typed missions and their trace -*- lexical-binding: t; -*-
+;;; pyagentd-mission.el --- Tasks whose answer has a type -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
 
 ;; Author: The pyagentd authors
 ;; Keywords: tools, convenience
@@ -20,255 +22,22 @@
 ;;; Commentary:
 
 ;; A mission is a task whose answer has a type; a model fulfils it with
-;; small programs.  `pyagentd-mission' starts one and shows its trace, an
-;; outline that grows while the mission runs: turns, programs, the tools
-;; that they called, what came of it, tokens and time, and the value.
-;; Looking at a trace never runs anything again.
+;; small programs.  `pyagentd-mission' starts one and shows its trace
+;; (`pyagentd-mission-trace').
 
 ;;; Code:
 
-(require 'outline)
-(require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
-(require 'pyagentd-env)
-(require 'pyagentd-rpc)
 (require 'pyagentd-later)
-(require 'pyagentd-here)
-(require 'pyagentd-json)
-(require 'pyagentd-mission-text)
+(require 'pyagentd-mission-trace)
 
 (declare-function pyagentd--project-root "pyagentd")
-(declare-function pyagentd-asks "pyagentd-asks")
-
-(defvar-local pyagentd-mission--branch nil
-  "The branch whose missions are shown, as on the wire.")
-(defvar-local pyagentd-mission--shown nil
-  "The JSON that is shown, nil before any has come.")
-(defvar-local pyagentd-mission--report nil
-  "What that JSON says, as alists and lists.")
-(defvar-local pyagentd-mission--timer nil
-  "Timer that looks again while a mission runs, else nil.")
-(defvar-local pyagentd-mission--asking nil
-  "Non-nil while an answer of the daemon is awaited.")
-
-(defconst pyagentd-mission--pause 0.5
-  "Seconds after which a mission that runs is looked at again.")
 
 (defvar pyagentd-mission-history nil
   "Tasks that were given.")
 (defvar pyagentd-mission-signature-history nil
   "Signatures that were given.")
-
-;;;; The daemon
-
-(defun pyagentd-mission--look ()
-  "Ask the daemon what there is to show in this buffer."
-  (unless pyagentd-mission--asking
-    (setq pyagentd-mission--asking t)
-    (pyagentd-later-here
-     'mission-trace (list :branch pyagentd-mission--branch)
-     (lambda (answer)
-       (setq pyagentd-mission--asking nil)
-       (pyagentd-mission--show (pyagentd-json-text answer)))
-     nil
-     (lambda (err)
-       (setq pyagentd-mission--asking nil)
-       (pyagentd-later-tell err)))))
-
-(defun pyagentd-mission--running-p ()
-  "Return non-nil if the last mission shown here goes on."
-  (equal "running" (alist-get 'state (pyagentd-mission--last))))
-
-(defun pyagentd-mission--last ()
-  "Return the last mission shown here, an alist, or nil."
-  (car (last (alist-get 'missions pyagentd-mission--report))))
-
-(defun pyagentd-mission--again ()
-  "Look again in a moment if there is more to come."
-  (when (timerp pyagentd-mission--timer)
-    (cancel-timer pyagentd-mission--timer))
-  (setq pyagentd-mission--timer
-        (when (or (pyagentd-mission--running-p)
-                  (null (alist-get 'missions pyagentd-mission--report)))
-          (run-at-time pyagentd-mission--pause nil
-                       #'pyagentd-mission--on-timer (current-buffer)))))
-
-(defun pyagentd-mission--on-timer (buffer)
-  "Look again in BUFFER, or later when nobody sees it."
-  (pyagentd-later-in buffer
-    (setq pyagentd-mission--timer nil)
-    (cond ((not (pyagentd-rpc-connected-p)))
-          ((get-buffer-window buffer t) (pyagentd-mission--look))
-          (t (pyagentd-mission--again)))))
-
-;;;; The outline
-
-(defun pyagentd-mission--show (text)
-  "Show the report in TEXT, JSON; point and what is folded stay."
-  (unless (equal text pyagentd-mission--shown)
-    (let ((folded (pyagentd-mission--folded))
-          (place (pyagentd-mission--place))
-          (inhibit-read-only t))
-      (setq pyagentd-mission--shown text
-            pyagentd-mission--report (pyagentd-json-parse text))
-      (erase-buffer)
-      (pyagentd-mission-text-insert pyagentd-mission--report)
-      (pyagentd-mission--fold folded)
-      (pyagentd-mission--go-to place)
-      (set-buffer-modified-p nil)))
-  (force-mode-line-update)
-  (pyagentd-mission--again))
-
-(defun pyagentd-mission--headings (function)
-  "Call FUNCTION with the name of each heading, point at its beginning."
-  (save-excursion
-    (goto-char (point-min))
-    (while (not (eobp))
-      (when-let ((name (get-text-property (point) 'pyagentd-mission-name)))
-        (save-excursion (funcall function name)))
-      (goto-char (or (next-single-property-change
-                      (point) 'pyagentd-mission-name)
-                     (point-max))))))
-
-(defun pyagentd-mission--folded ()
-  "Return the headings by name, each with whether it is folded."
-  (let (found)
-    (pyagentd-mission--headings
-     (lambda (name)
-       (push (cons name (and (save-excursion
-                               (end-of-line)
-                               (not (eobp)) (invisible-p (point)))
-                             t))
-             found)))
-    found))
-
-(defun pyagentd-mission--fold (known)
-  "Fold the headings that KNOWN says are folded, and new ones that are long."
-  (pyagentd-mission--headings
-   (lambda (name)
-     (let ((before (assoc name known)))
-       (when (if before (cdr before)
-               (get-text-property (point) 'pyagentd-mission-long))
-         (outline-hide-subtree))))))
-
-(defun pyagentd-mission--place ()
-  "Return where point is: (NAME LINES COLUMN), or nil at the end.
-The end of a buffer that is shown moves on with what comes."
-  (unless (and (eobp) (not (bobp)))
-    (save-excursion
-      (let ((line (line-number-at-pos)) (column (current-column)) name)
-        (beginning-of-line)
-        (while (not (or (setq name (get-text-property
-                                    (point) 'pyagentd-mission-name))
-                        (bobp)))
-          (forward-line -1))
-        (list name (- line (line-number-at-pos)) column)))))
-
-(defun pyagentd-mission--go-to (place)
-  "Go to PLACE, see `pyagentd-mission--place'."
-  (goto-char (if place (point-min) (point-max)))
-  (pcase place
-    (`(,(and name (guard name)) ,lines ,column)
-     (pyagentd-mission--headings
-      (lambda (other)
-        (when (equal name other)
-          (setq place (point)))))
-     (when (integerp place)
-       (goto-char place)
-       (forward-line lines)
-       (move-to-column column))))
-  (dolist (window (get-buffer-window-list nil nil t))
-    (set-window-point window (point))))
-
-;;;; Commands
-
-(defun pyagentd-mission-visit ()
-  "Go to what is at point: an agent's trace, else the conversation.
-Nothing is run again."
-  (interactive nil pyagentd-mission-mode)
-  (if-let ((branch (get-text-property (point) 'pyagentd-mission-branch)))
-      (pyagentd-mission--open branch (file-name-nondirectory branch))
-    (find-file-other-window
-     (or (alist-get 'file (alist-get 'session pyagentd-mission--report))
-         (user-error "Nothing is known of this session yet")))))
-
-(defun pyagentd-mission-copy ()
-  "Copy the value of the last mission, as JSON."
-  (interactive nil pyagentd-mission-mode)
-  (kill-new (or (alist-get 'text (pyagentd-mission--last))
-                (user-error "There is no value")))
-  (message "Copied"))
-
-(defun pyagentd-mission-stop ()
-  "Stop the mission that runs here; what it did is kept."
-  (interactive nil pyagentd-mission-mode)
-  (unless (pyagentd-mission--running-p)
-    (user-error "No mission runs here"))
-  (pyagentd-later-here 'abort (list :branch pyagentd-mission--branch)
-                       #'pyagentd-mission--look-anew))
-
-(defun pyagentd-mission-resume ()
-  "Go on with a mission that was stopped, behind its last program."
-  (interactive nil pyagentd-mission-mode)
-  (pyagentd-later-here 'mission-resume
-                       (append (list :branch pyagentd-mission--branch)
-                               (pyagentd-mission--caller))
-                       #'pyagentd-mission--look-anew))
-
-(defun pyagentd-mission--look-anew (&rest _)
-  "Look again, whether or not an answer is awaited."
-  (setq pyagentd-mission--asking nil)
-  (pyagentd-mission--look))
-
-;;;; The mode
-
-(defvar pyagentd-mission-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map (kbd "RET") #'pyagentd-mission-visit)
-    (define-key map (kbd "TAB") #'outline-cycle)
-    (define-key map (kbd "<backtab>") #'outline-cycle-buffer)
-    (define-key map "n" #'outline-next-visible-heading)
-    (define-key map "p" #'outline-previous-visible-heading)
-    (define-key map "a" #'pyagentd-asks)
-    (define-key map "c" #'pyagentd-mission-resume)
-    (define-key map "k" #'pyagentd-mission-stop)
-    (define-key map "w" #'pyagentd-mission-copy)
-    map)
-  "Keymap of `pyagentd-mission-mode'.")
-
-(define-derived-mode pyagentd-mission-mode special-mode "Mission"
-  "Major mode for the trace of missions.
-
-\\{pyagentd-mission-mode-map}"
-  (setq-local outline-regexp "\\*+ ")
-  (setq-local mode-line-process
-              '(:eval (and (pyagentd-mission--running-p) " running")))
-  (outline-minor-mode)
-  (add-hook 'kill-buffer-hook #'pyagentd-mission--forget nil t)
-  (setq-local revert-buffer-function #'pyagentd-mission--look-anew))
-
-(defun pyagentd-mission--forget ()
-  "Look no more."
-  (when (timerp pyagentd-mission--timer)
-    (cancel-timer pyagentd-mission--timer)))
-
-(defun pyagentd-mission--open (branch name)
-  "Show the missions of BRANCH, a session called NAME; return the buffer."
-  (let ((buffer (get-buffer-create (format "*pyagentd mission %s*" name))))
-    (with-current-buffer buffer
-      (unless (derived-mode-p 'pyagentd-mission-mode)
-        (pyagentd-mission-mode))
-      (setq pyagentd-mission--branch branch)
-      (revert-buffer))
-    (pop-to-buffer buffer)
-    buffer))
-
-;;;; Starting one
-
-(defun pyagentd-mission--caller ()
-  "Return the plist with the environment and the key of whoever asks."
-  (list :env (pyagentd-env-variables) :key (pyagentd-env-key)))
 
 (defun pyagentd-mission--read-signature (then &optional prompt initial)
   "Ask for a signature until it is one; call THEN with it, or nil for none.
@@ -327,7 +96,7 @@ session of the project here."
               'mission
               (append (list :prompt prompt :signature signature :tools tools
                             :root (pyagentd--project-root))
-                      (pyagentd-mission--caller))
+                      (pyagentd-mission-trace-caller))
               (lambda (begun)
                 (pyagentd-later-when-free #'pyagentd-mission--begun
                                           keys begun)))))))
@@ -336,16 +105,8 @@ session of the project here."
   "Show the mission that BEGUN, an answer of the daemon, tells of."
   ;; Its buffer is where questions of the mission show.
   (find-file-noselect (plist-get begun :file))
-  (pyagentd-mission--open (plist-get begun :branch)
+  (pyagentd-mission-trace-open (plist-get begun :branch)
                           (plist-get begun :session-id)))
-
-;;;###autoload
-(defun pyagentd-mission-trace ()
-  "Show the missions of the session here, turn by turn."
-  (interactive)
-  (let ((here (pyagentd-here)))
-    (pyagentd-mission--open (plist-get here :branch)
-                            (plist-get here :session-id))))
 
 (provide 'pyagentd-mission)
 ;;; pyagentd-mission.el ends here

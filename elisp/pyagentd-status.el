@@ -177,6 +177,9 @@ HELP says in a few words what that does."
   (memq (plist-get pyagentd-status :state)
         '(sending busy retrying waiting)))
 
+(defvar pyagentd-status-changed-hook nil
+  "Hook run in a session buffer whose status is another one.")
+
 (defun pyagentd-status-set (status)
   "Show STATUS, a plist as the daemon sends it, in the header line."
   (setq status (plist-put (copy-sequence status) :state
@@ -187,7 +190,8 @@ HELP says in a few words what that does."
                (null pyagentd-status--countdown))
       (setq pyagentd-status--countdown
             (run-at-time 1 1 #'pyagentd-status--count-down)))
-    (pyagentd-status-refresh)))
+    (pyagentd-status-refresh)
+    (run-hooks 'pyagentd-status-changed-hook)))
 
 (defun pyagentd-status-set-title (title)
   "Show TITLE, a string or nil, in the header line."

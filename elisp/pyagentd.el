@@ -101,7 +101,7 @@
 (autoload 'pyagentd-audit "pyagentd-audit" nil t)
 (autoload 'pyagentd-inspect "pyagentd-inspect" nil t)
 (autoload 'pyagentd-mission "pyagentd-mission" nil t)
-(autoload 'pyagentd-mission-trace "pyagentd-mission" nil t)
+(autoload 'pyagentd-mission-trace "pyagentd-mission-trace" nil t)
 (autoload 'pyagentd-schedule "pyagentd-schedules" nil t)
 (autoload 'pyagentd-schedules "pyagentd-schedules" nil t)
 (autoload 'pyagentd-agent-init "pyagentd-named" nil t)

@@ -87,6 +87,6 @@ def test_emacs_checks_the_signature_and_shows_the_trace_as_an_outline(system: Sy
     shows(emacs, "* done", "** Turn 1", "→ Read")
     trace = str(emacs.eval("(buffer-substring-no-properties (point-min) (point-max))"))
     assert "** Turn 2" in trace and "** Value" in trace and '"total": 2' in trace
-    file = Path(emacs.eval("(alist-get 'file (alist-get 'session pyagentd-mission--report))"))
+    file = Path(emacs.eval("(alist-get 'file (alist-get 'session pyagentd-mission-trace--report))"))
     wait_for(lambda: '"total": 2' in file.read_text(), "the conversation on disk")
     assert file.read_text().count("###") == 2, "one before the prompt, one for the next"

@@ -7,6 +7,7 @@
 
 (require 'asks)
 (require 'pyagentd-mission)
+(require 'pyagentd-mission-trace)
 
 (defconst mission-test--running
   "{\"session\": {\"file\": \"/s/session.md\"},
@@ -90,23 +91,43 @@
     (should (memq 'font-lock-string-face
                   (ensure-list (get-text-property (point) 'face))))))
 
+(defun mission-test--moves (buffer)
+  "Have the status of the session change whose missions BUFFER shows."
+  (with-current-buffer
+      (pyagentd-place-buffer
+       (buffer-local-value 'pyagentd-mission-trace--branch buffer))
+    (pyagentd-status-set '(:state busy :phase "calling"))))
+
 (ert-deftest pyagentd-mission-follows-and-keeps-point-and-folds ()
   (mission-test--with mission-test--running
     (goto-char (point-min))
     (search-forward "→ Glob")
     (outline-show-subtree)
     (pyagentd-test-answer 'mission-trace (list :json mission-test--done))
-    (pyagentd-mission--on-timer buffer)
-    (save-window-excursion
-      (switch-to-buffer buffer)
-      (pyagentd-mission--on-timer buffer)
-      (pyagentd-test-await (string-search "** Value" (buffer-string))))
+    (let ((asked (length (pyagentd-test-calls 'mission-trace)))
+          (pyagentd-mission-trace--pause 0))
+      (mission-test--moves buffer)
+      (should-not pyagentd-mission-trace--timer) ; nobody sees it
+      (save-window-excursion
+        (switch-to-buffer buffer)
+        (pyagentd-mission-trace--on-window (selected-window))
+        (pyagentd-test-await (string-search "** Value" (buffer-string))))
+      (should (= (1+ asked) (length (pyagentd-test-calls 'mission-trace)))))
     (should (looking-at-p " \\*\\.md"))
     (should (string-search "not a heading" (mission-test--visible)))
     (should (string-search "\"count\": 3" (mission-test--visible)))
-    (should-not pyagentd-mission--timer)
+    (should-not pyagentd-mission-trace--timer)
     (pyagentd-mission-copy)
     (should (equal "{\n  \"count\": 3\n}" (current-kill 0)))))
+
+(ert-deftest pyagentd-mission-looks-again-when-the-session-moves ()
+  (mission-test--with mission-test--running
+    (pyagentd-test-answer 'mission-trace (list :json mission-test--done))
+    (let ((pyagentd-mission-trace--pause 0))
+      (save-window-excursion
+        (switch-to-buffer buffer)
+        (mission-test--moves buffer)
+        (pyagentd-test-await (string-search "** Value" (buffer-string)))))))
 
 (ert-deftest pyagentd-mission-visits-what-a-call-started-and-runs-nothing ()
   (mission-test--with mission-test--running
@@ -119,7 +140,7 @@
     (search-forward "→ PersistentAgent")
     (save-window-excursion
       (pyagentd-mission-visit)
-      (should (equal "/s/agents/explorer-1" pyagentd-mission--branch))
+      (should (equal "/s/agents/explorer-1" pyagentd-mission-trace--branch))
       (should (string-search "explorer-1" (buffer-name)))
       (kill-buffer))
     (should-not (pyagentd-test-calls 'mission))))
@@ -131,7 +152,7 @@
     (pyagentd-mission-stop)
     (should (= 1 (length (pyagentd-test-calls 'abort))))
     (pyagentd-mission-resume)
-    (should (equal pyagentd-mission--branch
+    (should (equal pyagentd-mission-trace--branch
                    (plist-get (car (pyagentd-test-calls 'mission-resume))
                               :branch)))))
 
