@@ -25,7 +25,9 @@
 ;; 60 ms, and by default there is one for every 800 kB of garbage: with
 ;; twenty agents that is a fifth of all time, and most of what a key has
 ;; to wait for.  So while answers stream Emacs may leave more garbage
-;; lying about; it is collected when they pause.
+;; lying about; it is collected when they pause.  Who types meanwhile pauses
+;; between two keys: the garbage of some seconds is collected right after
+;; a key is on the screen, before Emacs has to do it while one waits.
 
 ;;; Code:
 
@@ -46,27 +48,44 @@ nil means leave it alone."
 (defvar pyagentd-gc--latest 0.0
   "Time (`float-time') of the latest call of `pyagentd-gc-postpone'.")
 
+;;;; How much there is
+
+(defvar pyagentd-gc--base nil
+  "Value of function `pyagentd-gc--made' at the latest collection.
+Nil before the first call of `pyagentd-gc-postpone'.")
+
+(defun pyagentd-gc--made ()
+  "Return how many bytes of Lisp data were made since Emacs began."
+  (pcase-let ((`(,conses ,floats ,cells ,symbols ,chars ,intervals ,strings)
+               (memory-use-counts)))
+    (+ (* 16 conses) (* 8 floats) (* 8 cells) (* 48 symbols)
+       chars (* 56 intervals) (* 32 strings))))
+
+(defun pyagentd-gc--garbage ()
+  "Return how many bytes were made since the latest collection."
+  (- (pyagentd-gc--made) (or pyagentd-gc--base 0)))
+
+(defun pyagentd-gc--collected ()
+  "Note that garbage was collected."
+  (setq pyagentd-gc--base (pyagentd-gc--made)))
+
+;;;; Later
+
+(defvar pyagentd-gc--timers nil
+  "Idle timers that collect between two keys while `pyagentd-gc--usual' is set.")
+
 (defun pyagentd-gc-postpone ()
   "Collect less garbage until nobody has asked for it for a second."
   (setq pyagentd-gc--latest (float-time))
+  (unless pyagentd-gc--base
+    (add-hook 'post-gc-hook #'pyagentd-gc--collected)
+    (pyagentd-gc--collected))
   (when (and pyagentd-gc-threshold (not pyagentd-gc--usual)
              (< gc-cons-threshold pyagentd-gc-threshold))
     (setq pyagentd-gc--usual gc-cons-threshold
           gc-cons-threshold pyagentd-gc-threshold)
+    (pyagentd-gc--watch)
     (run-at-time pyagentd-gc--pause nil #'pyagentd-gc--on-timer)))
-
-(defvar pyagentd-gc--announced '(0 . 0)
-  "How many collections there were, and the bytes announced since the last.")
-
-(defun pyagentd-gc-make-room (bytes)
-  "Collect garbage now, if else it might be done while BYTES more are made.
-For work in steps between which somebody may type."
-  (unless (eql (car pyagentd-gc--announced) gcs-done)
-    (setq pyagentd-gc--announced (cons gcs-done 0)))
-  (when (> (+ bytes (cdr pyagentd-gc--announced)) (/ gc-cons-threshold 2))
-    (garbage-collect)
-    (setq pyagentd-gc--announced (cons gcs-done 0)))
-  (setcdr pyagentd-gc--announced (+ bytes (cdr pyagentd-gc--announced))))
 
 (defun pyagentd-gc--on-timer ()
   "Restore the threshold and collect, or wait longer, for a key also."
@@ -79,7 +98,29 @@ For work in steps between which somebody may type."
            ;; Whoever changed it meanwhile knows better.
            (when (eql gc-cons-threshold pyagentd-gc-threshold)
              (setq gc-cons-threshold pyagentd-gc--usual))
+           (mapc #'cancel-timer pyagentd-gc--timers)
            (setq pyagentd-gc--usual nil)))))
+
+;;;; Between two keys
+
+(defun pyagentd-gc--watch ()
+  "Look after each key whether there is much garbage."
+  (setq pyagentd-gc--timers
+        ;; The longer the pause, the less likely a key comes just now.
+        (list (run-with-idle-timer 0.01 t #'pyagentd-gc--between-keys 0.5)
+              (run-with-idle-timer 0.3 t #'pyagentd-gc--between-keys 0.25))))
+
+(defun pyagentd-gc--between-keys (part)
+  "Collect if there is garbage for PART of the threshold and no key waits."
+  (when (and (> (pyagentd-gc--garbage) (* part gc-cons-threshold))
+             (not (input-pending-p)))
+    (garbage-collect)))
+
+(defun pyagentd-gc-make-room (bytes)
+  "Collect garbage now, if else it might be done while BYTES more are made.
+For work in steps between which somebody may type."
+  (when (> (+ bytes (pyagentd-gc--garbage)) (* 0.8 gc-cons-threshold))
+    (garbage-collect)))
 
 (provide 'pyagentd-gc)
 ;;; pyagentd-gc.el ends here
