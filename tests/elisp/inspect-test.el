@@ -120,5 +120,12 @@
     (should (equal (list :branch branch :text "Go on." :every "1h")
                    (seq-take (car (pyagentd-test-calls 'schedule-add)) 6)))))
 
+(ert-deftest pyagentd-schedule-elsewhere-says-when-it-comes ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-answer 'schedule-add '(:id "sch_3" :when "at 14:30"))
+    (should (equal "Scheduled: at 14:30"
+                   (pyagentd-test-said
+                     (pyagentd-schedule :at "14:30" "Go on."))))))
+
 (provide 'inspect-test)
 ;;; inspect-test.el ends here
