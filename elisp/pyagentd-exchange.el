@@ -129,7 +129,8 @@ agent of the session may read and write the project around
   (pyagentd-later-asking
    'import (list :file (expand-file-name file) :name name
                  :root (pyagentd--project-root))
-   #'pyagentd-exchange--imported (* 3 pyagentd-call-timeout)))
+   #'pyagentd-exchange--imported (* 3 pyagentd-call-timeout) nil
+   #'pyagentd-manage-late))
 
 (defun pyagentd-exchange--imported (session)
   "Visit SESSION, which was made of a chat, and say what it lacks."

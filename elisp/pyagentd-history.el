@@ -53,12 +53,13 @@
   "Save and attach this buffer, whose text the daemon is to change; call THEN."
   (pyagentd-chat-when-ready then t))
 
-(defun pyagentd-history--call (operation arguments then)
+(defun pyagentd-history--call (operation arguments then &optional late)
   "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch.
-THEN is called with its answer, in this buffer, and may ask something."
+THEN is called with its answer, in this buffer, and may ask something;
+LATE, if it comes too late."
   (pyagentd-later-asking operation
                          (append (list :branch pyagentd--branch-dir) arguments)
-                         then pyagentd-history--patience))
+                         then pyagentd-history--patience nil late))
 
 (defun pyagentd-history--run (operation arguments &optional then)
   "Have the daemon do OPERATION, which starts a run, with ARGUMENTS, a plist.
@@ -374,7 +375,7 @@ CHOOSE from Lisp, choose the prompt."
 (defun pyagentd-history--fork (message)
   "Make a session of this one up to MESSAGE, nil for all of it, and visit it."
   (pyagentd-history--call 'fork (list :message message)
-                          #'pyagentd-manage-visit))
+                          #'pyagentd-manage-visit #'pyagentd-manage-late))
 
 (provide 'pyagentd-history)
 ;;; pyagentd-history.el ends here

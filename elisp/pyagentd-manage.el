@@ -79,12 +79,18 @@ The copy has all branches and agents, and nothing in common afterwards."
     (pyagentd-here-save here)
     (pyagentd-later-asking
      'duplicate (list :branch (plist-get here :branch) :name name)
-     #'pyagentd-manage-visit)))
+     #'pyagentd-manage-visit nil nil #'pyagentd-manage-late)))
 
 (defun pyagentd-manage-visit (made)
   "Visit MADE, a session or branch that there is now, and return its buffer."
   (run-hooks 'pyagentd-changed-hook)
   (pyagentd-here-visit made))
+
+(defun pyagentd-manage-late (made)
+  "Say that MADE, a session that was given up already, was made after all."
+  (run-hooks 'pyagentd-changed-hook)
+  (message "%s was made after all; M-x pyagentd-list-sessions lists it"
+           (plist-get made :session-id)))
 
 ;;;; Deletion
 

@@ -31,6 +31,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-start)
+(require 'pyagentd-later)
 
 (defvar-local pyagentd-table-rows nil
   "The rows of this list, plists as the daemon sent them.")
@@ -46,10 +47,17 @@
   "How many times the daemon was asked; only the latest answer counts.")
 
 (defun pyagentd-table-keys (keys)
-  "Return a line that names KEYS, a list of (KEY WORD)."
-  (mapconcat (pcase-lambda (`(,key ,word))
-               (concat (propertize key 'face 'pyagentd-key) " " word))
-             keys "  "))
+  "Return lines that name KEYS, a list of (KEY WORD), as wide as the window."
+  (let ((width (max 80 (window-width (get-buffer-window nil t))))
+        (column 0))
+    (mapconcat
+     (pcase-lambda (`(,key ,word))
+       (let* ((text (concat (propertize key 'face 'pyagentd-key) " " word))
+              (wide (+ column 2 (string-width text)))
+              (fits (or (zerop column) (< wide width))))
+         (prog1 (concat (cond ((zerop column) "") (fits "  ") (t "\n")) text)
+           (setq column (if fits wide (string-width text))))))
+     keys "")))
 
 (defun pyagentd-table-print (entries &optional note)
   "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys.
@@ -89,10 +97,8 @@ SHOW is a function; it is called here with the answer."
 
 (defun pyagentd-table-ask (fetch)
   "Call FETCH in this buffer once there is a daemon, which is not waited for."
-  (let ((buffer (current-buffer)))
-    (pyagentd-start (lambda ()
-                      (when (buffer-live-p buffer)
-                        (with-current-buffer buffer (funcall fetch)))))))
+  (pyagentd-start (pyagentd-later-back fetch)
+                  (pyagentd-later-back #'pyagentd-table--failed)))
 
 (defun pyagentd-table-changed (name mode fetch)
   "Call FETCH in the buffer NAME in a moment, if it is in MODE and shown.

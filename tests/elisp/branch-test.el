@@ -252,6 +252,11 @@ The variable `new' is bound to the file of the branch that it makes."
       (pyagentd-test-await (string-match-p "^-old" (buffer-string)))
       (should (string-match-p "^\\+new" (buffer-string)))
       (should-not (string-match-p "Local Variables" (buffer-string))))
+    (write-region "### Hi\nsame\nold\n" nil (plist-get (nth 2 branches) :file)
+                  nil 'quiet)
+    (pyagentd-branches-diff)
+    (with-current-buffer "*Branch diff*"
+      (pyagentd-test-await (string-match-p "say the same" (buffer-string))))
     (kill-buffer "*Branch diff*")))
 
 ;;; branch-test.el ends here

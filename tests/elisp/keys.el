@@ -54,7 +54,7 @@ That is a list (LABEL ANNOTATION) for each candidate, in the order shown."
   `(let ((minibuffer-setup-hook
           (cons (lambda ()
                   (unless (or (null minibuffer-completion-table)
-                              (string-prefix-p "M-x" (minibuffer-prompt)))
+                              (string-search "M-x " (minibuffer-prompt)))
                     (setq ,seen (pyagentd-test--options))))
                 minibuffer-setup-hook)))
      ,@body))

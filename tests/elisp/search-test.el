@@ -138,6 +138,29 @@ The variables `tea' and `file' are bound to a row and its file."
         (should buffer-read-only)))
     (should-error (pyagentd-search-next 9) :type 'user-error)))
 
+(ert-deftest pyagentd-search-finds-the-text-without-the-daemon ()
+  (search-test-with-hits
+    (pyagentd-test-tell 'fake-silent "" 'locate)
+    (let ((pyagentd-found--patience 0.05))
+      (pyagentd-test-type "RET"))
+    (should (looking-at "boil water"))
+    (delete-process daemon)
+    (pyagentd-test-await (not (pyagentd-rpc-connected-p)))
+    (with-current-buffer "*pyagentd search*"
+      (forward-line)
+      (pyagentd-test-type "RET"))
+    (should (looking-at "Boil\nwater"))))
+
+(ert-deftest pyagentd-search-leaves-who-moved-where-they-are ()
+  (search-test-with-hits
+    (pyagentd-test-answer 'locate '(:position 54 :end 84))
+    (switch-to-buffer (current-buffer))
+    (pyagentd-search-visit)
+    (goto-char 5)
+    (let ((num-input-keys (1+ num-input-keys)))
+      (pyagentd-test-settle))
+    (should (= (point) 5))))
+
 (ert-deftest pyagentd-search-next-error-goes-through-all ()
   (search-test-with-hits
     (pyagentd-test-answer 'locate '(:position nil))
@@ -178,6 +201,16 @@ The variables `tea' and `file' are bound to a row and its file."
     (pyagentd-test-type "g")
     (should (string-match-p "Nothing found" (buffer-string)))
     (should-error (pyagentd-search-visit) :type 'user-error)))
+
+(ert-deftest pyagentd-search-says-why-it-failed ()
+  (search-test-with-hits
+    (pyagentd-test-refuse 'search "The index is gone")
+    (should (equal "The index is gone" (pyagentd-test-said (revert-buffer))))
+    (should (string-match-p "boil water +failed" header-line-format))
+    (should (= 5 (length (pyagentd-test-lines))))
+    (pyagentd-search "tea")
+    (pyagentd-test-settle)
+    (should (equal (pyagentd-test-lines) '("The index is gone")))))
 
 (ert-deftest pyagentd-search-has-the-session-at-point-for-commands ()
   (search-test-with-hits

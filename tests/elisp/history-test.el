@@ -1,0 +1,92 @@
+;;; history-test.el --- Tests of turns taken back and asked again -*- lexical-binding: t; -*-
+
+;; Copyright (C) 2026 The pyagentd authors
+;; SPDX-License-Identifier: GPL-3.0-or-later
+
+;;; Code:
+
+(require 'test-helper)
+(require 'keys)
+(require 'pyagentd-history)
+
+(defmacro history-test-with-session (&rest body)
+  "Evaluate BODY in the buffer of a session with two prompts, with a daemon.
+The variable `branch' is bound to its directory."
+  (declare (indent 0) (debug t))
+  `(pyagentd-test-with-daemon
+     (let* ((file (pyagentd-test-file root "### One?\n\nYes.\n\n### Two?\n\nNo.\n\n### "))
+            (branch (directory-file-name (file-name-directory file))))
+       (pyagentd-test-answer 'attach '(:editor t :seq 0))
+       (pyagentd-test-answer
+        'branch-points '(:points ((:number 1 :message-id "m1" :start 1 :end 9)
+                                  (:number 2 :message-id "m3" :start 17 :end 25)
+                                  (:number 3 :start 31 :end 35))))
+       (pyagentd-test-answer
+        'history '(:prompts ((:message-id "m1" :text "One?")
+                             (:message-id "m3" :text "Two?"))))
+       (pyagentd-test-answer 'rewind '(:hidden ("m2" "m3" "m4")))
+       (with-current-buffer (find-file-noselect file)
+         ,@body))))
+
+(ert-deftest pyagentd-rewind-goes-to-the-prompt-at-point ()
+  (history-test-with-session
+    (goto-char 3)
+    (should (string-prefix-p "3 messages hidden; "
+                             (pyagentd-test-said
+                               (pyagentd-test-type "M-x pyagentd-rewind RET"))))
+    (should (equal (pyagentd-test-calls 'rewind)
+                   `((:branch ,branch :message "m1" :files nil))))))
+
+(ert-deftest pyagentd-rewind-elsewhere-asks-and-can-be-quit ()
+  (history-test-with-session
+    (goto-char (point-max))
+    (let (seen)
+      (pyagentd-test-with-options seen
+        (pyagentd-test-type "C-u C-u M-x pyagentd-rewind RET 1 TAB RET"))
+      (should (equal (mapcar #'car seen) '("2  Two?" "1  One?"))))
+    (cl-letf (((symbol-function 'completing-read)
+               (lambda (&rest _) (signal 'quit nil))))
+      (should (equal "Quit" (pyagentd-test-said (pyagentd-rewind)))))
+    (should (equal (pyagentd-test-calls 'rewind)
+                   `((:branch ,branch :message "m1" :files t))))))
+
+(ert-deftest pyagentd-edit-prompt-stays-open-when-it-is-refused ()
+  (history-test-with-session
+    (pyagentd-test-answer 'prompt-text '(:text "One?"))
+    (pyagentd-test-refuse 'edit "A run is in flight")
+    (goto-char 3)
+    (pyagentd-test-type "M-x pyagentd-edit-prompt RET")
+    (with-current-buffer (window-buffer)
+      (should (equal (buffer-string) "One?"))
+      (insert "Or ")
+      (should (equal (pyagentd-test-said (pyagentd-edit-prompt-finish))
+                     "A run is in flight"))
+      (should pyagentd-edit-prompt-mode)
+      (pyagentd-test-answer 'edit nil)
+      (let ((edited (current-buffer)))
+        (pyagentd-test-type "C-c C-c")
+        (should-not (get-buffer-window edited))))
+    (should (equal (mapcar (lambda (call) (plist-get call :text))
+                           (pyagentd-test-calls 'edit))
+                   '("Or One?" "Or One?")))))
+
+(ert-deftest pyagentd-fork-that-comes-too-late-is-told ()
+  (history-test-with-session
+    (pyagentd-test-tell 'fake-silent "" 'fork)
+    (let ((pyagentd-history--patience 0.1) said)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (format &rest args)
+                   (push (apply #'format (or format "") args) said))))
+        (goto-char 3)
+        (pyagentd-fork)
+        (pyagentd-test-await
+         (member "The daemon did not answer in time: fork" said))
+        (pyagentd-test-tell
+         'fake-raw (format "(return %d (:session-id \"talk-copy\"))"
+                           (caar (epc:manager-sessions pyagentd-rpc--manager))))
+        (pyagentd-test-await
+         (seq-some (lambda (text) (string-prefix-p "talk-copy was made" text))
+                   said))))
+    (should (equal buffer-file-name file))))
+
+;;; history-test.el ends here
