@@ -78,6 +78,14 @@ functions to call after it, :begun and :timer are about progress.")
         (user-error "No server came with this package; \
 set `pyagentd-server-requirement' or `pyagentd-command'"))))
 
+(defun pyagentd-install--wheels ()
+  "Return the arguments that have the wheels beside this file looked at.
+What the server needs and is published as a source alone is there, so
+that nothing is built here."
+  (and (file-expand-wildcards (expand-file-name "*.whl"
+                                                pyagentd-install--here))
+       (list "--find-links" pyagentd-install--here)))
+
 (defun pyagentd-install--says-p (python code)
   "Return non-nil if the program PYTHON runs CODE to a good end.
 It is isolated, and not where the user works: nothing of a project is
@@ -109,8 +117,9 @@ sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))"))
 Each is (WHAT PROGRAM ARGUMENT...).  HOW is as `pyagentd-install-how'
 returns it."
   (let ((python (pyagentd-install--python-of directory))
-        (pip '("install" "--no-input" "--disable-pip-version-check"
-               "--progress-bar=off" "--no-compile"))
+        (pip `("install" "--no-input" "--disable-pip-version-check"
+               "--progress-bar=off" "--no-compile"
+               ,@(pyagentd-install--wheels)))
         (shared (and (stringp how) (pyagentd-install--pip-p how))))
     `(,(cond ((eq how 'uv)
               (list "environment" "uv" "venv" "--no-project" "--python"
@@ -120,8 +129,8 @@ returns it."
                            "--without-pip" directory))
              (t (list "environment" how "-I" "-m" "venv" directory)))
       ,(cond ((eq how 'uv)
-              (list "packages" "uv" "pip" "install" "--python" python
-                    requirement))
+              `("packages" "uv" "pip" "install" "--python" ,python
+                ,@(pyagentd-install--wheels) ,requirement))
              (shared `("packages" ,how "-I" "-m" "pip" "--python" ,python
                        ,@pip ,requirement))
              (t `("packages" ,python "-I" "-m" "pip" ,@pip ,requirement)))
@@ -135,11 +144,15 @@ returns it."
 
 (defun pyagentd-install--compile (directory)
   "Have byte code made of all in DIRECTORY, while Emacs is used.
-Python makes what it loads by itself; each first time takes longer."
+Python makes what it loads by itself; each first time takes longer.
+The daemon is just being started: this gives way to it."
   (let ((default-directory (file-name-as-directory directory)))
     (make-process :name "pyagentd-compile" :noquery t
                   :command (list (pyagentd-install--python-of directory)
-                                 "-I" "-m" "compileall" "-q" "lib" "Lib")
+                                 "-I" "-c" "import compileall, os
+getattr(os, 'nice', int)(19)
+for name in {'lib', 'Lib'} & {*os.listdir()}:
+    compileall.compile_dir(name, quiet=2)")
                   :connection-type 'pipe
                   :filter #'ignore :sentinel #'ignore)))
 

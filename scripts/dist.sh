@@ -20,6 +20,9 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 package=$work/$name
 mkdir "$package"
 cp elisp/*.el dist/*.whl LICENSE "$package"
+# Published as a source alone: whoever installs the server need not build it.
+.venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w "$package" \
+    "$(sed -n 's/^  "\(epc>.*\)",$/\1/p' pyproject.toml)"
 if command -v makeinfo >/dev/null; then
     scripts/manual.sh "$work/manual" >/dev/null
     cp "$work"/manual/{pyagentd.info,dir} "$package"

@@ -5,6 +5,7 @@ it only runs by ``make test-install``.
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -28,18 +29,22 @@ def package() -> Path:
     return ROOT / "dist" / f"pyagentd-{__version__}.tar"
 
 
+def environment(home: Path, tools: Path | None) -> dict[str, str]:
+    """What a new user's Emacs has: nothing of ours; ``tools`` is a further directory of programs."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYAGENTD_", "XDG_"))}
+    kept |= {"HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYAGENTD_BACKEND": "offline"}
+    kept["PATH"] = f"{f'{tools}:' if tools else ''}/usr/local/bin:/usr/bin:/bin"
+    return kept
+
+
 class Terminal:
     """An Emacs of its own in tmux, started as a user starts it."""
 
-    def __init__(self, home: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYAGENTD_", "XDG_"))}
-        kept |= {"HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYAGENTD_BACKEND": "offline"}
-        kept["PATH"] = "/usr/local/bin:/usr/bin:/bin"
-        self._env = kept
+    def __init__(self, home: Path, env: dict[str, str]) -> None:
+        self._env = env
         self._socket = str(home / "t")
         size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
         self._tmux("-f", "/dev/null", "new-session", "-d", "-s", "e", *size, "-c", str(home), "emacs", "-nw")
-        self.until("GNU Emacs")
 
     def _tmux(self, *arguments: str) -> str:
         command = ["tmux", "-S", self._socket, *arguments]
@@ -48,24 +53,77 @@ class Terminal:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p", "-t", "e")
 
-    def until(self, text: str, timeout_s: float = 240.0) -> None:
-        wait_for(lambda: text in self.screen(), f"{text!r} on the screen", timeout_s)
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", "-t", "e", text)
 
-    def command(self, name: str, prompt: str, answer: str) -> None:
-        """Call a command that asks one thing, and answer that."""
-        self._tmux("send-keys", "-t", "e", "M-x")
-        self.until("M-x")
-        self._tmux("send-keys", "-t", "e", name, "Enter")
-        self.until(prompt)
-        self._tmux("send-keys", "-t", "e", answer, "Enter")
-
-    def keys(self, *keys: str) -> None:
-        self._tmux("send-keys", "-t", "e", *keys)
+    def key(self, name: str) -> None:
+        self._tmux("send-keys", "-t", "e", {"RET": "Enter"}.get(name, name))
 
     def close(self) -> None:
         subprocess.run(["tmux", "-S", self._socket, "kill-server"], env=self._env, capture_output=True, check=False)
-        stop = [sys.executable, "-m", "pyagentd", "stop"]
-        subprocess.run(stop, env={**self._env, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
+
+
+class Graphical:
+    """An Emacs with windows on a display that nobody sees; keys come by its server."""
+
+    def __init__(self, home: Path, env: dict[str, str]) -> None:
+        self._env = env | {"GSETTINGS_BACKEND": "memory", "XDG_RUNTIME_DIR": str(home / "run")}
+        (home / "run").mkdir(mode=0o700)
+        reader, writer = os.pipe()
+        display = ["Xvfb", "-displayfd", str(writer), "-screen", "0", "1280x900x24", "-nolisten", "tcp", "-noreset"]
+        self._display = subprocess.Popen(display, pass_fds=[writer], stderr=subprocess.DEVNULL)
+        os.close(writer)
+        with os.fdopen(reader) as number:
+            self._env["DISPLAY"] = f":{number.readline().strip()}"
+        emacs = shlex.split(subprocess.check_output([ROOT / "scripts" / "graphical-emacs.sh"], text=True))
+        self._emacs = subprocess.Popen([*emacs, "-f", "server-start"], env=self._env, cwd=home)
+        self._server = home / "run" / "emacs" / "server"
+        wait_for(self._server.exists, "the server of Emacs")
+
+    def _said(self, form: str) -> str:
+        command = ["emacsclient", "-s", str(self._server), "--eval", form]
+        return subprocess.run(command, env=self._env, capture_output=True, text=True, check=True).stdout
+
+    def screen(self) -> str:
+        # What was only in the echo area for a moment is among the messages.
+        return self._said(
+            """(mapconcat
+                (lambda (buffer)
+                  (with-current-buffer buffer
+                    (concat (format-mode-line header-line-format) "\n"
+                            (buffer-substring-no-properties (point-min) (point-max)))))
+                (cons (messages-buffer) (mapcar #'window-buffer (window-list nil t))) "\n")"""
+        )
+
+    def type(self, text: str) -> None:
+        self._events(f'(append "{text}" nil)')
+
+    def key(self, name: str) -> None:
+        self._events(f'(listify-key-sequence (kbd "{name}"))')
+
+    def _events(self, form: str) -> None:
+        self._said(f"(setq unread-command-events (append unread-command-events {form}))")
+
+    def close(self) -> None:
+        for process in (self._emacs, self._display):
+            process.kill()
+            process.wait()
+
+
+class Clock:
+    """What each part of the way took."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+        self._laps: list[str] = []
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self._laps.append(f"{name} {now - self._last:.1f} s")
+        self._last = now
+
+    def __str__(self) -> str:
+        return f"{self._last - self._began:.0f} s ({', '.join(self._laps)})"
 
 
 @pytest.fixture
@@ -76,23 +134,61 @@ def home(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with uv, as users install it; where it cannot be had the test is skipped."""
+    place = tmp_path_factory.mktemp("uv")
+    fetched = [sys.executable, "-m", "pip", "install", "-q", "--target", str(place), "uv"]
+    if subprocess.run(fetched, capture_output=True, check=False).returncode:
+        pytest.skip("uv cannot be fetched")
+    return place / "bin"
+
+
 @pytest.mark.e2e
 @pytest.mark.skipif(not os.environ.get("PYAGENTD_TEST_INSTALL"), reason="make test-install")
-def test_from_the_package_to_the_first_answer_in_two_steps(package: Path, home: Path) -> None:
+@pytest.mark.parametrize(("kind", "tool"), [(Terminal, "pip"), (Terminal, "uv"), (Graphical, "pip")])
+def test_from_the_package_to_the_first_answer_in_two_steps(
+    package: Path, home: Path, kind: type[Terminal | Graphical], tool: str, request: pytest.FixtureRequest
+) -> None:
     (home / "notes.txt").write_text("alpha\n")
-    emacs = Terminal(home)
+    env = environment(home, request.getfixturevalue("uv") if tool == "uv" else None)
+    emacs = kind(home, env)
+
+    def until(*texts: str) -> None:
+        wait_for(lambda: any(text in shown for shown in [emacs.screen()] for text in texts), f"{texts}", 240.0)
+
+    def command(name: str, prompt: str, answer: str) -> None:
+        """Call a command that asks one thing, and answer that."""
+        emacs.key("M-x")
+        until("M-x")
+        emacs.type(name)
+        emacs.key("RET")
+        until(prompt)
+        emacs.type(answer)
+        emacs.key("RET")
+
     try:
-        began = time.monotonic()
-        emacs.command("package-install-file", "Package file name", str(package))
-        wait_for((home / ".emacs.d" / "elpa").exists, "the package's directory")
-        emacs.until("Done (Total of")
-        emacs.command("pyagentd-session", "Session name", "first")
-        emacs.until("Install the server")
-        emacs.keys("y")
-        emacs.until("Ready")
-        emacs.keys("What is in notes.txt? Read it yourself.", "C-c", "Enter")
-        emacs.until("begins with “alpha”")
-        print(f"from the package to the first answer: {time.monotonic() - began:.0f} s")
+        until("GNU Emacs")
+        clock = Clock()
+        command("package-install-file", "Package file name", str(package))
+        until("Done (Total of")
+        clock.lap("package")
+        command("pyagentd-session", "Session name", "first")
+        until(f"It fetches Python packages with {tool}")
+        clock.lap("question")
+        emacs.key("y")
+        until("is installed (", "Ready")  # the first is not there for long
+        clock.lap("server")
+        until("Ready")
+        clock.lap("session")
+        emacs.type("What is in notes.txt? Read it yourself.")
+        emacs.key("C-c")
+        emacs.key("RET")
+        until("begins with “alpha”")
+        clock.lap("answer")
+        print(f"{kind.__name__}, {tool}: from the package to the first answer {clock}")
     finally:
         print(emacs.screen())
         emacs.close()
+        stop = [sys.executable, "-m", "pyagentd", "stop"]
+        subprocess.run(stop, env={**env, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
