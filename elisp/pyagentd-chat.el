@@ -113,26 +113,48 @@ With a prefix argument show the MENU instead."
       (with-current-buffer (or (buffer-base-buffer) (current-buffer))
         (pyagentd-chat--send-attached end)))))
 
+(defvar-local pyagentd-chat--known nil
+  "The status of the session while that here says that a prompt waits.")
+
 (defun pyagentd-chat--send-attached (end)
   "Send what ends at END, once this session is attached.
 Until then the status says that it is on its way, and who types below it
 writes the next prompt."
   (let ((here (copy-marker end))
         (last (= end (pyagentd-chat--size)))
-        (before pyagentd-status)
         (waits t))
     (pyagentd-attached-then
      (lambda ()
        (setq waits nil)
+       (pyagentd-chat--stop-waiting)
        (pyagentd-chat--check)
        (pyagentd-chat--save)
        (pyagentd-chat--send (pyagentd-chat--sent-end here last)))
      (lambda (err)
        (setq waits nil)
-       (pyagentd-status-set before)
+       (pyagentd-chat--stop-waiting)
        (message "Not sent: %s" (pyagentd-error-text err))))
     (when waits
-      (pyagentd-status-set '(:state sending)))))
+      (pyagentd-chat--wait))))
+
+(defun pyagentd-chat--wait ()
+  "Show that a prompt is on its way."
+  (setq pyagentd-chat--known (or pyagentd-status '(:state nil)))
+  (pyagentd-status-set '(:state sending)))
+
+(defun pyagentd-chat--stop-waiting ()
+  "Show the status again that the session had while a prompt waited."
+  (when pyagentd-chat--known
+    (when (eq (plist-get pyagentd-status :state) 'sending)
+      (pyagentd-status-set pyagentd-chat--known))
+    (setq pyagentd-chat--known nil)))
+
+(defun pyagentd-chat--attached ()
+  "Show that a prompt waits still: it is sent in a moment."
+  (when pyagentd-chat--known
+    (pyagentd-chat--wait)))
+
+(add-hook 'pyagentd-attached-hook #'pyagentd-chat--attached)
 
 (defun pyagentd-chat--sent-end (here last)
   "Return where the prompt ends that ended at the marker HERE.
