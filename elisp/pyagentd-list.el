@@ -31,8 +31,6 @@
 (require 'tabulated-list)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
-(require 'pyagentd-rpc)
-(require 'pyagentd-start)
 (require 'pyagentd-later)
 (require 'pyagentd-here)
 (require 'pyagentd-manage)
@@ -86,18 +84,16 @@
   "Ask the daemon for the sessions; they are shown when they come."
   (let ((buffer (current-buffer))
         (number (setq pyagentd-list--latest (1+ pyagentd-list--latest))))
-    (pyagentd-rpc-call-async
+    (pyagentd-later-here
      'sessions (list :archived pyagentd-list--archived)
-     :timeout (* 6 pyagentd-call-timeout)
-     :success (lambda (answer)
-                (if-let ((path (plist-get answer :path)))
-                    (pyagentd-list--read-file buffer number path)
-                  (pyagentd-list--show buffer number
-                                       (plist-get answer :sessions))))
-     :error (lambda (err)
-              (when (pyagentd-list--latest-p buffer number)
-                (with-current-buffer buffer
-                  (pyagentd-list--failed err)))))))
+     (lambda (answer)
+       (if-let ((path (plist-get answer :path)))
+           (pyagentd-list--read-file buffer number path)
+         (pyagentd-list--show buffer number (plist-get answer :sessions))))
+     (* 6 pyagentd-call-timeout)
+     (lambda (err)
+       (when (pyagentd-list--latest-p buffer number)
+         (pyagentd-list--failed err))))))
 
 (defun pyagentd-list--failed (err)
   "Say that ERR kept the sessions from this buffer; those there are stay."
@@ -145,10 +141,9 @@ ROWS are those read so far, latest first; NUMBER is that of the question."
       (pyagentd-list--show buffer number (nreverse rows)))))
 
 (defun pyagentd-list--revert (&rest _)
-  "Fetch the sessions again, once there is a daemon."
+  "Fetch the sessions again."
   (pyagentd-list--say "loading…")
-  (pyagentd-start (pyagentd-later-back #'pyagentd-list--fetch)
-                  (pyagentd-later-back #'pyagentd-list--failed)))
+  (pyagentd-list--fetch))
 
 (defun pyagentd-list--on-change ()
   "Fetch the sessions again if their list is shown."
