@@ -32,7 +32,8 @@ ask          {id, branch, agent, action, tool, detail, reason, preview, kind, ch
              options: [{label, description}], multi_select}]
 answered     {id, decision, by}: the ask with that id is settled; the first answer wins. Both are told to clients that
              oversee all questions too
-agent        {id, branch_dir, preset, description, state: "wait"|"tool"|"finished", count, calls} (seq 0)
+agent        {id, branch_dir, preset, description, background, call_id, state: "wait"|"tool"|"finished", count, calls}
+             (seq 0)
 context      {used, estimated, window, window_known, usable, model, tokens, last, cost_usd, known_usd, own_usd,
              agents, agents_total, compactions}: after every step, what the next request holds before what is new in
              it, of how many tokens; ``tokens`` of the session and ``last`` of the last request by bucket;
@@ -44,6 +45,7 @@ roles        {sha256, spans: ((beg end role)…), marker}: roles of the body wit
              changed since turns were taken back; with ``marker`` the next answer goes there; positions from 1 (seq 0)
 chips        {options: [{label, text}], several}: what the answer that has ended lets the user pick (seq 0)
 todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
+failed       {id}: the call of a tool with that id, whose text follows, has failed (seq 0)
 files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
              restoring; ``more`` says that there are further ones (seq 0)
 hook         {id, event, facts}: a question to functions of this client, ``facts`` in JSON; ``hook-answer`` answers it
@@ -55,6 +57,9 @@ task         {id, agent, command, status, started_at, pid, exit_code, ended_at, 
              began, printed something (``output`` is the end of it) or ended; see ``agent.tasks`` (seq 0)
 agents       (): named agents came, went, began or ended to answer, or are another now; for clients that oversee them
              (branch "", seq 0)
+sessions     {rows, gone}: branches and agents that are new or changed, as ``sessions`` has them, and what a run does
+             there as ``running`` has it (keys that a row lacks stay as they were); ``gone`` are the names of branches
+             that are no more; for clients that watch all sessions (branch "", seq 0)
 session      {title, archived_at}: facts of the session changed (seq 0)
 deleted      (): the branch was moved to the trash (seq 0)
 progress     {id, done, total}: how far a long operation is; only for the client that asked (branch "", seq 0)
@@ -69,9 +74,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 Kind = Literal[
     "insert", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted",
-    "changed", "lease", "roles", "todo", "files", "hook", "emacs", "notice", "session", "deleted", "progress", "log",
-    "task", "context", "resync", "agents",
-    "chips",
+    "changed", "lease", "roles", "todo", "failed", "files", "hook", "emacs", "notice", "session", "deleted",
+    "progress", "log", "task", "context", "resync", "agents",
+    "chips", "sessions",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
 

@@ -33,6 +33,7 @@ from pyagentd.agent.lifecycle.overlay import Overlay
 from pyagentd.agent.mcp.prompts import Prompts
 from pyagentd.agent.mcp.servers import Servers
 from pyagentd.agent.missions.kindred import Kindred
+from pyagentd.agent.overview import Overview
 from pyagentd.agent.running import stopping
 from pyagentd.agent.running.continuing import continuation
 from pyagentd.agent.running.outcome import Outcome
@@ -86,6 +87,7 @@ class Host(OpenBranches):
         tasks: Commands in the background.
         commands: What is typed behind a slash, and answered by the daemon.
         models: Which models can be had.
+        overview: Tells those who watch all sessions.
     """
 
     def __init__(
@@ -118,7 +120,8 @@ class Host(OpenBranches):
         self.kindred = Kindred()
         self.contexts = Contexts(self)
         self.idling = Idling(self)
-        self.listeners.append(self.idling)
+        self.overview = Overview(self)
+        self.listeners += (self.idling, self.overview)
         self._closing = False
 
     @property
@@ -131,10 +134,12 @@ class Host(OpenBranches):
         super().forget(sink)
         self.hooks.forget(sink)
         self.emacs.forget(sink)
+        self.overview.watchers.discard(sink)
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""
         branch.meter = meter_of(self, branch)
+        branch.noticed = lambda: self.overview.noticed(branch)
         branch.conversation.as_sent = not self.origins.foreign(branch.ref)
         self.agents.background.recover(branch)
         self.queue.recover(branch)
@@ -183,6 +188,7 @@ class Host(OpenBranches):
         await self.tasks.close()
         await self.models.close()
         self.agents.background.close()
+        self.overview.close()
         while runs := self.runs:
             left = stopping.waiting(runs, self.asks, self.opened)
             for branch in runs:

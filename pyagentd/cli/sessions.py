@@ -17,7 +17,7 @@ from pyagentd.cli.output import json_option, note, print_json, print_table, prin
 
 LIST_TIMEOUT_S = 120.0
 
-_FLAGS = ("agent", "current")  # in Lisp false is nil
+_FLAGS = ("agent", "current", "unpriced")  # in Lisp false is nil
 _CREATED = ("session_id", "session_dir", "branch_dir")
 
 

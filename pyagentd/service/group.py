@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
@@ -17,12 +17,14 @@ from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
 from pyagentd.store import metadata, paths
 from pyagentd.store.atomic import write_text
-from pyagentd.store.paths import BranchRef
+from pyagentd.store.paths import BranchRef, described
 from pyagentd.store.registry import Registry
 
 # A reply larger than this goes by file (DESIGN §5 Sizes).
 INLINE_LIMIT = 512 * 1024
 
+
+__all__ = ["INLINE_LIMIT", "Client", "Group", "described", "directory", "expanded", "name_of", "spill"]
 
 _log = logging.getLogger(__name__)
 
@@ -72,18 +74,6 @@ class Group:
         for listener in self._host.listeners:
             for ref in branches:
                 listener.branch_written(ref)
-
-
-def described(ref: BranchRef) -> dict[str, Any]:
-    """Return what clients are told of a branch: its names and places."""
-    return {
-        "session_id": ref.session_id,
-        "branch_name": ref.branch_name,
-        "session_dir": str(ref.session_dir),
-        "branch_dir": str(ref.branch_dir),
-        "branch": ref.key,
-        "file": str(paths.session_file(ref.branch_dir)),
-    }
 
 
 def name_of(directory: Path) -> str:

@@ -7,10 +7,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pyagentd.errors import BadRequest
+from pyagentd.agent.context.metering import facts_of
+from pyagentd.agent.context.report import priced
+from pyagentd.agent.context.usage import Spent, total
+from pyagentd.agent.overview import listed_row, spent_row
+from pyagentd.errors import BadRequest, StoreError
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.policy.profiles import resolved
@@ -18,9 +23,12 @@ from pyagentd.service.group import Client, Group, described, directory, expanded
 from pyagentd.sexp import encode
 from pyagentd.store import paths, presetfile, sessions
 from pyagentd.store.atomic import write_bytes
-from pyagentd.store.index.listing import Listed, listed
+from pyagentd.store.index.listing import listed
+from pyagentd.store.index.requests import spent_by_branch
 
 INLINE_SESSIONS = 500  # more go by file (DESIGN §5 Sizes)
+
+_NOTHING = Spent()
 
 
 class Sessions(Group):
@@ -95,48 +103,69 @@ class Sessions(Group):
         """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
         return described(await asyncio.to_thread(self._registry.resolve, name))
 
-    async def sessions(self, client: Client, *, archived: bool = False, form: str = "sexp") -> dict[str, Any]:
+    async def sessions(
+        self, client: Client, *, archived: bool = False, form: str = "sexp", watch: bool = False
+    ) -> dict[str, Any]:
         """Return every branch and agent, agents after the branch they belong to; archived ones only if asked for.
 
         The answer is ``{sessions: (S…)}`` or, when that is too large for a frame, ``{path: FILE}`` with the same
         in FILE, as an s-expression like those on the wire or, with ``form`` "json", as JSON. S has the names and
         places of a branch (``session_id``, ``branch``, ``file``…), ``agent``, ``parent`` (of an agent: the branch
         it belongs to), ``title``, ``archived_at`` (epoch ms), ``preset``, ``created``, ``updated`` (ISO 8601; when
-        the conversation was last written), ``current`` (the active branch of its session) and ``state``.
+        the conversation was last written), ``current`` (the active branch of its session), ``state``, and what it
+        cost without the agents below it: ``tokens``, ``usd`` as far as prices are known, ``unpriced`` where they are
+        not. With ``watch`` the client is told what changes, as ``sessions`` events.
         """
+        if watch:
+            self._host.overview.watchers.add(client)
         if form not in ("sexp", "json"):
             raise BadRequest(f"{form!r} is no form", mend="sexp or json")
         found = await asyncio.to_thread(self._found, archived)
         for row in found:
             live = self._host.opened(row["branch"])
             row["state"] = live.status["state"] if live else "idle"
+            if live and live.meter is not None:
+                row |= spent_row(live.meter.own)
         if len(found) <= INLINE_SESSIONS:
             return {"sessions": found}
         path = self._host.config.runtime_dir / f"sessions-{'all' if archived else 'unarchived'}.{form}"
         await asyncio.to_thread(_write, path, found, form)
         return {"path": str(path)}
 
+    async def running(self, client: Client, *, watch: bool = False) -> dict[str, Any]:
+        """Return the branches and agents that answer now, or wait for a human to: ``{running: (S…)}``.
+
+        S is as ``sessions`` has it, with ``queued`` and of the run ``started_at`` (epoch ms), ``phase``, ``tools``
+        and the others of a ``status`` event, nil where there is none. ``watch`` is that of ``sessions``.
+        """
+        overview = self._host.overview
+        if watch:
+            overview.watchers.add(client)
+        return {"running": [overview.row(branch) for branch in self._host.runs]}
+
     def _found(self, archived: bool) -> list[dict[str, Any]]:
         facts = {} if self._indexer is None else self._indexer.facts()
-        return [_told(each) for each in listed(self._registry.scan(), facts, archived=archived)]
+        spent = self._spent()
+        return [
+            listed_row(each) | spent_row(spent.get(each.ref.key, _NOTHING))
+            for each in listed(self._registry.scan(), facts, archived=archived)
+        ]
+
+    def _spent(self) -> dict[str, Spent]:
+        """Return what each branch cost, as far as the tables know."""
+        if self._indexer is None:
+            return {}
+        known = cache(facts_of(self._host))
+        try:
+            found = spent_by_branch(self._host.state)
+        except StoreError:  # the list is worth more than its last column
+            return {}
+        directory = self._indexer.projection.directory
+        return {str(directory(key)): total(priced(each, known) for each in sums) for key, sums in found.items()}
 
 
 def _first(projects: Sequence[str]) -> Path | None:
     return directory(projects[0]) if projects else None
-
-
-def _told(listed: Listed) -> dict[str, Any]:
-    return {
-        **described(listed.ref),
-        "agent": listed.ref.is_agent,
-        "parent": listed.parent,
-        "title": listed.title or None,
-        "archived_at": listed.archived_at,
-        "preset": listed.preset,
-        "created": listed.created,
-        "updated": listed.updated,
-        "current": listed.is_current,
-    }
 
 
 def _write(path: Path, found: list[dict[str, Any]], form: str) -> None:

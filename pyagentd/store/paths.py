@@ -192,6 +192,18 @@ def root_of(ref: BranchRef) -> BranchRef:
     return (ref, *ancestors_of(ref))[-1]
 
 
+def described(ref: BranchRef) -> dict[str, str]:
+    """Return what clients are told of a branch: its names and places."""
+    return {
+        "session_id": ref.session_id,
+        "branch_name": ref.branch_name,
+        "session_dir": str(ref.session_dir),
+        "branch_dir": str(ref.branch_dir),
+        "branch": ref.key,
+        "file": str(session_file(ref.branch_dir)),
+    }
+
+
 def _branch_ref(place: Path) -> BranchRef:
     session_dir = place.parent.parent
     return BranchRef(

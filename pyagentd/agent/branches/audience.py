@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -12,6 +12,9 @@ from pyagentd.events import Event, Kind, Sink
 
 _T = TypeVar("_T")
 
+_AT_A_GLANCE = frozenset({"status", "context", "session"})
+"""Kinds of events about what is seen of a branch among others."""
+
 
 class Audience:
     """The clients that watch one branch.
@@ -20,12 +23,14 @@ class Audience:
         key: The branch's name on the wire.
         state: What the branch is doing; not recorded.
         sinks: The clients, in the order they attached.
+        noticed: Called when something is told that is seen of a branch among others.
     """
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.state = SessionStatus(lambda facts: self.publish(Event("status", key, 0, (facts,))))
         self.sinks: dict[Sink, None] = {}
+        self.noticed: Callable[[], None] = lambda: None
         self._attaching: dict[object, Sink] = {}
 
     async def while_attaching(self, sink: Sink, work: Awaitable[_T]) -> _T:
@@ -53,6 +58,8 @@ class Audience:
         """Tell everybody."""
         for sink in self.sinks:
             sink.push(event)
+        if event.kind in _AT_A_GLANCE:
+            self.noticed()
 
     def tell(self, sink: Sink, kind: Kind, **facts: Any) -> None:
         """Tell one client what is true only now."""

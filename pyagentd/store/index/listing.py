@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from pyagentd.store import metadata, paths
 from pyagentd.store.index.indexed import Stamps, mtime_ns, stamps_of
@@ -63,6 +64,29 @@ def listed(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archived: bo
             yield from _listed(entry, facts, None, entry.ref.branch_name == active, archived=archived)
 
 
+def alone(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Listed | None:
+    """Return one branch or agent by itself, None when it is gone.
+
+    Args:
+        ref: Which.
+        session: The last ``session`` row of its log; None reads it there.
+    """
+    stamps = stamps_of(ref.key)
+    if not stamps.document and not stamps.journal:
+        return None
+    known = _from_files(ref, stamps) if session is None else _facts(stamps, session, session.get("agent"), None)
+    return Listed(
+        ref=ref,
+        title=known.title,
+        archived_at=known.archived_at,
+        preset=known.preset,
+        created=known.created,
+        updated=_iso(max(mtime_ns(stamps.journal), mtime_ns(stamps.document))),
+        is_current=not ref.is_agent and ref.branch_name == _linked(ref.session_dir),
+        parent=str(ref.branch_dir.parent.parent) if ref.is_agent else None,
+    )
+
+
 def _listed(
     entry: Entry, facts: Mapping[str, Facts], parent: str | None, is_current: bool, *, archived: bool
 ) -> Iterator[Listed]:
@@ -89,27 +113,36 @@ def _listed(
 
 def _active(session_dir: Path, branches: list[Entry]) -> str:
     """Return the name of the active branch, by the rules of ``paths.ref_of``."""
-    names = {entry.ref.branch_name for entry in branches}
+    name = _linked(session_dir)
+    return name if any(entry.ref.branch_name == name for entry in branches) else paths.MAIN_BRANCH
+
+
+def _linked(session_dir: Path) -> str:
+    """Return the name of the branch that a session's link points at, whether it is there or not."""
     try:
         target = os.readlink(paths.current_link(session_dir))  # noqa: PTH115 - a text is enough
     except OSError:
         return paths.MAIN_BRANCH
     home, _, name = target.rpartition("/")
     if home == paths.BRANCHES_DIR or Path(session_dir, home).resolve() == paths.branches_dir(session_dir):
-        return name if name in names else paths.MAIN_BRANCH
+        return name
     return paths.MAIN_BRANCH
 
 
 def _from_files(ref: BranchRef, stamps: Stamps) -> Facts:
     plan = metadata.read_session_metadata(ref.branch_dir) or {}
     session = _session_row(paths.journal_file(ref.branch_dir))
+    return _facts(stamps, session, plan.get("preset"), plan.get("created"))
+
+
+def _facts(stamps: Stamps, session: Mapping[str, Any], preset: str | None, created: str | None) -> Facts:
     archived_at = session.get("archived_at")
     return Facts(
         stamps=stamps,
         title=str(session.get("title") or ""),
         archived_at=archived_at if isinstance(archived_at, int) else None,
-        preset=plan.get("preset"),
-        created=plan.get("created"),
+        preset=preset or None,
+        created=created,
     )
 
 
