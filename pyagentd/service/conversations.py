@@ -13,7 +13,7 @@ from pyagentd.agent.branches.override import overridden, settings_of
 from pyagentd.agent.branches.persist import Version
 from pyagentd.agent.commands.answering import answered
 from pyagentd.agent.context.metering import tell_below
-from pyagentd.agent.dialogue import chips, todo
+from pyagentd.agent.dialogue import chips, failed, todo
 from pyagentd.agent.lifecycle import configuring, creating
 from pyagentd.agent.triggering.triggers import local_user
 from pyagentd.agent.turns import turnagent
@@ -208,6 +208,7 @@ class Conversations(Group):
             "asks": self._host.asks.open_for(live.key),
             "queue": live.queue.told(),
             "todo": todo.current(live.conversation),
+            "failed": failed.current(live.conversation),
             "chips": chips.standing(live.conversation).told() if live.run is None else None,
             "context": live.meter.told() if live.meter else None,
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),

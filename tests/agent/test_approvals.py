@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.dialogue import failed
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.service import Service
 from pyagentd.store import branching
@@ -105,6 +106,22 @@ async def test_who_watches_all_questions_is_told_of_those_of_conversations_it_do
     assert [event.args[0] for event in overseer.of("ask", talk.branch.key)] == [ask]
     assert [event.args[0]["id"] for event in overseer.of("answered", talk.branch.key)] == [ask["id"]]
     assert not other.events
+
+
+async def test_clients_are_told_which_calls_failed_before_their_text_and_when_they_attach(
+    world: World, service: Service
+) -> None:
+    async with talking(world, service) as talk:
+        other = Watcher()
+        await attached(talk.branch, other)
+        await talk.say(bash("make"), "Done")
+        await talk.answer("deny")
+        await talk.end()
+        (told,) = other.of("failed", talk.branch.key)
+        call = told.args[0]["id"]
+        shown = [event for event in other.of("insert") if event.args[1] == ("tool", call)]
+        assert other.events.index(told) < other.events.index(shown[0])
+        assert failed.current(talk.branch.conversation) == [call]
 
 
 async def test_an_ask_says_everything_that_an_answer_needs(world: World, service: Service) -> None:

@@ -23,7 +23,7 @@ from pyagentd.agent.branches.reading import Reader
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.branches.sessionrow import SessionRow
 from pyagentd.agent.context.meter import Meter
-from pyagentd.agent.dialogue import todo
+from pyagentd.agent.dialogue import failed, todo
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.run import Run
 from pyagentd.agent.turns.beginning import Beginning
@@ -315,6 +315,8 @@ class LiveBranch(Audience, SessionRow):
         if row.type == "run" and self.announce is not None:
             announce, self.announce = self.announce, None
             announce()
+        if row.type == "part" and (call := failed.of_part(row.data)) is not None:
+            self.publish(Event("failed", self.key, 0, ({"id": call},)))
         for insert in inserts:
             self.keeper.add(insert)
             self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))
