@@ -1,6 +1,8 @@
 # Everything a contributor or user runs. `make` alone lists it.
 
 SHELL := /bin/bash
+# Hundreds of processes of the tests read the same modules: compiling them each time takes longer than many tests.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 PYTHON := .venv/bin/python
