@@ -13,7 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from acp import PROTOCOL_VERSION, Agent, Client, RequestError, run_agent, schema
 
 from pyagentd import __version__
-from pyagentd.acp import prompts
+from pyagentd.acp import lending, prompts
 from pyagentd.acp.conversation import Conversation
 from pyagentd.acp.wire import Daemon
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError, UserError
@@ -28,7 +28,7 @@ _PAGE: Final = 50  # sessions
 _CAPABILITIES: Final = schema.AgentCapabilities(
     load_session=True,
     prompt_capabilities=schema.PromptCapabilities(image=True, audio=False, embedded_context=True),
-    mcp_capabilities=schema.McpCapabilities(http=False, sse=False),
+    mcp_capabilities=schema.McpCapabilities(http=True, sse=False),
     session_capabilities=schema.SessionCapabilities(
         list=schema.SessionListCapabilities(),
         resume=schema.SessionResumeCapabilities(),
@@ -110,10 +110,12 @@ class PyagentdAgent:
         **kwargs: Any,
     ) -> schema.NewSessionResponse:
         """Make a session that may read and write below ``cwd``."""
+        servers = lending.tables(mcp_servers or ())
         name = Path(cwd).name or "session"
         # The daemon takes nil for left out.
         made = await self._daemon.call("create-session", name=name, root=cwd, preset=self._preset or None)
         opened, modes = await self._open(str(made["session_id"]), made, tells_history=False)
+        await opened.lend(servers)
         self._greet(opened)
         return schema.NewSessionResponse(session_id=opened.id, modes=modes)
 
@@ -127,7 +129,9 @@ class PyagentdAgent:
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Tell what was said in a session, and go on with it, with what runs in it too."""
+        servers = lending.tables(mcp_servers or ())
         opened, modes = await self._open(session_id, await self._resolve(session_id), tells_history=True)
+        await opened.lend(servers)
         self._greet(opened)
         return schema.LoadSessionResponse(modes=modes)
 
@@ -141,7 +145,9 @@ class PyagentdAgent:
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Go on with a session whose conversation the editor has."""
+        servers = lending.tables(mcp_servers or ())
         opened, modes = await self._open(session_id, await self._resolve(session_id), tells_history=False)
+        await opened.lend(servers)
         self._greet(opened)
         return schema.ResumeSessionResponse(modes=modes)
 

@@ -29,6 +29,8 @@ _STATUS: Final[Mapping[str, schema.ToolCallStatus]] = {
     "output-error": "failed",
 }
 
+GOING: Final = ("input-streaming", "input-available")  # the states of a call without a result
+
 Content = schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
 
 
@@ -57,6 +59,16 @@ def progressed(data: Mapping[str, Any], root: str) -> schema.ToolCallProgress:
         locations=locations(arguments, root),
         raw_input=arguments,
     )
+
+
+def agent_moved(call: str, moved: Mapping[str, Any]) -> schema.ToolCallProgress:
+    """Return the update that shows at a call what the agent that it made does, as an ``agent`` event tells it."""
+    count, using = int(moved.get("count") or 0), ", ".join(map(str, moved.get("calls") or ()))
+    does = f"Calling {using}" if moved.get("state") == "tool" and using else "Thinking"
+    so_far = f" ({count} tool call{'' if count == 1 else 's'} so far)" if count else ""
+    name = " ".join(filter(None, (str(moved.get("preset") or ""), str(moved.get("id") or ""))))
+    content = tool_content(text_block(f"{name}: {does}{so_far}"))
+    return update_tool_call(call, status="in_progress", content=[content])
 
 
 def tool_name(data: Mapping[str, Any]) -> str:

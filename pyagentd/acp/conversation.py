@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -63,6 +63,7 @@ class Conversation:
         self._waiting: set[str] = set()  # those messages that are queued
         self._runs: dict[str, str] = {}  # run → its message
         self._settings: Mapping[str, Any] = {}
+        self._servers = "[]"  # those of the editor
 
     # -- opening -------------------------------------------------------------------------------------------------
 
@@ -83,10 +84,16 @@ class Conversation:
         self._take_state(state)
         return await self._modes()
 
+    async def lend(self, servers: Sequence[Mapping[str, Any]]) -> None:
+        """Have the session get the editor's own servers of tools, from the next prompt on."""
+        self._servers = json.dumps(servers)
+        await self._daemon.call("lend-mcp", branch=self.key, servers=self._servers)
+
     async def awaken(self) -> None:
         """Watch the session again, if the daemon ended since, and tell what was missed."""
         if not self._is_attached:
             self._take_state(await self._attach())
+            await self._daemon.call("lend-mcp", branch=self.key, servers=self._servers)
             await self._catch_up()
 
     async def greet(self) -> None:
@@ -262,6 +269,9 @@ class Conversation:
                 self._asker.ask(ask, branch=self.key, root=self.root)
             case "answered", ({"id": str(id)},):
                 self._asker.withdraw(id)
+            case "agent", (moved,):
+                if news := self._updates.agent(moved):
+                    await self.tell(news)
             case "todo", (todo,):
                 await self.tell(updates.plan(todo.get("items") or ()))
             case "context", (context,):

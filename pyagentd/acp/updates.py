@@ -97,6 +97,13 @@ class Updates:
             case "run", {"state": "started", "message_id": str(message)}:
                 yield from self._told(message)
 
+    def agent(self, moved: Mapping[str, Any]) -> schema.ToolCallProgress | None:
+        """Return how far an agent is, as news of the call that made it; None when no open call here did."""
+        call = str(moved.get("call_id") or "")
+        if moved.get("state") == "finished" or self._calls.get(call) not in calls.GOING:
+            return None
+        return calls.agent_moved(call, moved)
+
     def _told(self, message: str) -> Iterator[Update]:
         """Yield what somebody else said, when its turn comes."""
         if not self._users.get(message, True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
 from pyagentd.agent.mcp.servers import Server
 from pyagentd.agent.running.settings import SendOptions
-from pyagentd.config.mcp import ServerSettings
+from pyagentd.config.mcp import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.service.group import Client, Group, directory
 from pyagentd.service.options import send_options
@@ -96,6 +97,25 @@ class McpOperations(Group):
             for each in server.connection.resources
         ]
         return {"resources": found[:_LISTED]}
+
+    async def lend_mcp(self, client: Client, *, branch: str, servers: str) -> dict[str, Any]:
+        """Have ``branch`` get the client's servers too, from its next run on, in place of those it lent before.
+
+        ``servers`` is a JSON list of tables as of ``config.toml``, each with its ``name``; they are not kept on disk.
+        """
+        given = [
+            read_server(
+                str(each.get("name")), {key: value for key, value in each.items() if key != "name"}, client.name
+            )
+            for each in _tables(servers)
+        ]
+        names = [each.name for each in given]
+        if len({*names}) < len(names):
+            raise BadRequest(f"Two MCP servers have one name: {', '.join(names)}", mend="Rename one")
+        self._host.servers.lent.lend(self._open(branch).ref.key, given)
+        if names:
+            _log.info("%s lends MCP servers: %s", client.name, ", ".join(names))
+        return {"names": names}
 
     async def trust_mcp(self, client: Client, *, root: str, hash: str) -> dict[str, Any]:
         """Trust the servers of the project ``root`` as they were when ``hash`` was told."""
@@ -198,3 +218,13 @@ def _shown(files: Iterable[tuple[Path, str]]) -> list[dict[str, str]]:
         shown.append({"path": str(path), "text": cut})
         room -= len(text)
     return shown
+
+
+def _tables(text: str) -> list[Mapping[str, Any]]:
+    try:
+        said = json.loads(text)
+    except ValueError as wrong:
+        raise BadRequest(f"The servers are no JSON: {wrong}") from wrong
+    if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
+        raise BadRequest("The servers are no JSON list of objects")
+    return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from pyagentd.agent.hooking.hooks import with_text
 from pyagentd.agent.mcp import mentions
 from pyagentd.agent.mcp.mentions import mentioned
+from pyagentd.errors import BadRequest
 from pyagentd.store import paths
 from tests.agent.test_approvals import talking
-from tests.agent.test_mcp import having, notices
+from tests.agent.test_mcp import having, notices, offered
 from tests.agent.world import World, body
 from tests.mcp.servers import plain, table
 
@@ -142,3 +144,22 @@ async def test_what_a_server_last_said_is_known_to_the_next_daemon(world: World)
         command = (await world.host.commands.of(ref))["notes:review"]
         assert command.synopsis == "/notes:review <file>…"
         assert [server.state for server in world.host.servers.pool.all()] == ["stopped"]
+
+
+async def test_what_a_client_lends_is_offered_beside_what_is_configured(world: World) -> None:
+    async with having(world, table("notes", plain(), tools=["echo"])) as talk:
+        lent = [{"name": "notes", "command": ["other"]}, {"name": "more", "command": plain(), "tools": ["echo"]}]
+        key, service = talk.branch.key, talk.service
+        assert await service.lend_mcp(talk.watcher, branch=key, servers=json.dumps(lent)) == {
+            "names": ["notes", "more"]
+        }
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        assert {"notes_echo", "more_echo"} <= {*offered(world)}
+        assert "The editor's MCP server notes is not started: one that you configured has its name" in notices(talk)
+        with pytest.raises(BadRequest, match="one name"):
+            await service.lend_mcp(talk.watcher, branch=key, servers=json.dumps([*lent, *lent]))
+        await service.lend_mcp(talk.watcher, branch=key, servers="[]")
+        await talk.say("Done.")
+        await talk.watcher.finished(talk.branch)
+        assert "more_echo" not in offered(world)

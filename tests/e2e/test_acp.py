@@ -17,6 +17,7 @@ from acp.client import ClientSideConnection
 
 from tests.e2e.conftest import System
 from tests.e2e.test_approvals import one_ask, scripted
+from tests.mcp.servers import plain
 from tests.server import ModelServer, answer, text, thinking, tool_use
 
 __all__ = ["scripted"]  # a fixture
@@ -158,3 +159,34 @@ async def test_an_editor_that_goes_away_leaves_the_run_going_and_another_takes_i
         os.kill(scripted.daemon_pid(), signal.SIGKILL)  # the next prompt starts another
         told = await agent.prompt(prompt=[acp.text_block("/status")], session_id=session)
         assert told.stop_reason == "end_turn" and session in mine.said()
+
+
+async def test_an_editor_has_its_own_servers_of_tools_and_sees_what_agents_do(
+    scripted: System, model_server: ModelServer
+) -> None:
+    root = str(scripted.project)
+    server = schema.McpServerStdio(
+        name="my tools", command=plain()[0], args=plain()[1:], env=[schema.EnvVariable(name="MINE", value="yes")]
+    )
+    wanted = {"preset": "explorer", "description": "Look", "prompt": "Look.", "allowed_paths": [f"{root}/**"]}
+    model_server.say(
+        answer(tool_use("my-tools_env")),
+        answer(tool_use("PersistentAgent", **wanted)),
+        answer(tool_use("Glob", pattern="*")),
+        "Nothing there.",
+        "Done.",
+    )
+    async with editor(scripted) as (mine, agent):
+        session = (await agent.new_session(cwd=root, mcp_servers=[server])).session_id
+        mine.choices = ["allow", "allow"]
+        ended = await agent.prompt(prompt=[acp.text_block("Go.")], session_id=session)
+        assert (ended.stop_reason, mine.said()) == ("end_turn", "Done.")
+        env, spawning = mine.of("tool_call")
+        ends = {update.tool_call_id: update for update in mine.of("tool_call_update")}
+        assert '"MINE": "yes"' in ends[env.tool_call_id].content[0].content.text
+        told = [each for each in mine.of("tool_call_update") if each.tool_call_id == spawning.tool_call_id]
+        assert any("explorer" in (text := each.content[0].content.text) and "Glob" in text for each in told[:-1])
+        assert (told[-1].status, "Nothing there." in told[-1].content[0].content.text) == ("completed", True)
+        sse = schema.SseMcpServer(type="sse", name="old", url="http://localhost:1/", headers=[])
+        with pytest.raises(acp.RequestError, match="type sse"):
+            await agent.load_session(cwd=root, session_id=session, mcp_servers=[sse])

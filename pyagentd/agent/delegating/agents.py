@@ -98,6 +98,7 @@ class AgentSpawner:
             "preset": str(session.get("agent") or ""),
             "description": str(session.get("description") or ""),
             "background": bool(session.get("background")),
+            "call_id": str(session.get("parent_call_id") or ""),
             "state": "wait",
             "count": 0,
         }

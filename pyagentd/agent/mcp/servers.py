@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.mcp.lent import Lent
 from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
 from pyagentd.agent.mcp.remembered import Remembered
 from pyagentd.agent.running.settings import SendOptions, variable_of
@@ -54,11 +55,13 @@ class Servers:
 
     Attributes:
         pool: Those that were wanted.
+        lent: Those of other editors.
     """
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.pool = Pool(self._changed, self._learned)
+        self.lent = Lent()
         self._remembered = Remembered(host.state)
         self._users: dict[Launch, dict[str, None]] = {}  # keys of the branches that have it, the last one last
         self._said: set[tuple[str, str]] = set()
@@ -97,12 +100,15 @@ class Servers:
         wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
         if ref.is_agent and wanted.own and not self._host.origins.is_own(ref):
             wanted = replace(wanted, own=())  # who trusted its session was shown the session's preset.md and no other
-        if wanted == _AGENTS:
+        if wanted == _AGENTS and not self.lent.beside(ref.key, {})[0]:
             return []
         known, problems = await self.known(root)
         found, missing = wanted.of(known)
+        lent, taken = self.lent.beside(ref.key, known)
+        found += lent
         if not problems:  # they may be the project's
             problems += [f"There is no MCP server {name!r}, which the preset {preset.name} names" for name in missing]
+        problems += taken
         servers = []
         for settings in found:
             try:
