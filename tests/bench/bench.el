@@ -176,8 +176,10 @@ With more keys waiting it would go on with those, and so do we."
 (defun bench-note-paints (flag)
   "Note from now on when the keys of each command are painted if FLAG."
   (setq bench-painted nil bench--unpainted 0)
-  (if flag (add-hook 'post-command-hook #'bench--paint 90)
-    (remove-hook 'post-command-hook #'bench--paint))
+  (cond (flag (add-hook 'post-command-hook #'bench--paint 90)
+              (remove-hook 'post-self-insert-hook #'bench--typed)) ; it redisplays
+        (t (remove-hook 'post-command-hook #'bench--paint)
+           (add-hook 'post-self-insert-hook #'bench--typed)))
   t)
 
 (defun bench-windows (left right below)

@@ -5,6 +5,7 @@ prompt                     answer
 =========================  ==============================================================================
 ``burst COUNT``            so many pieces of the corpus, as fast as the socket takes them
 ``paced RATE SECONDS``     pieces at a rate
+``spurts RATE SECONDS``    the same, a second of silence after every three as when a tool works
 ``clock RATE SECONDS``     pieces at a rate, each the time at which it is sent
 ``arrival``                the time at which the request had come
 ``turns COUNT``            so many calls of Read, one an answer, then a word
@@ -17,11 +18,12 @@ prompt                     answer
 from __future__ import annotations
 
 import functools
+import math
 import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.bench import corpus
 from tests.lisp.bombs.corpus import BOMBS
@@ -72,6 +74,7 @@ class Paced:
 
     rate: float
     writes: Sequence[bytes | None]
+    spurt_s: float = math.inf  # after so many seconds there is one of silence
 
     def reply(self, request: Request) -> Reply:
         return event_stream(self._steps())
@@ -81,7 +84,8 @@ class Paced:
         yield head
         start = time.monotonic()
         for number, write in enumerate(self.writes):
-            if (wait := start + number / self.rate - time.monotonic()) > 0:
+            silence = number / self.rate // self.spurt_s
+            if (wait := start + number / self.rate + silence - time.monotonic()) > 0:
                 yield Pause(wait)
             yield _delta(f"{time.time():.4f}{_end(number)}") if write is None else write
         yield tail
@@ -105,6 +109,8 @@ def respond(request: Request) -> Scripted:
             return Burst(_writes(int(count), _PER_WRITE))
         case ["paced", rate, seconds]:
             return _paced(int(rate), float(seconds))
+        case ["spurts", rate, seconds]:
+            return replace(_paced(int(rate), 0.75 * float(seconds)), spurt_s=3)
         case ["clock", rate, seconds]:
             return Paced(int(rate), [None] * int(int(rate) * float(seconds)))
         case ["arrival"]:

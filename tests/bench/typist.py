@@ -134,7 +134,7 @@ class _Desk:
         emacs.eval(f"(bench-windows {' '.join(buffers)})")
         seconds = 1.5 * (self._draft_s + self._inside_s)
         for buffer in buffers:
-            emacs.eval(f'(with-current-buffer {buffer} (bench-prompt "paced {_RATE} {seconds:g}"))')
+            emacs.eval(f'(with-current-buffer {buffer} (bench-prompt "spurts {_RATE} {seconds:g}"))')
         for buffer in buffers:
             emacs.wait(f"(with-current-buffer {buffer} (eq 'busy (plist-get pyagentd-status :state)))")
         emacs.eval('(progn (goto-char (point-max)) (insert "\\n\\n### ") t)')
