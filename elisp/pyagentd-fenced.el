@@ -27,6 +27,7 @@
 ;;; Code:
 
 (require 'pyagentd-core)
+(require 'pyagentd-failed)
 
 (defconst pyagentd-fenced-open "^``` \\(?:\\(tool\\) (\\|\\(reasoning\\)$\\)"
   "How the first line of a block begins.")
@@ -64,15 +65,36 @@ One that is still being written is none."
           (when (and end (< (line-end-position) end))
             (list kind pos (line-end-position) end)))))))
 
-(defun pyagentd-fenced--output (eol end)
-  "Return how to say how much text is in a block between EOL and END."
+(defun pyagentd-fenced--result (eol end)
+  "Return the result in a block between EOL and END, as (BEG . END)."
   (save-excursion
     (goto-char (1+ eol))
     (when (looking-at "(:name ")
       (forward-line 1)
       (skip-chars-forward "\n" end))
-    (let ((lines (count-lines (min (point) (- end 4)) (max eol (- end 4)))))
+    (let ((end (max eol (- end 4))))
+      (cons (min (point) end) end))))
+
+(defun pyagentd-fenced--output (eol end)
+  "Return how to say how much text is in a block between EOL and END."
+  (pcase-let ((`(,beg . ,end) (pyagentd-fenced--result eol end)))
+    (let ((lines (count-lines beg end)))
       (if (= lines 1) "1 line" (format "%d lines" lines)))))
+
+(defun pyagentd-fenced--failure (eol end)
+  "Return in words how the call between EOL and END failed, nil if it did not."
+  (pcase-let* ((`(,beg . ,end) (pyagentd-fenced--result eol end))
+               (last (buffer-substring-no-properties (max beg (- end 24)) end))
+               (id (cdr-safe (get-text-property eol 'gptel))))
+    (cond ((string-match "\\[\\(exit code [0-9]+\\)\\]\\'" last)
+           (match-string 1 last))
+          ((and id (pyagentd-failed-p id))
+           (truncate-string-to-width
+            (save-excursion
+              (goto-char beg)
+              (buffer-substring-no-properties
+               beg (min end (line-end-position))))
+            60 nil nil "…")))))
 
 (defun pyagentd-fenced-words (kind beg eol end)
   "Return the line for a block of KIND from BEG to END; its first ends at EOL."
@@ -83,6 +105,9 @@ One that is still being written is none."
      (_ (replace-regexp-in-string
          "\\`(\\|)\\'" ""
          (buffer-substring-no-properties (+ beg (length "``` tool ")) eol))))
+   (when-let ((failure (and (eq kind 'tool)
+                            (pyagentd-fenced--failure eol end))))
+     (propertize (concat "  ✗ " failure) 'face 'error))
    (propertize (concat "  " (pyagentd-fenced--output eol end))
                'face 'italic)))
 

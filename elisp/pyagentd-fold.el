@@ -169,6 +169,14 @@ It is in none of RANGES, which are seen, and as it was when it was made."
               (apply #'pyagentd-fold--draw block))))))
     (pyagentd-fold--trim)))
 
+(defun pyagentd-fold--say-failed ()
+  "Have the lines of folded calls say which have failed, as is known now."
+  (dolist (line pyagentd-fold--lines)
+    (when (and (overlay-buffer line)
+               (overlay-get line 'pyagentd-folded)
+               (eq 'tool (overlay-get line 'pyagentd-fold-kind)))
+      (pyagentd-fold--set line t))))
+
 (defun pyagentd-fold--on-insert ()
   "Make the block foldable that was just completed, if one was.
 The text counts as fontified, so that nobody may look at it again."
@@ -238,6 +246,7 @@ With a prefix argument do so with all blocks of the buffer."
     (pyagentd-fold--set-up)))
 
 (add-hook 'pyagentd-insert-hook #'pyagentd-fold--on-insert)
+(add-hook 'pyagentd-failed-hook #'pyagentd-fold--say-failed)
 (add-hook 'pyagentd-mode-hook #'pyagentd-fold--set-up)
 ;; A change of the major mode takes the registration away.
 (add-hook 'after-change-major-mode-hook #'pyagentd-fold--after-major-mode)

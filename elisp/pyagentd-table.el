@@ -23,10 +23,14 @@
 
 ;; What lists of grants, decisions and agents have in common: rows are
 ;; fetched without waiting, only the latest answer counts, point stays
-;; where it is, and the last line names the keys.
+;; where it is, and the last line names the keys.  A filter shows only
+;; lines with some words; where it makes sense to act on several lines at
+;; once they are marked as in Dired.
 
 ;;; Code:
 
+(require 'seq)
+(require 'subr-x)
 (require 'tabulated-list)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
@@ -39,6 +43,16 @@
   "Keys that the last line names, a list of (KEY WORD).")
 (defvar-local pyagentd-table-empty "Nothing."
   "What to say where there are no rows.")
+(defvar-local pyagentd-table-filter nil
+  "Words that a line must have to be shown, or nil.")
+(defvar-local pyagentd-table-marks nil
+  "Ids of the lines that are marked.")
+(defvar-local pyagentd-table--entries nil
+  "All entries, as `tabulated-list-entries' has them without a filter.")
+(defvar-local pyagentd-table--empty nil
+  "What was said last where there are no entries.")
+(defvar-local pyagentd-table--note nil
+  "What the mode line says, or nil.")
 (defvar pyagentd-table-pause 0.3
   "How long a live list waits for more to change, in seconds.")
 (defvar-local pyagentd-table--timer nil
@@ -62,21 +76,129 @@
 (defun pyagentd-table-print (entries &optional note)
   "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys.
 Where there are none say NOTE, by default that there is nothing."
-  (setq tabulated-list-entries entries)
+  (setq pyagentd-table--entries entries
+        pyagentd-table--empty (or note pyagentd-table-empty)
+        pyagentd-table-marks (seq-filter (lambda (id) (assoc id entries))
+                                         pyagentd-table-marks))
+  (pyagentd-table-print-again))
+
+(defun pyagentd-table-print-again ()
+  "Show the entries there are, with the filter and the marks there are."
+  (setq tabulated-list-entries (pyagentd-table--filtered)
+        tabulated-list-printer #'pyagentd-table--print-entry)
   (tabulated-list-print t)
   (save-excursion
     (goto-char (point-max))
     (let ((inhibit-read-only t))
-      (insert (if entries "\n" (concat (or note pyagentd-table-empty) "\n\n"))
+      (insert (cond (tabulated-list-entries "\n")
+                    (pyagentd-table--entries
+                     "Nothing matches; / with no words shows all again\n\n")
+                    (t (concat pyagentd-table--empty "\n\n")))
               (pyagentd-table-keys
                (if (assoc "?" pyagentd-table-help) pyagentd-table-help
                  (append pyagentd-table-help '(("?" "all keys")))))
               "\n"))))
 
+(defun pyagentd-table--print-entry (id columns)
+  "Insert the entry ID with COLUMNS and its mark."
+  (let ((start (point)))
+    (tabulated-list-print-entry id columns)
+    (when (member id pyagentd-table-marks)
+      (save-excursion
+        (goto-char start)
+        (pyagentd-table--put-mark t)))))
+
 (defun pyagentd-table-say (note)
   "Show NOTE, or nil, in the mode line."
-  (setq mode-line-process (and note (concat " " (string-replace "%" "%%" note))))
+  (setq pyagentd-table--note note
+        mode-line-process
+        (when (or note pyagentd-table-filter)
+          (string-replace
+           "%" "%%"
+           (concat (and pyagentd-table-filter
+                        (concat " /" pyagentd-table-filter))
+                   (and note (concat " " note))))))
   (force-mode-line-update))
+
+;;;; Some of them
+
+(defun pyagentd-table--filtered ()
+  "Return the entries that have all words of the filter."
+  (let ((words (split-string (downcase (or pyagentd-table-filter "")) nil t)))
+    (if (null words) pyagentd-table--entries
+      (seq-filter
+       (lambda (entry)
+         (let ((text (downcase (mapconcat (lambda (column)
+                                            (if (consp column) (car column)
+                                              (format "%s" column)))
+                                          (cadr entry) " "))))
+           (seq-every-p (lambda (word) (string-search word text)) words)))
+       pyagentd-table--entries))))
+
+(defun pyagentd-table-filter (filter)
+  "Show only lines in which all words of FILTER occur; nothing shows all."
+  (interactive (list (read-string "Filter (words, empty for all): "
+                                  pyagentd-table-filter))
+               pyagentd-table-mode)
+  (setq pyagentd-table-filter (unless (string-blank-p filter) filter))
+  (pyagentd-table-say pyagentd-table--note)
+  (pyagentd-table-print-again))
+
+;;;; Marks
+
+(defun pyagentd-table--put-mark (on)
+  "Show that the line at point is marked if ON, else that it is not."
+  (tabulated-list-put-tag (if on (propertize "*" 'face 'warning) " ")))
+
+(defun pyagentd-table--mark (on)
+  "Mark the lines of the region or the one at point if ON, and move on.
+Else take their marks away."
+  (let ((end (and (use-region-p) (copy-marker (region-end)))))
+    (when end
+      (goto-char (region-beginning))
+      (deactivate-mark))
+    (while (progn
+             (when-let ((id (tabulated-list-get-id)))
+               (setq pyagentd-table-marks
+                     (if on (cons id (remove id pyagentd-table-marks))
+                       (remove id pyagentd-table-marks)))
+               (pyagentd-table--put-mark on))
+             (forward-line)
+             (and end (< (point) end))))))
+
+(defun pyagentd-table-mark ()
+  "Mark the line at point, or those in the region.
+What is done next is done to all that are marked."
+  (interactive nil pyagentd-table-mode)
+  (pyagentd-table--mark t))
+
+(defun pyagentd-table-unmark ()
+  "Take the mark from the line at point, or from those in the region."
+  (interactive nil pyagentd-table-mode)
+  (pyagentd-table--mark nil))
+
+(defun pyagentd-table-unmark-all ()
+  "Take all marks away."
+  (interactive nil pyagentd-table-mode)
+  (setq pyagentd-table-marks nil)
+  (pyagentd-table-print-again))
+
+(defun pyagentd-table-define-marks (map)
+  "Define keys for marks in MAP and return it."
+  (define-key map "m" #'pyagentd-table-mark)
+  (define-key map "u" #'pyagentd-table-unmark)
+  (define-key map "U" #'pyagentd-table-unmark-all)
+  map)
+
+(defun pyagentd-table-targets (&optional key)
+  "Return the rows that are marked, else a list of the one at point.
+KEY is that of `pyagentd-table-row'."
+  (or (seq-filter (lambda (row)
+                    (member (plist-get row (or key :id)) pyagentd-table-marks))
+                  pyagentd-table-rows)
+      (list (pyagentd-table-row key))))
+
+;;;; Fetching
 
 (defun pyagentd-table-fetch (method plist show)
   "Call METHOD with PLIST and SHOW its answer in this buffer when it comes.
@@ -88,12 +210,20 @@ SHOW is a function; it is called here with the answer."
      method plist
      :timeout pyagentd-call-timeout
      :success (lambda (answer)
-                (pyagentd-table--with-latest
+                (pyagentd-table--soon
                  buffer number
                  (lambda () (pyagentd-table-say nil) (funcall show answer))))
      :error (lambda (err)
-              (pyagentd-table--with-latest
+              (pyagentd-table--soon
                buffer number (lambda () (pyagentd-table--failed err)))))))
+
+(defun pyagentd-table--soon (buffer number function)
+  "Call FUNCTION as `pyagentd-table--with-latest' does, but not here.
+BUFFER and NUMBER are its arguments.  Here a process is being read."
+  (run-at-time 0 nil (lambda ()
+                       (pyagentd-guarded "List"
+                         (pyagentd-table--with-latest
+                          buffer number function)))))
 
 (defun pyagentd-table-ask (fetch)
   "Call FETCH in this buffer once there is a daemon, which is not waited for."
@@ -139,6 +269,19 @@ Much that changes at once is fetched once, from the daemon there is."
     (or (seq-find (lambda (row) (equal id (plist-get row (or key :id))))
                   pyagentd-table-rows)
         (user-error "Nothing at point"))))
+
+;;;; The mode
+
+(defvar pyagentd-table-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "/" #'pyagentd-table-filter)
+    map)
+  "Keymap of `pyagentd-table-mode'.")
+
+(define-derived-mode pyagentd-table-mode tabulated-list-mode "Table"
+  "Parent of the modes of lists.
+
+\\{pyagentd-table-mode-map}")
 
 (provide 'pyagentd-table)
 ;;; pyagentd-table.el ends here

@@ -55,6 +55,7 @@
 (require 'pyagentd-compact)
 (require 'pyagentd-turns)
 (require 'pyagentd-fold)
+(require 'pyagentd-code-button)
 (require 'pyagentd-mention)
 (require 'pyagentd-mention-look)
 (require 'pyagentd-media)

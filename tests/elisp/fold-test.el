@@ -75,6 +75,34 @@
     (should (string-suffix-p "▸ Bash :command \"ls\"  1 line\n"
                              (fold-test--shown)))))
 
+;; A call that is about to come, one that was there, and what a command says.
+(ert-deftest pyagentd-fold-a-line-says-that-a-call-has-failed ()
+  (blocks-with
+    (pyagentd-fold--find (point-min) (point-max))
+    (should-not (string-search "✗" (fold-test--shown)))
+    (pyagentd-failed-receive '("id_1"))
+    (should (string-search "▸ Read :file_path \"a.py\"  ✗ one  2 lines\n"
+                           (fold-test--shown)))
+    (pyagentd-failed-receive nil)
+    (should (string-search "✗ one" (fold-test--shown))))
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach)
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-events
+     '(failed 0 (:id "id_2"))
+     '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Edit :path \"a\")" ignore)
+     '(insert 1 "\n(:name \"Edit\" :args (:path \"a\"))\n\nDenied." (tool "id_2"))
+     '(insert 1 "\n```\n" ignore))
+    (should (string-suffix-p "▸ Edit :path \"a\"  ✗ Denied.  1 line\n"
+                             (fold-test--shown)))
+    (pyagentd-test-events
+     '(insert 2 "``` tool (Bash :command \"ls\")" ignore)
+     '(insert 2 "\n(:name \"Bash\" :args (:command \"ls\"))\n\nno\n[exit code 2]"
+              (tool "id_3"))
+     '(insert 2 "\n```\n" ignore))
+    (should (string-suffix-p "▸ Bash :command \"ls\"  ✗ exit code 2  2 lines\n"
+                             (fold-test--shown)))))
+
 (ert-deftest pyagentd-fold-few-of-many-blocks-have-overlays ()
   (blocks-with
     (let ((pyagentd-fold--most 10)
