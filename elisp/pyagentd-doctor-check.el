@@ -31,6 +31,7 @@
 (require 'pyagentd-rpc)
 (require 'pyagentd-server)
 (require 'pyagentd-install)
+(require 'pyagentd-installer)
 (require 'pyagentd-doctor-mend)
 
 (defun pyagentd-doctor-check-finding (name level detail &rest buttons)
@@ -56,8 +57,10 @@ conses of a label and a function without arguments."
 
 ;;;; What Emacs knows
 
-(defun pyagentd-doctor-check-examine ()
-  "Return what Emacs knows, a list of findings."
+(defun pyagentd-doctor-check-examine (installer)
+  "Return what Emacs knows, a list of findings.
+INSTALLER is what can install the server, see `pyagentd-installer-find',
+or the symbol `asked' while that is looked for."
   (append (list (pyagentd-doctor-check--emacs)
                 (pyagentd-doctor-check-finding
                  "package" 'ok (format "%s (%s)" pyagentd-version
@@ -67,7 +70,7 @@ conses of a label and a function without arguments."
                     (pyagentd-doctor-check--library library 'missing))
                   '("epc" "deferred"))
           (list (pyagentd-doctor-check--library "markdown-mode" 'warning)
-                (pyagentd-doctor-check--found))
+                (pyagentd-doctor-check--found installer))
           (pyagentd-doctor-check--environments)
           (delq nil (list (pyagentd-doctor-check--running)))))
 
@@ -87,8 +90,9 @@ conses of a label and a function without arguments."
      name otherwise "not installed"
      (cons "Install it" (lambda () (pyagentd-doctor-mend-get-package name))))))
 
-(defun pyagentd-doctor-check--found ()
-  "Return the finding about where the server is."
+(defun pyagentd-doctor-check--found (installer)
+  "Return the finding about where the server is.
+INSTALLER is that of `pyagentd-doctor-check-examine'."
   (let* ((found (pyagentd-server-found))
          (program (car (plist-get found :command)))
          (path (and program (executable-find program))))
@@ -106,22 +110,25 @@ conses of a label and a function without arguments."
             (format "`pyagentd-command' names %s, which is not there" program)
             (cons "Look for it" #'pyagentd-doctor-mend-forget-command)
             pyagentd-doctor-check--say-where))
-          (t (pyagentd-doctor-check--absent)))))
+          (t (pyagentd-doctor-check--absent installer)))))
 
-(defun pyagentd-doctor-check--absent ()
-  "Return the finding that there is no server."
-  (let ((how (pyagentd-install-how)))
-    (if how
-        (pyagentd-doctor-check-finding
-         "server" 'missing
-         (format "not found; %s can install it" (if (eq how 'uv) "uv" how))
-         (cons "Install it" #'pyagentd-doctor-mend-install)
-         pyagentd-doctor-check--say-where)
-      (pyagentd-doctor-check-finding
-       "server" 'missing
-       (format "not found; to install it, Python %s or newer with venv, or \
-uv, is needed" pyagentd-install--python-minimum)
-       pyagentd-doctor-check--say-where))))
+(defun pyagentd-doctor-check--absent (installer)
+  "Return the finding that there is no server, but INSTALLER."
+  (pcase installer
+    ('asked
+     (pyagentd-doctor-check-finding
+      "server" 'missing "not found; looking for what can install it…"
+      pyagentd-doctor-check--say-where))
+    (`(,program . ,_)
+     (pyagentd-doctor-check-finding
+      "server" 'missing (format "not found; %s can install it" program)
+      (cons "Install it" #'pyagentd-doctor-mend-install)
+      pyagentd-doctor-check--say-where))
+    (_ (pyagentd-doctor-check-finding
+        "server" 'missing
+        (format "not found; to install it, Python %s or newer with venv, or \
+uv, is needed" pyagentd-installer-python)
+        pyagentd-doctor-check--say-where))))
 
 (defun pyagentd-doctor-check--environments ()
   "Return the finding about installed servers, a list, empty without any."

@@ -29,6 +29,8 @@
 (require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-server)
+(require 'pyagentd-installer)
+(require 'pyagentd-later)
 (require 'pyagentd-doctor-check)
 
 (defconst pyagentd-doctor--timeout 60
@@ -153,11 +155,17 @@
 
 (defun pyagentd-doctor--refresh ()
   "Examine everything anew."
-  (setq pyagentd-doctor--own (pyagentd-doctor-check-examine)
+  (setq pyagentd-doctor--own (pyagentd-doctor-check-examine 'asked)
         pyagentd-doctor--server nil
         pyagentd-doctor--process nil)
   (pyagentd-doctor--ask)
-  (pyagentd-doctor--show))
+  (pyagentd-doctor--show)
+  (unless (pyagentd-server-found)
+    (pyagentd-installer-find
+     (pyagentd-later-back
+      (lambda (installer)
+        (setq pyagentd-doctor--own (pyagentd-doctor-check-examine installer))
+        (pyagentd-doctor--show))))))
 
 (defun pyagentd-doctor--again ()
   "Look again, if the buffer is still there."

@@ -33,6 +33,7 @@
 (require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-server)
+(require 'pyagentd-installer)
 
 (defcustom pyagentd-server-requirement nil
   "What is installed as the server; nil means what came with this package.
@@ -50,9 +51,6 @@ package with its version."
 
 (defconst pyagentd-install-buffer "*pyagentd-install*"
   "Name of the buffer with what the installation printed.")
-
-(defconst pyagentd-install--python-minimum "3.11"
-  "Oldest version of Python the server runs on.")
 
 (defvar pyagentd-install--running nil
   "Plist of the installation that runs, or nil.
@@ -86,55 +84,29 @@ that nothing is built here."
                                                 pyagentd-install--here))
        (list "--find-links" pyagentd-install--here)))
 
-(defun pyagentd-install--says-p (python code)
-  "Return non-nil if the program PYTHON runs CODE to a good end.
-It is isolated, and not where the user works: nothing of a project is
-loaded before the user wants an installation."
-  (let ((default-directory "/"))
-    (and (executable-find python)
-         (eql 0 (call-process python nil nil nil "-I" "-c" code)))))
-
-(defun pyagentd-install-python ()
-  "Return the name of a Python that is new enough, or nil."
-  (seq-find
-   (lambda (name)
-     (pyagentd-install--says-p name "import sys, venv, ensurepip; \
-sys.exit(sys.version_info < (3, 11))"))
-   '("python3" "python3.14" "python3.13" "python3.12" "python3.11" "python")))
-
-(defun pyagentd-install-how ()
-  "Return with what to install: the symbol `uv', a Python's name, or nil."
-  (let ((default-directory "/"))
-    (if (executable-find "uv") 'uv (pyagentd-install-python))))
-
-(defun pyagentd-install--pip-p (python)
-  "Return non-nil if PYTHON has a pip that installs for another Python."
-  (pyagentd-install--says-p python "import pip, sys; \
-sys.exit(tuple(map(int, pip.__version__.split('.')[:2])) < (22, 3))"))
-
 (defun pyagentd-install--steps (how directory requirement)
   "Return the steps that install REQUIREMENT into DIRECTORY with HOW.
-Each is (WHAT PROGRAM ARGUMENT...).  HOW is as `pyagentd-install-how'
-returns it."
-  (let ((python (pyagentd-install--python-of directory))
-        (pip `("install" "--no-input" "--disable-pip-version-check"
-               "--progress-bar=off" "--no-compile"
-               ,@(pyagentd-install--wheels)))
-        (shared (and (stringp how) (pyagentd-install--pip-p how))))
-    `(,(cond ((eq how 'uv)
-              (list "environment" "uv" "venv" "--no-project" "--python"
-                    (concat ">=" pyagentd-install--python-minimum) directory))
-             ;; A pip of its own takes as long as half of all the rest.
-             (shared (list "environment" how "-I" "-m" "venv"
-                           "--without-pip" directory))
-             (t (list "environment" how "-I" "-m" "venv" directory)))
-      ,(cond ((eq how 'uv)
-              `("packages" "uv" "pip" "install" "--python" ,python
-                ,@(pyagentd-install--wheels) ,requirement))
-             (shared `("packages" ,how "-I" "-m" "pip" "--python" ,python
-                       ,@pip ,requirement))
-             (t `("packages" ,python "-I" "-m" "pip" ,@pip ,requirement)))
-      ("trial" ,(pyagentd-server-program directory) "--version"))))
+Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
+`pyagentd-installer-find'."
+  (pcase-let* ((`(,program . ,kind) how)
+               (python (pyagentd-install--python-of directory))
+               (venv (list "environment" program "-I" "-m" "venv"))
+               (arguments `("install" "--no-input" "--disable-pip-version-check"
+                            "--progress-bar=off" "--no-compile"
+                            ,@(pyagentd-install--wheels) ,requirement)))
+    (append
+     (pcase-exhaustive kind
+       ('uv `(("environment" ,program "venv" "--no-project" "--python"
+               ,(concat ">=" pyagentd-installer-python) ,directory)
+              ("packages" ,program "pip" "install" "--python" ,python
+               ,@(pyagentd-install--wheels) ,requirement)))
+       ;; A pip of its own takes as long as half of all the rest.
+       ('pip `((,@venv "--without-pip" ,directory)
+               ("packages" ,program "-I" "-m" "pip" "--python" ,python
+                ,@arguments)))
+       ('venv `((,@venv ,directory)
+                ("packages" ,python "-I" "-m" "pip" ,@arguments))))
+     `(("trial" ,(pyagentd-server-program directory) "--version")))))
 
 (defun pyagentd-install--python-of (directory)
   "Return the name of the Python in the environment DIRECTORY."
@@ -179,9 +151,6 @@ if that worked."
       (when then
         (push then (plist-get pyagentd-install--running :then)))
     (let ((requirement (pyagentd-install-requirement))
-          (how (or (pyagentd-install-how)
-                   (user-error "Python %s or newer, with venv, is missing; \
-install it (or uv) and try again" pyagentd-install--python-minimum)))
           (directory (pyagentd-install--new-directory)))
       (make-directory pyagentd-server-directory t)
       (with-current-buffer (get-buffer-create pyagentd-install-buffer)
@@ -190,11 +159,23 @@ install it (or uv) and try again" pyagentd-install--python-minimum)))
       (setq pyagentd-install--declined nil
             pyagentd-install--running
             (list :directory directory
-                  :steps (pyagentd-install--steps how directory requirement)
+                  :steps '(("search"))
                   :then (and then (list then))
                   :begun (float-time)
                   :timer (run-at-time 1 1 #'pyagentd-install--say)))
-      (pyagentd-install--step))))
+      (pyagentd-installer-find
+       (lambda (how) (pyagentd-install--with how directory requirement))))))
+
+(defun pyagentd-install--with (how directory requirement)
+  "Install REQUIREMENT into DIRECTORY with HOW, nil if nothing can do it.
+Otherwise HOW is as `pyagentd-installer-find' tells it."
+  (if (null how)
+      (pyagentd-install--fail
+       (format "Python %s or newer, with venv, is missing; install it, or uv"
+               pyagentd-installer-python))
+    (setf (plist-get pyagentd-install--running :steps)
+          (pyagentd-install--steps how directory requirement))
+    (pyagentd-install--step)))
 
 (defun pyagentd-install--step ()
   "Begin the next step, or finish without any."
@@ -334,7 +315,7 @@ installs it, `pyagentd-command' says where one is"))))
   "Return the question whether to install the server."
   (format "Install the server into %s?  It fetches Python packages with %s. "
           (abbreviate-file-name (pyagentd-install--new-directory))
-          (if (eq (pyagentd-install-how) 'uv) "uv" "pip")))
+          (if (pyagentd-installer-uv-p) "uv" "pip")))
 
 (provide 'pyagentd-install)
 ;;; pyagentd-install.el ends here

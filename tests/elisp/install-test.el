@@ -162,16 +162,31 @@ The variable `root' is bound to a temporary directory."
       (dolist (module '("venv.py" "ensurepip.py" "pip.py" "uv"))
         (install-test--program (expand-file-name module root)
                                (format "open(%S, 'w')" ran)))
-      (let ((exec-path (cons "." exec-path)))
-        (pyagentd-install-python)
-        (should-not (and (eq (pyagentd-install-how) 'uv)
+      (let ((exec-path (cons "." exec-path)) tried how)
+        (should-not (and (pyagentd-installer-uv-p)
                          (not (let ((default-directory "/"))
                                 (executable-find "uv")))))
-        (pyagentd-install--pip-p "python3"))
+        (cl-letf (((symbol-function 'pyagentd-installer-uv-p) #'ignore))
+          (pyagentd-installer-find (lambda (found)
+                                     (setq tried t how found))))
+        (pyagentd-test-await tried)
+        (should (member (cdr how) '(nil pip venv))))
       (should-not (file-exists-p ran))
-      (dolist (step (pyagentd-install--steps "python3" root "x"))
-        (when (member "-m" step)
-          (should (equal (nth 2 step) "-I")))))))
+      (dolist (kind '(pip venv))
+        (dolist (step (pyagentd-install--steps (cons "python3" kind) root "x"))
+          (when (member "-m" step)
+            (should (equal (nth 2 step) "-I"))))))))
+
+(ert-deftest pyagentd-install-where-nothing-can-says-what-is-missing ()
+  (install-test--with-tools pyagentd-version
+    (cl-letf (((symbol-function 'pyagentd-installer-find)
+               (lambda (then) (funcall then nil))))
+      (should-not (install-test--install)))
+    (should (string-match-p "Python 3.11 or newer, with venv, is missing"
+                            (with-current-buffer pyagentd-install-buffer
+                              (buffer-string))))
+    (should-not (directory-files pyagentd-server-directory nil
+                                 "\\`[0-9]"))))
 
 ;;;; Doctor
 
@@ -192,6 +207,21 @@ The variable `root' is bound to a temporary directory."
         (push-button (match-beginning 0))
         (pyagentd-test-await (not pyagentd-install--running))
         (should (string-match-p "installed for Emacs" (buffer-string)))
+        (kill-buffer)))))
+
+(ert-deftest pyagentd-doctor-says-what-can-install-once-that-is-known ()
+  (install-test--with-tools pyagentd-version
+    (let (tell)
+      (cl-letf (((symbol-function 'pyagentd-installer-find)
+                 (lambda (then) (setq tell then))))
+        (should (string-match-p "not found; looking for"
+                                (install-test--doctor))))
+      (with-current-buffer "*pyagentd-doctor*"
+        (funcall tell '("python3.12" . pip))
+        (should (string-match-p "not found; python3.12 can install it"
+                                (buffer-string)))
+        (funcall tell nil)
+        (should (string-match-p "venv, or uv, is needed" (buffer-string)))
         (kill-buffer)))))
 
 (ert-deftest pyagentd-doctor-shows-what-the-server-says-with-buttons ()
