@@ -198,7 +198,7 @@ class Authority:
             del self._waiting[asked.call.id]
         if answer.decision == "deny":
             self._note(tool, str(action), "ask_denied", answer, action.change)
-            why = f": {answer.reason}" if answer.reason else ""
+            why = f": {answer.reason.rstrip('.')}" if answer.reason else ""
             raise ToolError(f"The user denied {tool}{why}.")
         if answer.input is None:
             await self._see_again(asked, dict(asked.call.input), action)
