@@ -30,6 +30,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-session)
+(require 'pyagentd-status-button)
 
 (defvar-local pyagentd-status nil
   "What the daemon said last about this branch, a plist with :state.
@@ -63,46 +64,6 @@ They are called in the session buffer.")
                           'pyagentd-status-preset 'pyagentd-status-model
                           'pyagentd-status-hindrance 'pyagentd-status--line
                           'pyagentd-status--narrow)
-
-;;;; Parts that can be clicked
-
-(defvar pyagentd-status-button-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map [header-line mouse-1] #'pyagentd-status-click)
-    (define-key map [header-line mouse-2] #'pyagentd-status-click)
-    map)
-  "Keymap of the parts of a header line.")
-
-(defun pyagentd-status-button (text command help)
-  "Return TEXT as a part of the header line, a click on which runs COMMAND.
-HELP says in a few words what that does."
-  (let ((text (copy-sequence text)))
-    (add-text-properties 0 (length text)
-                         (list 'pyagentd-command command
-                               'mouse-face 'highlight
-                               'help-echo (concat help "\nmouse-1: "
-                                                  (pyagentd-status--doing
-                                                   command))
-                               'local-map pyagentd-status-button-map)
-                         text)
-    text))
-
-(defun pyagentd-status--doing (command)
-  "Return how COMMAND is called, with its key."
-  (let ((key (where-is-internal command pyagentd-mode-map t)))
-    (concat (format "M-x %s" command)
-            (and key (format " (%s)" (key-description key))))))
-
-(defun pyagentd-status-click (event)
-  "Run the command of the part of a header line that was clicked in EVENT."
-  (interactive "e")
-  (let* ((place (event-start event))
-         (string (posn-string place))
-         (command (and string (get-text-property (cdr string) 'pyagentd-command
-                                                 (car string)))))
-    (when command
-      (select-window (posn-window place))
-      (call-interactively command))))
 
 ;;;; What a run does
 
@@ -201,14 +162,39 @@ HELP says in a few words what that does."
     (pyagentd-status-refresh)
     (run-hook-with-args 'pyagentd-title-functions title)))
 
+(defvar-local pyagentd-status--agent nil
+  "Whether a named agent is in this buffer, as (DIRECTORY . VALUE), or nil.")
+
+(defun pyagentd-status--agent-p ()
+  "Return non-nil if a named agent is in this buffer, not one that it made."
+  (unless (equal (car pyagentd-status--agent) pyagentd--branch-dir)
+    (setq pyagentd-status--agent
+          (cons pyagentd--branch-dir
+                (and pyagentd--session-dir
+                     (file-exists-p (expand-file-name
+                                     "agent.json" pyagentd--session-dir))))))
+  (cdr pyagentd-status--agent))
+
+(defun pyagentd-status--words (narrow)
+  "Return what the session is called: the name of an agent and the title.
+NARROW means that there is little room."
+  (pcase-let ((`(,id ,title)
+               (mapcar (lambda (text)
+                         (truncate-string-to-width
+                          (or text "") (if narrow 24 1000) nil nil "…"))
+                       (list pyagentd--session-id pyagentd-status-title))))
+    (cond ((not (pyagentd-status--agent-p))
+           (if (string-empty-p title) id title))
+          ((member title (list "" id)) (propertize id 'face 'bold))
+          (t (concat (propertize id 'face 'bold) ": " title)))))
+
 (defun pyagentd-status--name (narrow)
   "Return what the session is called, and its branch unless it is the first.
 NARROW means that there is little room."
   (concat (pyagentd-status-button
-           (truncate-string-to-width
-            (or pyagentd-status-title pyagentd--session-id "")
-            (if narrow 24 1000) nil nil "…")
-           'pyagentd-rename
+           (pyagentd-status--words narrow)
+           (if (pyagentd-status--agent-p) 'pyagentd-agent-config
+             'pyagentd-rename)
            (format "%s\n%s" (or pyagentd--session-id "")
                    (abbreviate-file-name (or pyagentd--branch-dir ""))))
           (unless (member pyagentd--branch-name '(nil "main"))

@@ -46,6 +46,19 @@
       (should (commandp command)))
     (pyagentd-ask-clear)))
 
+(ert-deftest pyagentd-header-begins-with-the-name-of-an-agent ()
+  (pyagentd-test-with-place
+    (let ((file (pyagentd-test-file
+                 root "### Hi" "agents/helper/branches/main/session.md")))
+      (pyagentd-test-file root "{}" "agents/helper/agent.json")
+      (with-current-buffer (find-file-noselect file)
+        (pyagentd-test-attach)
+        (should (member '("helper" pyagentd-agent-config)
+                        (header-test--commands)))
+        (pyagentd-status-set-title "Tea")
+        (should (member '("helper: Tea" pyagentd-agent-config)
+                        (header-test--commands)))))))
+
 (ert-deftest pyagentd-header-a-click-runs-the-command-in-its-window ()
   (pyagentd-test-with-session "### Hi"
     (pyagentd-test-attach :title "Tea")
