@@ -184,7 +184,7 @@ Its parent is told so and goes on."
     map)
   "Keymap of `pyagentd-agents-mode'.")
 
-(define-derived-mode pyagentd-agents-mode tabulated-list-mode "Agents"
+(define-derived-mode pyagentd-agents-mode pyagentd-table-mode "Agents"
   "Major mode for the agents of a session.
 
 \\{pyagentd-agents-mode-map}"

@@ -161,7 +161,7 @@
     map)
   "Keymap of `pyagentd-asks-mode'.")
 
-(define-derived-mode pyagentd-asks-mode tabulated-list-mode "Asks"
+(define-derived-mode pyagentd-asks-mode pyagentd-table-mode "Asks"
   "Major mode for the list of what is asked.
 
 \\{pyagentd-asks-mode-map}"

@@ -162,19 +162,19 @@
 (defvar pyagentd-audit-mode-map
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "RET") #'pyagentd-audit-visit)
-    (define-key map "/" #'pyagentd-audit-filter)
+    (define-key map "s" #'pyagentd-audit-filter)
     (define-key map "+" #'pyagentd-audit-more)
     map)
   "Keymap of `pyagentd-audit-mode'.")
 
-(define-derived-mode pyagentd-audit-mode tabulated-list-mode "Decisions"
+(define-derived-mode pyagentd-audit-mode pyagentd-table-mode "Decisions"
   "Major mode for the list of decisions about what agents were to do.
 
 \\{pyagentd-audit-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("When" 15 nil) ("Decision" 9 t)
                                ("Action" 56 t) ("By" 24 t) ("Agent" 0 t)]
-        pyagentd-table-help '(("RET" "all of it") ("/" "session") ("+" "more")
+        pyagentd-table-help '(("RET" "all of it") ("s" "session") ("+" "more")
                               ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty "Nothing was decided yet.")
   (setq-local revert-buffer-function #'pyagentd-audit--revert)

@@ -31,6 +31,7 @@
 ;;; Code:
 
 (require 'pyagentd-core)
+(require 'pyagentd-numbers)
 (require 'pyagentd-events)
 (require 'pyagentd-place)
 (require 'pyagentd-status)
@@ -53,31 +54,11 @@ how many there are, and :agents-total, their tokens; :compactions.")
     (:cache-read . "cache read") (:cache-write . "cache write"))
   "The kinds of tokens, and their names.")
 
-(defun pyagentd-context--short (tokens)
-  "Return the number of TOKENS in a few characters."
-  (cond ((< tokens 1000) (number-to-string tokens))
-        ((< tokens 9950) (format "%.1fk" (/ tokens 1000.0)))
-        ((< tokens 999500) (format "%dk" (round tokens 1000)))
-        (t (format "%.1fM" (/ tokens 1000000.0)))))
-
-(defun pyagentd-context--long (tokens)
-  "Return the number of TOKENS with its thousands apart."
-  (let ((digits (number-to-string tokens)))
-    (while (string-match "\\`\\([0-9]+\\)\\([0-9]\\{3\\}\\)" digits)
-      (setq digits (replace-match "\\1,\\2" t nil digits)))
-    digits))
-
-(defun pyagentd-context--dollars (amount)
-  "Return AMOUNT of US dollars as text; small ones with more places."
-  (format (if (or (>= amount 0.01) (zerop amount)) "$%.2f" "$%.4f") amount))
-
 (defun pyagentd-context--cost (context)
   "Return what CONTEXT cost, in which an unknown price is a question mark."
-  (let ((known (or (plist-get context :known-usd) 0)))
-    (cond ((plist-get context :cost-usd)
-           (pyagentd-context--dollars (plist-get context :cost-usd)))
-          ((> known 0) (concat (pyagentd-context--dollars known) "+?"))
-          (t "$?"))))
+  (if-let ((cost (plist-get context :cost-usd)))
+      (pyagentd-numbers-dollars cost)
+    (pyagentd-numbers-cost (or (plist-get context :known-usd) 0) t)))
 
 (defun pyagentd-context--face (context)
   "Return the face for how full the usable window of CONTEXT is."
@@ -100,7 +81,7 @@ how many there are, and :agents-total, their tokens; :compactions.")
   "Return COUNTS, tokens by bucket, in words."
   (mapconcat (pcase-lambda (`(,key . ,name))
                (format "%s %s" name
-                       (pyagentd-context--long (or (plist-get counts key) 0))))
+                       (pyagentd-numbers-long (or (plist-get counts key) 0))))
              pyagentd-context--buckets ", "))
 
 (defun pyagentd-context--details (context)
@@ -110,28 +91,28 @@ how many there are, and :agents-total, their tokens; :compactions.")
          (list
           (format "Context: %s%s of %s tokens%s%s"
                   (if (plist-get context :estimated) "about " "")
-                  (pyagentd-context--long (plist-get context :used))
-                  (pyagentd-context--long (plist-get context :window))
+                  (pyagentd-numbers-long (plist-get context :used))
+                  (pyagentd-numbers-long (plist-get context :window))
                   (if (plist-get context :window-known) ""
                     " (a guess: nobody stated the window)")
                   (if-let ((model (plist-get context :model)))
                       (concat " of " model) ""))
           (format "Compacted from %s on"
-                  (pyagentd-context--long (or (plist-get context :usable) 0)))
+                  (pyagentd-numbers-long (or (plist-get context :usable) 0)))
           (concat "Last request: "
                   (pyagentd-context--counts (plist-get context :last)))
           (concat "Session: "
                   (pyagentd-context--counts (plist-get context :tokens)))
           (when (> (or (plist-get context :agents) 0) 0)
             (format "Its %d agents: %s tokens" (plist-get context :agents)
-                    (pyagentd-context--long
+                    (pyagentd-numbers-long
                      (or (plist-get context :agents-total) 0))))
           (if (plist-get context :cost-usd)
               (concat "Cost: " (pyagentd-context--cost context))
             (format "Cost: %sunknown (a model has no price in config.toml)"
                     (let ((known (or (plist-get context :known-usd) 0)))
                       (if (> known 0)
-                          (concat (pyagentd-context--dollars known) " and ")
+                          (concat (pyagentd-numbers-dollars known) " and ")
                         ""))))
           (when (> (or (plist-get context :compactions) 0) 0)
             (format "Compactions: %d" (plist-get context :compactions)))))
@@ -149,7 +130,7 @@ how many there are, and :agents-total, their tokens; :compactions.")
                            'face (pyagentd-context--face context))
                (if (plist-get context :estimated) "~" "")
                (round (* 100 share))
-               (pyagentd-context--short used)
+               (pyagentd-numbers-short used)
                (pyagentd-context--cost context))
        'pyagentd-context (pyagentd-context--details context)))))
 

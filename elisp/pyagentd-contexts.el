@@ -199,7 +199,7 @@ the list of those that were saved."
     map)
   "Keymap of `pyagentd-contexts-mode'.")
 
-(define-derived-mode pyagentd-contexts-mode tabulated-list-mode "Contexts"
+(define-derived-mode pyagentd-contexts-mode pyagentd-table-mode "Contexts"
   "Major mode for the list of conversations that were saved.
 
 \\{pyagentd-contexts-mode-map}"

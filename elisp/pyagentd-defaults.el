@@ -119,7 +119,7 @@
     map)
   "Keymap of `pyagentd-defaults-mode'.")
 
-(define-derived-mode pyagentd-defaults-mode tabulated-list-mode
+(define-derived-mode pyagentd-defaults-mode pyagentd-table-mode
   "Settings of agents"
   "Major mode for the settings that hold for all named agents.
 

@@ -105,7 +105,7 @@
     map)
   "Keymap of `pyagentd-grants-mode'.")
 
-(define-derived-mode pyagentd-grants-mode tabulated-list-mode "Grants"
+(define-derived-mode pyagentd-grants-mode pyagentd-table-mode "Grants"
   "Major mode for the list of what is allowed without a question.
 
 \\{pyagentd-grants-mode-map}"

@@ -39,7 +39,7 @@
 
 (defconst pyagentd-keys--everywhere
   '(("n" . "next line") ("p" . "previous line") ("g" . "fetch again")
-    ("S" . "sort by this column") ("q" . "close"))
+    ("/" . "filter by words") ("S" . "sort by this column") ("q" . "close"))
   "What keys do that every list has.")
 
 ;;;; Which there are

@@ -221,7 +221,7 @@ What is trusted is what was shown, until anything of it changes."
     map)
   "Keymap of `pyagentd-mcp-mode'.")
 
-(define-derived-mode pyagentd-mcp-mode tabulated-list-mode "MCP"
+(define-derived-mode pyagentd-mcp-mode pyagentd-table-mode "MCP"
   "Major mode for the list of servers that lend agents tools.
 
 \\{pyagentd-mcp-mode-map}"

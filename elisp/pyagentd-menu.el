@@ -275,6 +275,8 @@ sessions are listed."
   [["Sessions"
     ("s" "New session" pyagentd-session)
     ("l" "List" pyagentd-list-sessions)
+    ("n" "Running now" pyagentd-running)
+    ("$" "What they cost" pyagentd-usage)
     ("f" "Search" pyagentd-search)
     ("i" "Import chat" pyagentd-import)
     ("g" "Import a gptel buffer" pyagentd-import-gptel)
@@ -300,6 +302,7 @@ sessions are listed."
 (transient-define-prefix pyagentd-menu-agents ()
   "Commands on agents, their tasks and their conversations."
   [["At work"
+    ("a" "Running now" pyagentd-running)
     ("g" pyagentd-agents :description pyagentd-menu--agents)
     ("t" "Tasks" pyagentd-tasks)
     ("s" "Schedules" pyagentd-schedules)

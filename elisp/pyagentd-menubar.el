@@ -71,6 +71,8 @@
     ["What Happened" pyagentd-inspect]
     "---"
     ["Sessions" pyagentd-list-sessions]
+    ["Running Now" pyagentd-running]
+    ["Usage of All Sessions" pyagentd-usage]
     ["Keys" pyagentd-keys]
     ["More…" pyagentd-menu]))
 

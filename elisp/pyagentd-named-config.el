@@ -186,7 +186,7 @@
     map)
   "Keymap of `pyagentd-named-config-mode'.")
 
-(define-derived-mode pyagentd-named-config-mode tabulated-list-mode
+(define-derived-mode pyagentd-named-config-mode pyagentd-table-mode
   "Agent"
   "Major mode for what a named agent is.
 

@@ -255,7 +255,7 @@ What would be lost with each is named before it is done."
     map)
   "Keymap of `pyagentd-named-list-mode'.")
 
-(define-derived-mode pyagentd-named-list-mode tabulated-list-mode "Named agents"
+(define-derived-mode pyagentd-named-list-mode pyagentd-table-mode "Named agents"
   "Major mode for the list of agents that have names.
 
 \\{pyagentd-named-list-mode-map}"

@@ -203,7 +203,7 @@ moves to where the model reads it; without any it is asked for."
     map)
   "Keymap of `pyagentd-queue-mode'.")
 
-(define-derived-mode pyagentd-queue-mode tabulated-list-mode "Queue"
+(define-derived-mode pyagentd-queue-mode pyagentd-table-mode "Queue"
   "Major mode for the messages that wait in a session.
 
 \\{pyagentd-queue-mode-map}"

@@ -144,7 +144,7 @@ asked in the run: what would be asked is denied."
     map)
   "Keymap of `pyagentd-schedules-mode'.")
 
-(define-derived-mode pyagentd-schedules-mode tabulated-list-mode "Schedules"
+(define-derived-mode pyagentd-schedules-mode pyagentd-table-mode "Schedules"
   "Major mode for the list of turns that begin by themselves.
 
 \\{pyagentd-schedules-mode-map}"

@@ -234,7 +234,7 @@ or it is overwritten."
     map)
   "Keymap of `pyagentd-snapshots-mode'.")
 
-(define-derived-mode pyagentd-snapshots-mode tabulated-list-mode "Changes"
+(define-derived-mode pyagentd-snapshots-mode pyagentd-table-mode "Changes"
   "Major mode for the list of files that agents changed.
 
 \\{pyagentd-snapshots-mode-map}"

@@ -123,7 +123,7 @@
     map)
   "Keymap of `pyagentd-tasks-mode'.")
 
-(define-derived-mode pyagentd-tasks-mode tabulated-list-mode "Tasks"
+(define-derived-mode pyagentd-tasks-mode pyagentd-table-mode "Tasks"
   "Major mode for the list of commands in the background.
 
 \\{pyagentd-tasks-mode-map}"

@@ -98,6 +98,8 @@
 (autoload 'pyagentd-list-sessions "pyagentd-list" nil t)
 (autoload 'pyagentd-asks "pyagentd-asks" nil t)
 (autoload 'pyagentd-agents "pyagentd-agents" nil t)
+(autoload 'pyagentd-running "pyagentd-running" nil t)
+(autoload 'pyagentd-usage "pyagentd-usage" nil t)
 (autoload 'pyagentd-grants "pyagentd-grants" nil t)
 (autoload 'pyagentd-audit "pyagentd-audit" nil t)
 (autoload 'pyagentd-inspect "pyagentd-inspect" nil t)

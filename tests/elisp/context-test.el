@@ -68,6 +68,6 @@
   (pcase-dolist (`(,tokens . ,text) '((999 . "999") (1500 . "1.5k")
                                       (9949 . "9.9k") (9950 . "10k")
                                       (200000 . "200k") (1000000 . "1.0M")))
-    (should (equal (pyagentd-context--short tokens) text))))
+    (should (equal (pyagentd-numbers-short tokens) text))))
 
 ;;; context-test.el ends here

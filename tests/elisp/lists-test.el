@@ -140,7 +140,7 @@ The variable `branch' is that of the session it is about."
 (ert-deftest pyagentd-audit-of-all-sessions ()
   (lists-test--with pyagentd-audit 'audit lists-test--decisions
     (cl-letf (((symbol-function 'completing-read) (lambda (&rest _) "")))
-      (call-interactively (key-binding "/")))
+      (call-interactively (key-binding "s")))
     (pyagentd-test-await (equal '(:limit 200) (car (last (pyagentd-test-calls 'audit)))))))
 
 ;;;; Trust
