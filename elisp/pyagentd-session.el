@@ -340,6 +340,11 @@ saved by itself after a pause.
     (add-hook hook function nil t))
   (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
     (set (make-local-variable variable) value))
+  ;; Its file names tools of the daemon's, of which gptel may have none.
+  (setq-local warning-suppress-log-types
+              (cons '(gptel org tools)
+                    (and (default-boundp 'warning-suppress-log-types)
+                         (default-value 'warning-suppress-log-types))))
   (pyagentd-syntax-install))
 
 (defun pyagentd-session--after-major-mode ()

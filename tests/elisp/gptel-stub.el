@@ -29,13 +29,21 @@
       (defvar gptel--system-message nil)
       (defvar gptel-mode-hook nil)
       (defvar-local gptel--bounds nil)
+      (defvar gptel-stub--header nil)
+
+      (defun gptel-stub--spell (spec)
+        "Write the types in SPEC, a plist or a list of them, as strings."
+        (when (listp spec)
+          (when (symbolp (plist-get spec :type))
+            (plist-put spec :type (symbol-name (plist-get spec :type))))
+          (mapc #'gptel-stub--spell spec)))
 
       (defun gptel-make-tool (&rest slots)
         "Make a tool of SLOTS and remember it by category and name."
-        (let* ((tool (apply #'gptel-stub--tool
-                            (append slots '(:category "misc"))))
+        (mapc #'gptel-stub--spell (plist-get slots :args))
+        (let* ((tool (apply #'gptel-stub--tool slots))
                (name (gptel-tool-name tool))
-               (category (gptel-tool-category tool)))
+               (category (or (gptel-tool-category tool) "misc")))
           (setf (alist-get name (alist-get category gptel--known-tools
                                            nil nil #'equal)
                            nil nil #'equal)
@@ -59,7 +67,14 @@
               (pcase-dolist (`(response . ,spans) gptel--bounds)
                 (pcase-dolist (`(,beg ,end) spans)
                   (add-text-properties beg end '(gptel response))))
+              (dolist (name (bound-and-true-p gptel--tool-names))
+                (unless (assoc name (seq-mapcat #'cdr gptel--known-tools))
+                  (display-warning '(gptel org tools)
+                                   (format "Tool %s not found" name))))
+              (setq-local gptel-stub--header header-line-format
+                          header-line-format '("Chat" " Ready"))
               (add-hook 'before-save-hook #'gptel--save-state nil t))
+          (setq header-line-format gptel-stub--header)
           (remove-hook 'before-save-hook #'gptel--save-state t)))
       (provide 'gptel))
    t))

@@ -47,11 +47,15 @@
   (pyagentd-test-with-session "### Hi\n\nHello.\n\n### \n
 <!-- Local Variables: -->
 <!-- gptel-model: m -->
+<!-- gptel--tool-names: (\"Read\" \"Glob\") -->
 <!-- gptel--bounds: ((response (9 15))) -->
 <!-- End: -->\n"
     (let ((before (pyagentd-test-content file))
+          (header header-line-format)
+          (debug-on-error nil)
           (gptel--system-message "Secret system prompt"))
       (gptel-mode 1)
+      (should-not (get-buffer "*Warnings*"))
       (should (eq (get-text-property 9 'gptel) 'response))
       (should-not (get-text-property 3 'gptel))
       (goto-char (point-max))
@@ -65,7 +69,8 @@
                                   (split-string after "\n"))))
         (should (string-match-p "((response (9 15) (28 47)))" after))
         (should (string-match-p (regexp-quote (substring before 0 20)) after)))
-      (gptel-mode -1))))
+      (gptel-mode -1)
+      (should (equal header header-line-format)))))
 
 (ert-deftest pyagentd-gptel-chats-are-told-as-they-are-now ()
   (with-temp-buffer
