@@ -20,8 +20,9 @@ from pyagentd.sexp import decode
 from pyagentd.store import document
 from tests.bench import corpus
 from tests.bench.model import FILE
+from tests.e2e.compiled import elisp, load_path
 from tests.e2e.conftest import ROOT, System
-from tests.e2e.emacs import ELPA, Emacs, wait_for
+from tests.e2e.emacs import Emacs, wait_for
 
 HERE = Path(__file__).resolve().parent
 _FILL = 25_000  # pieces, about 150 kB, of one answer that fills a session
@@ -104,7 +105,7 @@ class World:
             "(setq native-comp-deferred-compilation nil native-comp-jit-compilation nil "
             f'pyagentd-command (list "{sys.executable}" "-m" "pyagentd"))'
         )
-        emacs.eval(f"(progn (push \"{self._elisp()}\" load-path) (require 'markdown-mode) (require 'bench) t)")
+        emacs.eval(f"(progn (push \"{self._probes()}\" load-path) (require 'markdown-mode) (require 'bench) t)")
         return emacs
 
     def close_editors(self) -> None:
@@ -144,16 +145,14 @@ class World:
         """Return the value of a form that may be long."""
         return decode(_taken(Path(emacs.eval(f"(bench-dump {form})"))).encode())
 
-    def _elisp(self) -> Path:
+    def _probes(self) -> Path:
+        """Return a directory with the probes, byte-compiled; the package is so anyway."""
         if self._compiled is None:
             self._compiled = self.system.home / "elisp"
             self._compiled.mkdir()
-            for file in [*(ROOT / "elisp").glob("*.el"), HERE / "bench.el"]:
-                shutil.copy(file, self._compiled)
-            paths = [word for place in (*ELPA, self._compiled) for word in ("-L", str(place))]
-            files = sorted(map(str, self._compiled.glob("*.el")))
+            probes = shutil.copy(HERE / "bench.el", self._compiled)
             subprocess.run(
-                ["emacs", "-Q", "--batch", *paths, "-f", "batch-byte-compile", *files],
+                ["emacs", "-Q", "--batch", *load_path(elisp()), "-f", "batch-byte-compile", str(probes)],
                 env=self.system.env,
                 check=True,
                 capture_output=True,
