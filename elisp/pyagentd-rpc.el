@@ -27,9 +27,10 @@
 ;; given to their callers at once, events are queued undecoded
 ;; (`pyagentd-events').
 ;;
-;; Commands use `pyagentd-rpc-call', which starts the daemon when none
-;; runs; hooks and timers use `pyagentd-rpc-call-async', which never
-;; does.  Both fail when the connection ends.
+;; Hooks, timers and, by way of `pyagentd-later', commands use
+;; `pyagentd-rpc-call-async', which neither waits nor starts a daemon.
+;; `pyagentd-rpc-call' does both: it is for functions that must return what
+;; the daemon answers (`pyagentd-jf').  Both fail when the connection ends.
 
 ;;; Code:
 
@@ -37,6 +38,7 @@
 (require 'epc)
 (require 'pyagentd-core)
 (require 'pyagentd-events)
+(require 'pyagentd-outbox)
 (require 'pyagentd-server)
 
 (defconst pyagentd-rpc-protocol 1
@@ -53,10 +55,6 @@
 
 (defvar pyagentd-rpc--manager nil
   "The `epc:manager' of the connection, nil when there is none.")
-
-(defvar pyagentd-rpc--unsent nil
-  "Frames held back until the daemon answered hello, newest first.
-The symbol `none' when hello was answered.")
 
 ;;;; Frames
 
@@ -118,7 +116,13 @@ The symbol `none' when hello was answered.")
 
 (defun pyagentd-rpc--answer (frame)
   "Give the answer in FRAME to the call that waits for it."
-  (pcase (pyagentd-rpc--read frame)
+  (let ((answer (pyagentd-rpc--read frame)))
+    (pyagentd-outbox-answered (nth 1 answer))
+    (pyagentd-rpc--give answer)))
+
+(defun pyagentd-rpc--give (answer)
+  "Give ANSWER, a message read from a frame, to the call that waits for it."
+  (pcase answer
     (`(return ,uid ,value)
      (when-let ((pending (pyagentd-rpc--forget uid)))
        (deferred:callback pending value)))
@@ -205,8 +209,8 @@ Another daemon may remove it at any time."
                                   (pyagentd-rpc--make-process runtime)))))
     (set-process-filter process #'pyagentd-rpc--filter)
     (set-process-sentinel process #'pyagentd-rpc--sentinel)
-    (setq pyagentd-rpc--unsent nil
-          pyagentd-rpc--manager
+    (pyagentd-outbox-reset)
+    (setq pyagentd-rpc--manager
           (make-epc:manager
            :title "pyagentd"
            :connection (make-epc:connection :name "pyagentd" :process process
@@ -230,7 +234,7 @@ Another daemon may remove it at any time."
      (lambda (answer)
        (condition-case err
            (progn (pyagentd-rpc--check-protocol (plist-get answer :proto))
-                  (pyagentd-rpc--release)
+                  (pyagentd-outbox-open)
                   (pyagentd-rpc--check-version (plist-get answer :version))
                   (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook))
          (pyagentd-protocol-error (funcall failed err))))
@@ -245,13 +249,6 @@ Another daemon may remove it at any time."
   "Run HOOK once the events that arrived before are applied."
   (pyagentd-events-enqueue (lambda () (run-hooks hook) nil)))
 
-(defun pyagentd-rpc--release ()
-  "Send the frames that waited for hello."
-  (let ((frames (nreverse pyagentd-rpc--unsent)))
-    (setq pyagentd-rpc--unsent 'none)
-    (dolist (frame frames)
-      (process-send-string (pyagentd-rpc--process) frame))))
-
 (defun pyagentd-rpc--sentinel (process _change)
   "Fail every pending call if PROCESS, the connection, has ended."
   (unless (process-live-p process)
@@ -260,6 +257,7 @@ Another daemon may remove it at any time."
     (when (eq process (pyagentd-rpc--process))
       (let ((pending (epc:manager-sessions pyagentd-rpc--manager)))
         (setq pyagentd-rpc--manager nil)
+        (pyagentd-outbox-reset)
         (dolist (pair (reverse pending))
           (pyagentd-guarded "Disconnect"
             (deferred:errorback (cdr pair)
@@ -323,10 +321,23 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
          (pending (deferred:new success)))
     (setf (deferred-errorback pending) failure)
     (push (cons uid pending) (epc:manager-sessions pyagentd-rpc--manager))
-    (if (or (eq method 'hello) (eq pyagentd-rpc--unsent 'none))
-        (process-send-string (pyagentd-rpc--process) frame)
-      (push frame pyagentd-rpc--unsent))
+    (if (eq method 'hello)
+        (pyagentd-rpc--write frame)
+      (pyagentd-outbox-put uid frame))
     uid))
+
+(defun pyagentd-rpc--write (frame)
+  "Write FRAME to the daemon, if there is a connection."
+  (when-let ((process (pyagentd-rpc--process)))
+    (process-send-string process frame)))
+
+(defun pyagentd-rpc--fence ()
+  "Return a call that the daemon answers at once: a pair (UID . FRAME)."
+  (let ((uid (epc:uid)))
+    (cons uid (pyagentd-rpc--frame (list 'call uid 'status '(nil))))))
+
+(setq pyagentd-outbox-send-function #'pyagentd-rpc--write
+      pyagentd-outbox-fence-function #'pyagentd-rpc--fence)
 
 (cl-defun pyagentd-rpc-call-async (method plist
                                    &key success error timeout late)
@@ -369,22 +380,20 @@ daemon."
                            (setq over t)))))
     nil))
 
-(defun pyagentd-rpc-call (method &optional plist timeout late)
+(defun pyagentd-rpc-call (method &optional plist timeout)
   "Call METHOD of the daemon with PLIST and return its answer.
 Start the daemon if necessary.  Signal `pyagentd-remote-error' if it
 refuses, `pyagentd-timeout' after TIMEOUT seconds (default
 `pyagentd-call-timeout') and `pyagentd-disconnected' if the connection
-ends.  Can be quit.  An answer that comes after that, or after TIMEOUT,
-is given to LATE, a function; nil means it is dropped."
+ends.  Can be quit.  Emacs waits: for functions that return values, not
+for commands, see `pyagentd-later'."
   (pyagentd-rpc-connect t)
-  (let* ((outcome nil) (abandoned nil)
+  (let* ((outcome nil)
          (process (pyagentd-rpc--process))
          (deadline (+ (float-time) (or timeout pyagentd-call-timeout)))
          (uid (pyagentd-rpc--submit
                method plist
-               (lambda (value)
-                 (if abandoned (funcall late value)
-                   (setq outcome (list t value))))
+               (lambda (value) (setq outcome (list t value)))
                (lambda (err) (setq outcome (list nil err))))))
     (unwind-protect
         (while (not (or outcome (> (float-time) deadline)))
@@ -392,7 +401,7 @@ is given to LATE, a function; nil means it is dropped."
             (unless (process-live-p process)
               (pyagentd-rpc--sentinel process nil))))
       (unless outcome
-        (if late (setq abandoned t) (pyagentd-rpc--forget uid))))
+        (pyagentd-rpc--forget uid)))
     (pcase outcome
       (`(t ,value) value)
       (`(nil ,err) (signal (car err) (cdr err)))

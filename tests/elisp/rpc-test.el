@@ -47,6 +47,45 @@
                                :error (lambda (err) (setq failure err)))
       (should (eq (car (pyagentd-test-await failure)) 'pyagentd-timeout)))))
 
+;; A full socket would stop Emacs.
+(ert-deftest pyagentd-rpc-calls-of-a-daemon-that-does-not-read-are-held-back ()
+  (pyagentd-test-with-daemon
+    (pyagentd-rpc-call 'asks)
+    (signal-process daemon 'SIGSTOP)
+    (let ((text (make-string 100 ?x)) answers)
+      (unwind-protect
+          (dotimes (n 2000)
+            (pyagentd-rpc-call-async 'asks (list :n n :text text)
+                                     :success (lambda (_) (push n answers))))
+        (signal-process daemon 'SIGCONT))
+      (should pyagentd-outbox--held)
+      (pyagentd-test-await (= 2000 (length answers)))
+      (should (equal (number-sequence 0 1999) (nreverse answers)))
+      (should-not pyagentd-outbox--held)
+      (should-not pyagentd-outbox--written))))
+
+(ert-deftest pyagentd-outbox-goes-on-behind-calls-that-take-long ()
+  (let ((uid 1000) pyagentd-outbox--held pyagentd-outbox--written
+        pyagentd-outbox--fence pyagentd-outbox--open written)
+    (let ((pyagentd-outbox-send-function (lambda (frame) (push frame written)))
+          (pyagentd-outbox-fence-function
+           (lambda () (cons (cl-incf uid) "fence"))))
+      (pyagentd-outbox-put 1 "before hello")
+      (should-not written)
+      (pyagentd-outbox-open)
+      (pyagentd-outbox-put 2 (make-string 100000 ?x)) ; too long in any case
+      (pyagentd-outbox-put 3 "c")
+      (should (equal '("before hello" "fence") (reverse written)))
+      (pyagentd-outbox-answered 1001)
+      (should (equal '(5 100000) (mapcar #'length (seq-take written 2))))
+      ;; The long one is not answered for hours.
+      (pyagentd-outbox-answered 1002)
+      (should (equal "c" (car written)))
+      (should-not pyagentd-outbox--held)
+      (pyagentd-outbox-answered 3)
+      (should-not pyagentd-outbox--written)
+      (pyagentd-outbox-answered 2))))
+
 (ert-deftest pyagentd-rpc-disconnect-fails-every-pending-call ()
   (pyagentd-test-with-daemon
     (let (failures)
