@@ -33,6 +33,7 @@
 (require 'pyagentd-place)
 (require 'pyagentd-later)
 (require 'pyagentd-here)
+(require 'pyagentd-live)
 (require 'pyagentd-manage)
 (require 'pyagentd-rows)
 (require 'pyagentd-marks)
@@ -51,6 +52,8 @@
   "Non-nil if archived sessions are shown too.")
 (defvar-local pyagentd-list--latest 0
   "How many times the daemon was asked; only the latest answer counts.")
+(defvar-local pyagentd-list--stale nil
+  "Non-nil if sessions have changed since the list was printed.")
 (defvar-local pyagentd-list--note nil
   "What the mode line says about the list, nil for nothing.")
 
@@ -58,6 +61,7 @@
 
 (defun pyagentd-list--print ()
   "Show the rows there are and leave point where it was."
+  (setq pyagentd-list--stale nil)
   (if-let ((window (get-buffer-window)))
       (with-selected-window window (pyagentd-rows-print))
     (pyagentd-rows-print))
@@ -85,7 +89,7 @@
   (let ((buffer (current-buffer))
         (number (setq pyagentd-list--latest (1+ pyagentd-list--latest))))
     (pyagentd-later-here
-     'sessions (list :archived pyagentd-list--archived)
+     'sessions (list :archived pyagentd-list--archived :watch t)
      (lambda (answer)
        (if-let ((path (plist-get answer :path)))
            (pyagentd-list--read-file buffer number path)
@@ -145,6 +149,32 @@ ROWS are those read so far, latest first; NUMBER is that of the question."
   (pyagentd-list--say "loading…")
   (pyagentd-list--fetch))
 
+(defun pyagentd-list--on-told (rows gone)
+  "Take what ROWS and GONE say of branches into the list, and print it soon."
+  (when-let ((buffer (get-buffer "*pyagentd sessions*")))
+    (with-current-buffer buffer
+      (when (derived-mode-p 'pyagentd-list-mode)
+        (setq pyagentd-rows-all
+              (pyagentd-live-merge pyagentd-rows-all rows
+                                   (append gone
+                                           (pyagentd-list--archived-in rows)))
+              pyagentd-list--stale t)
+        (when (pyagentd-live-shown-p buffer)
+          (pyagentd-live-print-soon #'pyagentd-list--refresh))))))
+
+(defun pyagentd-list--archived-in (rows)
+  "Return the branches of ROWS that are archived and not shown."
+  (unless pyagentd-list--archived
+    (mapcar (lambda (row) (plist-get row :branch))
+            (seq-filter (lambda (row) (plist-get row :archived-at)) rows))))
+
+(defun pyagentd-list--refresh (&rest _)
+  "Print the list if it has changed since it was printed."
+  (when (and (derived-mode-p 'pyagentd-list-mode) pyagentd-list--stale)
+    (pyagentd-list--print)))
+
+(add-hook 'pyagentd-live-functions #'pyagentd-list--on-told)
+
 (defun pyagentd-list--on-change ()
   "Fetch the sessions again if their list is shown."
   (when-let ((buffer (get-buffer "*pyagentd sessions*")))
@@ -154,6 +184,7 @@ ROWS are those read so far, latest first; NUMBER is that of the question."
         (pyagentd-list--fetch)))))
 
 (add-hook 'pyagentd-changed-hook #'pyagentd-list--on-change)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-list--on-change)
 
 ;;;; Point
 
@@ -259,6 +290,7 @@ stand its other branches and the agents.
         pyagentd-rows-marks (make-hash-table :test #'equal)
         pyagentd-here-function #'pyagentd-list--here)
   (setq-local revert-buffer-function #'pyagentd-list--revert)
+  (add-hook 'window-buffer-change-functions #'pyagentd-list--refresh nil t)
   (tabulated-list-init-header))
 
 ;;;###autoload

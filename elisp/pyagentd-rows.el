@@ -32,6 +32,7 @@
 (require 'tabulated-list)
 (require 'pyagentd-core)
 (require 'pyagentd-here)
+(require 'pyagentd-numbers)
 (require 'pyagentd-tree)
 
 (defface pyagentd-agent-title '((t :inherit font-lock-type-face))
@@ -52,14 +53,16 @@
 
 (defconst pyagentd-rows--columns
   [("Age" 5 pyagentd-rows--before :right-align t)
-   ("State" 9 pyagentd-rows--before)
-   ("Preset" 21 pyagentd-rows--before)
+   ("State" 8 pyagentd-rows--before)
+   ("Tokens" 6 pyagentd-rows--before :right-align t)
+   ("Cost" 8 pyagentd-rows--before :right-align t)
+   ("Preset" 18 pyagentd-rows--before)
    ("Id" 0 nil)]
   "Columns after the title.")
 
 (defun pyagentd-rows-format ()
   "Return the columns, the title as wide as the window allows."
-  (let ((width (- (window-width (get-buffer-window)) 2 6 10 22)))
+  (let ((width (- (window-width (get-buffer-window)) 2 6 9 7 9 19)))
     (vconcat (list (list "Title" (max 24 (min 64 (max (- width 24) (min width 40))))
                          'pyagentd-rows--before))
              pyagentd-rows--columns)))
@@ -69,7 +72,7 @@
 (defun pyagentd-rows--before (a b)
   "Return non-nil if entry A stands before entry B.
 The lines are in order already; sorting here would tear trees apart."
-  (let ((before (< (aref (cadr a) 6) (aref (cadr b) 6))))
+  (let ((before (< (aref (cadr a) 8) (aref (cadr b) 8))))
     (if (cdr tabulated-list-sort-key) (not before) before)))
 
 (defconst pyagentd-rows--state-faces
@@ -104,6 +107,16 @@ A session is followed by its current branch if that is not the first one."
        (funcall shadow (concat "  " branch)))
      (when (> hidden 0) (funcall shadow (format "  +%d" hidden))))))
 
+(defun pyagentd-rows--tokens (row)
+  "Return the tokens that ROW took, with the agents below it."
+  (let ((tokens (nth 0 (pyagentd-tree-spent row))))
+    (if (zerop tokens) "" (pyagentd-numbers-short tokens))))
+
+(defun pyagentd-rows--cost (row)
+  "Return what ROW cost with the agents below it; nothing where that is free."
+  (pcase-let ((`(,_ ,usd ,unpriced) (pyagentd-tree-spent row)))
+    (if (or unpriced (> usd 0)) (pyagentd-numbers-cost usd unpriced) "")))
+
 (defun pyagentd-rows--entry (line rank)
   "Return LINE, the one in place RANK, as an entry of the list.
 After its columns an entry has LINE and RANK, which are not shown."
@@ -115,6 +128,8 @@ After its columns an entry has LINE and RANK, which are not shown."
                   (pyagentd-age (or (plist-get row :updated)
                                     (plist-get row :created)))
                   (pyagentd-rows--state row)
+                  (pyagentd-rows--tokens row)
+                  (pyagentd-rows--cost row)
                   (funcall shadow (plist-get row :preset))
                   (funcall shadow (if (eq (nth 2 line) 'branch) ""
                                     (plist-get row :session-id)))
@@ -139,7 +154,7 @@ After its columns an entry has LINE and RANK, which are not shown."
   "Return the columns of the line that offers NUMBER more lines."
   (vector (list (format "%d more" number)
                 'action (lambda (_) (pyagentd-list-more)))
-          "" "" "" "" nil most-positive-fixnum))
+          "" "" "" "" "" "" nil most-positive-fixnum))
 
 (defun pyagentd-rows-print-entry (id columns)
   "Insert the entry ID with COLUMNS and its mark."
@@ -175,7 +190,7 @@ After its columns an entry has LINE and RANK, which are not shown."
 (defun pyagentd-rows-line ()
   "Return the line at point, see the file pyagentd-tree.el, or nil."
   (when-let ((entry (tabulated-list-get-entry)))
-    (aref entry 5)))
+    (aref entry 7)))
 
 (provide 'pyagentd-rows)
 ;;; pyagentd-rows.el ends here

@@ -27,7 +27,9 @@
 ;; of each.  Sorting and filtering keep what belongs together together.
 ;;
 ;; A row is a plist with the keys of `pyagentd-here' and :preset, :state,
-;; :created, :updated, :archived-at and :current.  A line is a list
+;; :created, :updated, :archived-at, :current, and what it cost itself:
+;; :tokens, :usd as far as that is known and :unpriced where it is not.
+;; `pyagentd-tree-spent' is that with the agents below.  A line is a list
 ;; (ROW STEM WHAT HIDDEN): STEM is what a tree draws before it, WHAT is
 ;; `session', `branch' or `agent', and HIDDEN counts the lines folded away
 ;; below it.
@@ -60,6 +62,8 @@
     ("Title" (lambda (row) (downcase (pyagentd-title row))))
     ("State" #'pyagentd-tree--state)
     ("Preset" (lambda (row) (format "%s" (plist-get row :preset))))
+    ("Tokens" (lambda (row) (- (nth 0 (pyagentd-tree-spent row)))))
+    ("Cost" (lambda (row) (- (nth 1 (pyagentd-tree-spent row)))))
     ("Age" #'pyagentd-tree--stamp)))
 
 (defun pyagentd-tree--sort (nodes column flip)
@@ -75,7 +79,8 @@ A node is a cons (ROW . NODES)."
          (newest (funcall sorted nodes #'pyagentd-tree--stamp
                           (if (and flip (equal column "Age")) #'string<
                             #'string>)))
-         (less (if (equal column "State") #'< #'string<)))
+         (less (if (member column '("State" "Tokens" "Cost")) #'<
+                 #'string<)))
     (if (equal column "Age")
         newest
       (funcall sorted newest (pyagentd-tree--key column)
@@ -131,6 +136,31 @@ OPEN are the nodes from the latest one upwards; ROW is an agent's."
                    (setq open (list node))))))
       (close-group))
     heads))
+
+;;;; What it cost
+
+(defun pyagentd-tree-spent (row)
+  "Return what ROW cost with the agents below it: (TOKENS USD UNPRICED)."
+  (or (plist-get row :spent)
+      (list (or (plist-get row :tokens) 0) (or (plist-get row :usd) 0)
+            (plist-get row :unpriced))))
+
+(defun pyagentd-tree--add-up (node)
+  "Note in the rows of NODE what each cost with the agents below it.
+What other branches cost is theirs.  Return it for NODE."
+  (let* ((row (car node))
+         (tokens (or (plist-get row :tokens) 0))
+         (usd (or (plist-get row :usd) 0))
+         (unpriced (plist-get row :unpriced)))
+    (dolist (child (cdr node))
+      (let ((spent (pyagentd-tree--add-up child)))
+        (when (plist-get (car child) :agent)
+          (setq tokens (+ tokens (nth 0 spent))
+                usd (+ usd (nth 1 spent))
+                unpriced (or unpriced (nth 2 spent))))))
+    (let ((spent (list tokens usd unpriced)))
+      (plist-put row :spent spent)
+      spent)))
 
 ;;;; Lines
 
@@ -193,9 +223,10 @@ FOLDED is a list of branch directories that are folded."
 Sessions are sorted by COLUMN, backwards if FLIP.  FILTER is a string
 whose words must all be in a line or below it; FOLDED is a list of branch
 directories whose lines below are left out."
-  (let ((words (split-string (downcase (or filter "")) nil t)))
-    (cl-loop for node in (pyagentd-tree--sort (pyagentd-tree--forest rows)
-                                              column flip)
+  (let ((words (split-string (downcase (or filter "")) nil t))
+        (forest (pyagentd-tree--forest rows)))
+    (mapc #'pyagentd-tree--add-up forest)
+    (cl-loop for node in (pyagentd-tree--sort forest column flip)
              for shown = (pyagentd-tree--nodes node words)
              when shown nconc (pyagentd-tree--flatten shown "" folded))))
 

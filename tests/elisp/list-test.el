@@ -166,6 +166,67 @@ The variable `rows' is bound to them."
     (pyagentd-test-await (null pyagentd-list--note))
     (should (= 6 (line-number-at-pos)))))
 
+;;;; What they cost, and what happens to them
+
+(defun list-test--columns (text &rest columns)
+  "Return COLUMNS, numbers, of the line with TEXT."
+  (list-test--goto text)
+  (mapcar (lambda (column)
+            (substring-no-properties (aref (tabulated-list-get-entry) column)))
+          columns))
+
+(defun list-test--told (&rest row)
+  "Tell the list of ROW as the daemon would."
+  (run-hook-with-args 'pyagentd-live-functions (list row) nil))
+
+(ert-deftest pyagentd-list-says-what-branches-cost-with-their-agents ()
+  (list-test-with-list
+    (pcase-let ((`(,cup ,branch ,main ,agent ,deep ,_) rows))
+      (pcase-dolist (`(,row . ,spent)
+                     `((,cup :tokens 950 :usd 0.0)
+                       (,branch :tokens 2000 :usd 1.0)
+                       (,main :tokens 12000 :usd 0.5)
+                       (,agent :tokens 8000 :usd 0.25)
+                       (,deep :tokens 500000 :usd 0.0 :unpriced t)))
+        (apply #'list-test--told :branch (plist-get row :branch) spent)))
+    (pyagentd-list--print)
+    (should (equal (list-test--columns "A cup" 3 4) '("950" "")))
+    (should (equal (list-test--columns "Making tea" 3 4) '("2.0k" "$1.00")))
+    (should (equal (list-test--columns "└ main" 3 4) '("520k" "$0.75+?")))
+    (should (equal (list-test--columns "deep" 3 4) '("500k" "$?")))
+    (tabulated-list-sort 3)
+    (should (equal (car (list-test--names)) "  Making tea  20260102000000-x"))
+    (tabulated-list-sort 4)
+    (should (equal (car (list-test--names)) "  Making tea  20260102000000-x"))))
+
+(ert-deftest pyagentd-list-follows-what-happens-without-asking-again ()
+  (list-test-with-list
+    (let ((pyagentd-live-pause 0) (cup (car rows)))
+      (list-test--goto "Making tea")
+      (pyagentd-test-type "TAB m")
+      (list-test--goto "A cup")
+      (list-test--told :branch (plist-get cup :branch) :state "busy"
+                       :updated "2026-02-01T10:00:00Z")
+      (pyagentd-test-await (string-prefix-p "  A cup" (car (list-test--names))))
+      (should (looking-at "  A cup"))
+      (should (equal (list-test--columns "A cup" 2) '("busy")))
+      (should (equal (nth 2 (list-test--names))
+                     "* Making tea  20260102000000-x  +3"))
+      (apply #'list-test--told
+             (pyagentd-test-row root "new-20260301000000/branches/main"
+                                :title "Fresh" :current t
+                                :updated "2026-03-01T10:00:00Z"))
+      (pyagentd-test-await (equal (car (list-test--names)) "  Fresh"))
+      (list-test--told :branch (plist-get cup :branch) :archived-at 1)
+      (pyagentd-test-await (= 3 (length (list-test--names))))
+      (run-hook-with-args 'pyagentd-live-functions nil
+                          (list (expand-file-name
+                                 "sessions/new-20260301000000/branches/main"
+                                 root)))
+      (pyagentd-test-await (= 2 (length (list-test--names)))))
+    (should (equal (pyagentd-test-calls 'sessions)
+                   '((:archived nil :watch t))))))
+
 ;;;; Thousands
 
 (ert-deftest pyagentd-list-reads-thousands-of-rows-from-a-file ()
