@@ -15,6 +15,7 @@ from acp import PROTOCOL_VERSION, Agent, Client, RequestError, run_agent, schema
 from pyagentd import __version__
 from pyagentd.acp import lending, prompts
 from pyagentd.acp.conversation import Conversation
+from pyagentd.acp.files import Files
 from pyagentd.acp.wire import Daemon
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError, UserError
 from pyagentd.events import Event
@@ -75,6 +76,7 @@ class PyagentdAgent:
         self._conversations: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._editor: Client
+        self._files = Files(self._daemon, lambda: self._editor, self._session_of)
 
     def on_connect(self, conn: Client) -> None:
         """Note who is told."""
@@ -90,6 +92,8 @@ class PyagentdAgent:
         """Agree on the version; we know one."""
         if client_info is not None:
             self._daemon.name = f"acp ({client_info.title or client_info.name})"
+        fs = client_capabilities.fs if client_capabilities else None
+        self._files.can = bool(fs and fs.read_text_file and fs.write_text_file)
         return schema.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_capabilities=_CAPABILITIES,
@@ -208,6 +212,7 @@ class PyagentdAgent:
     ) -> tuple[Conversation, schema.SessionModeState]:
         if (before := self._conversations.pop(session_id, None)) is not None:
             await before.close()
+        await self._files.offer()
         opened = Conversation(session_id, Path(place["branch_dir"]), self._daemon, self._editor)
         self._conversations[session_id] = opened  # it is told what comes while it is opened
         try:
@@ -219,6 +224,7 @@ class PyagentdAgent:
     async def _awake(self, session_id: str) -> Conversation:
         if (opened := self._conversations.get(session_id)) is None:
             raise NotFound(f"{session_id} is not open here", mend="Load it first")
+        await self._files.offer()
         await opened.awaken()
         return opened
 
@@ -238,12 +244,19 @@ class PyagentdAgent:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _session_of(self, path: str) -> str:
+        roots = {each.id: each.root for each in self._conversations.values() if each.root}
+        return next((id for id, root in roots.items() if Path(path).is_relative_to(root)), "")
+
     def _take(self, event: Event) -> None:
+        if event.kind == "emacs":
+            self._files.take(event)
         for opened in self._conversations.values():
             if opened.key == event.branch:
                 opened.take(event)
 
     def _lost(self) -> None:
+        self._files.lost()
         for opened in self._conversations.values():
             opened.lost()
 

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import acp
@@ -32,6 +33,7 @@ class Editor(acp.Client):
         self.told: list[Any] = []
         self.asked: list[tuple[Any, list[Any]]] = []
         self.choices: list[str | None] = []
+        self.unsaved: dict[str, str] = {}
         self.news = asyncio.Event()
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
@@ -51,6 +53,16 @@ class Editor(acp.Client):
         )
         return schema.RequestPermissionResponse(outcome=outcome)
 
+    async def read_text_file(self, path: str, session_id: str, **kwargs: Any) -> Any:
+        if path not in self.unsaved:
+            raise acp.RequestError.resource_not_found(path)
+        return schema.ReadTextFileResponse(content=self.unsaved[path])
+
+    async def write_text_file(self, content: str, path: str, session_id: str, **kwargs: Any) -> Any:
+        self.unsaved[path] = content
+        await asyncio.to_thread(Path(path).write_text, content)
+        return schema.WriteTextFileResponse()
+
     def of(self, kind: str) -> list[Any]:
         return [update for update in self.told if update.session_update == kind]
 
@@ -69,7 +81,8 @@ async def editor(system: System) -> AsyncIterator[tuple[Editor, ClientSideConnec
     """Start an editor with its agent; both end with the block, the agent by the end of its input."""
     mine, command = Editor(), system.command("acp")
     async with acp.spawn_agent_process(mine, *command, env=system.env, use_unstable_protocol=True) as (agent, _):
-        made = await agent.initialize(acp.PROTOCOL_VERSION)
+        fs = schema.FileSystemCapabilities(read_text_file=True, write_text_file=True)
+        made = await agent.initialize(acp.PROTOCOL_VERSION, schema.ClientCapabilities(fs=fs))
         assert made.protocol_version == acp.PROTOCOL_VERSION and made.agent_capabilities.load_session
         yield mine, agent
 
@@ -161,16 +174,18 @@ async def test_an_editor_that_goes_away_leaves_the_run_going_and_another_takes_i
         assert told.stop_reason == "end_turn" and session in mine.said()
 
 
-async def test_an_editor_has_its_own_servers_of_tools_and_sees_what_agents_do(
+async def test_an_editor_has_its_own_servers_and_unsaved_files_and_sees_what_agents_do(
     scripted: System, model_server: ModelServer
 ) -> None:
     root = str(scripted.project)
+    (scripted.project / "a.txt").write_text("one\n")
     server = schema.McpServerStdio(
         name="my tools", command=plain()[0], args=plain()[1:], env=[schema.EnvVariable(name="MINE", value="yes")]
     )
     wanted = {"preset": "explorer", "description": "Look", "prompt": "Look.", "allowed_paths": [f"{root}/**"]}
     model_server.say(
-        answer(tool_use("my-tools_env")),
+        answer(tool_use("my-tools_env"), tool_use("Read", file_path="a.txt")),
+        answer(tool_use("Edit", file_path="a.txt", old_string="two", new_string="three")),
         answer(tool_use("PersistentAgent", **wanted)),
         answer(tool_use("Glob", pattern="*")),
         "Nothing there.",
@@ -178,12 +193,16 @@ async def test_an_editor_has_its_own_servers_of_tools_and_sees_what_agents_do(
     )
     async with editor(scripted) as (mine, agent):
         session = (await agent.new_session(cwd=root, mcp_servers=[server])).session_id
-        mine.choices = ["allow", "allow"]
+        mine.choices = ["allow", "allow", "allow"]
+        mine.unsaved = {f"{root}/a.txt": "one\ntwo\n"}
         ended = await agent.prompt(prompt=[acp.text_block("Go.")], session_id=session)
         assert (ended.stop_reason, mine.said()) == ("end_turn", "Done.")
-        env, spawning = mine.of("tool_call")
+        env, read, edit, spawning = mine.of("tool_call")
         ends = {update.tool_call_id: update for update in mine.of("tool_call_update")}
         assert '"MINE": "yes"' in ends[env.tool_call_id].content[0].content.text
+        assert "two" in ends[read.tool_call_id].content[0].content.text
+        assert ends[edit.tool_call_id].status == "completed"
+        assert mine.unsaved[f"{root}/a.txt"] == "one\nthree\n" == (scripted.project / "a.txt").read_text()
         told = [each for each in mine.of("tool_call_update") if each.tool_call_id == spawning.tool_call_id]
         assert any("explorer" in (text := each.content[0].content.text) and "Glob" in text for each in told[:-1])
         assert (told[-1].status, "Nothing there." in told[-1].content[0].content.text) == ("completed", True)
