@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.conftest import System
 from tests.e2e.conftest import system as whole_system
+from tests.mcp.servers import plain, table
 from tests.server import ModelServer, answer, refusal, text, tool_use
 
 __all__ = ["whole_system"]  # a fixture
@@ -141,6 +142,30 @@ def test_what_comes_from_stdin_is_no_command_unless_it_is_meant_as_one(system: S
     refused = system.run("send", session, "/context clear", "--headless")
     assert refused.returncode == 1 and "nobody is there who typed it" in refused.stderr
     assert "Context cleared" in system.ok("send", session, "-", "--command", input="/context clear")
+
+
+def test_a_command_that_sends_a_message_is_followed_to_its_answer(system: System, server: ModelServer) -> None:
+    Path(system.env["PYAGENTD_CONFIG"]).write_text(table("notes", plain()))
+    session, branch = system.new()
+    system.ok("mcp", "test", "notes")
+    server.say("Looks good.")
+    said = system.ok("send", session, "--command", "/notes:review a.py")
+    assert said.endswith("Looks good.\n") and said.count("Looks good.") == 1
+    assert "Review a.py carefully." in json.dumps(server.last.messages) and "/notes:" not in json.dumps(
+        server.last.body
+    )
+    assert "/notes:review a.py" in (branch / "session.md").read_text()
+
+
+def test_compacting_by_a_command_is_waited_for(system: System, server: ModelServer) -> None:
+    session, branch = system.new()
+    server.say("Red.", "## Goal\nColours")
+    system.ok("send", session, "A colour?")
+    said = system.ok("send", session, "--command", "/compact")
+    assert said.count("is summarised") == 1 and "compacted (2 messages" in said
+    assert "## Goal\nColours" in (branch / "session.md").read_text()
+    again = system.run("send", session, "--command", "/compact")
+    assert again.returncode == 1 and "nothing to compact" in again.stderr
 
 
 def test_with_json_every_line_is_an_event_and_the_last_one_the_end(system: System, server: ModelServer) -> None:

@@ -89,8 +89,8 @@ def send(
     """Send TEXT to SESSION and follow the answer.
 
     While a run is in flight the message waits for its turn, unless it is to --steer that run.
-    A slash command, such as /status or /help, is answered at once and never sent to a model. One that changes
-    something is done where you typed it at a terminal; from a script, give --command.
+    A slash command, such as /status or /help, is answered at once and never sent to a model; /compact is waited for.
+    One that changes something is done where you typed it at a terminal; from a script, give --command.
     TEXT "-" is read from stdin, and is a message whatever it looks like, unless you give --command.
     On a terminal you are asked what needs approval; elsewhere it is denied unless --allow covers it.
     Ctrl-C leaves the run going, a second one aborts it.
@@ -118,9 +118,12 @@ def send(
         limit = {"timeout": _LONGEST_COMMAND_S} if is_command else {}
         sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
         if command := sent.get("command"):
-            status = _print_command(command, as_json)
-            if sent["ended"]:  # else it sent a message to the model
+            goes_on = wait and command["began"]  # a compaction, below which the next message is to stand
+            if as_json or not goes_on:  # else the answer is among the events
+                status = _print_command(command, as_json)
+            if sent["ended"] and not goes_on:  # else it sent a message to the model
                 return status
+            sent = {**sent, "run": goes_on, "ended": None} if goes_on else sent
         if not as_json:  # there they are events
             for line in state.get("notes") or ():
                 note(line)

@@ -30,8 +30,9 @@ class SlashCommands(Group):
 def told_answered(made: Answered) -> dict[str, Any]:
     """Return what became of a command, in the shape of what becomes of a message.
 
-    ``command`` is ``{name, text, json, code, recorded}``: the answer, for people and as JSON for programs; the code
-    of an error or nil; whether both stand in the conversation. ``run`` is nil where they do not, unless the command
+    ``command`` is ``{name, text, json, code, recorded, began}``: the answer, for people and as JSON for programs; the
+    code of an error or nil; whether both stand in the conversation; the run that the command began and that goes on,
+    such as a compaction, or nil. ``run`` is nil where they do not, unless the command
     sent a message to the model: then it is that run, or ``queued`` says that the message waits.
     """
     command = {
@@ -40,6 +41,7 @@ def told_answered(made: Answered) -> dict[str, Any]:
         "json": json.dumps(made.data, ensure_ascii=False),
         "code": made.code or None,
         "recorded": made.is_recorded,
+        "began": made.began or None,
     }
     if made.submitted is not None:
         return {**told_submitted(made.submitted), "command": command}

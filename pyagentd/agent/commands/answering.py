@@ -64,6 +64,7 @@ class Answered:
         message_id: Of the command itself, likewise.
         seq: The log's last row.
         submitted: The message that the command sent to the model, if it is one that does.
+        began: The run that it began and that goes on, such as a compaction; "" for most.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Answered:
     message_id: str = ""
     seq: int = 0
     submitted: Submitted | None = None
+    began: str = ""
 
 
 async def answered(host: Host, branch: LiveBranch, given: Submission, client: Any) -> Answered | None:
@@ -113,7 +115,7 @@ async def answered(host: Host, branch: LiveBranch, given: Submission, client: An
         made = await _recorded(host, branch, prompt, made, given, goes_on=bool(answer.prompt))
     if answer.then is not None:
         try:
-            await answer.then()
+            made = replace(made, began=await answer.then() or "")
         except PyagentdError as error:
             _say(branch, str(error))
             made = replace(made, text=str(error), code=error.code)

@@ -79,14 +79,15 @@ class Answer:
         data: The same for programs.
         prompt: What is sent to the model next, as the user's message; "" for nothing.
         prompt_origin: Who wrote it, as the ``origin`` of its row, where that is not the user.
-        then: What is done once the answer stands in the document, such as putting more text below it.
+        then: What is done once the answer stands in the document, such as putting more text below it; returns the run
+            that it began, if it did.
     """
 
     text: str
     data: Mapping[str, Any] = field(default_factory=dict)
     prompt: str = ""
     prompt_origin: str = ""
-    then: Callable[[], Awaitable[None]] | None = None
+    then: Callable[[], Awaitable[str | None]] | None = None
 
 
 Run = Callable[[Call], Awaitable[Answer]]

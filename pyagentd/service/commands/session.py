@@ -71,7 +71,8 @@ async def _kill(ask: Asking, call: Call) -> Answer:
 async def _compact(ask: Asking, call: Call) -> Answer:
     """Compact below the command, which is no part of what is summarised."""
 
-    async def compact() -> None:
-        await ask(call, "compact", branch=call.ref.key, **call.arguments, **run_options(call))
+    async def compact() -> str:
+        begun = await ask(call, "compact", branch=call.ref.key, **call.arguments, **run_options(call))
+        return str(begun["run"])
 
     return Answer(text="What was said above is summarised.", then=compact)
