@@ -62,10 +62,12 @@ async def test_a_server_on_the_web_is_used_with_a_token_and_tells_of_changes(
 
 async def test_a_server_that_refuses_or_is_not_there_is_told(world: World, url: str) -> None:
     gone = table("gone", url="http://127.0.0.1:9/mcp")
-    async with having(world, configured(url).replace("WEB_TOKEN", "NO_TOKEN:-wrong"), gone) as talk:
+    oauth = table("login", url=url, headers={"Authorization": "Bearer oauth"})
+    async with having(world, configured(url).replace("WEB_TOKEN", "NO_TOKEN:-wrong"), gone, oauth) as talk:
         await talk.say("Done.")
         await talk.watcher.finished(talk.branch)
         assert "401" in notices(talk) and "`headers`" in notices(talk) and "gone is unavailable" in notices(talk)
+        assert "401 Unauthorized: it wants a login (OAuth), which is not done here" in notices(talk)
         assert offered(world) == ["Read"]
 
 

@@ -56,7 +56,10 @@ class Guard:
 
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] == "http" and (b"authorization", f"Bearer {self._token}".encode()) not in scope["headers"]:
-            await send({"type": "http.response.start", "status": 401, "headers": []})
+            is_other = any(name == b"authorization" and value == b"Bearer oauth" for name, value in scope["headers"])
+            login = b'Bearer resource_metadata="https://example.org/.well-known/oauth-protected-resource"'
+            headers = [(b"www-authenticate", login)] if is_other else []
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
             return
         await self._app(scope, receive, send)

@@ -19,6 +19,12 @@ _CONNECT_S = 30.0
 _READ_S = 300.0  # between two pieces of a stream, at least
 _NO_SESSION = ("400", "404", "410")  # how servers answer that were started anew meanwhile
 
+_WANTS_TOKEN = "it wants another token; see `headers` of its settings"
+_WANTS_LOGIN = (
+    "it wants a login (OAuth), which is not done here. Have it make an access token, put that into a variable, and name "
+    'it in the settings of the server: headers = { Authorization = "Bearer ${NAME}" }'
+)
+
 
 class Web:
     """One server while it is connected.
@@ -58,7 +64,7 @@ class Web:
         code = response.status_code
         self.refused = f"{code} {response.reason_phrase}".strip() if code >= 400 else ""
         if code in (401, 403):
-            self.refused += ": it wants another token; see `headers` of its settings"
+            self.refused += f": {_WANTS_LOGIN if _wants_login(response) else _WANTS_TOKEN}"
         if response.headers.get("content-type", "").startswith("application/json"):  # the SDK bounds the others
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Bounded(response.stream, self._is_too_long)
@@ -86,3 +92,8 @@ class _Bounded(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """Let go of it."""
         await self._stream.aclose()
+
+
+def _wants_login(response: httpx2.Response) -> bool:
+    """Return whether a refusal names where a login begins, as servers do that have OAuth (RFC 9728)."""
+    return "resource_metadata" in response.headers.get("www-authenticate", "")
