@@ -154,12 +154,17 @@ ABOVE is the stem of the row above them.  Each row is (STEM . AGENT)."
    :error (lambda (err) (message "%s" (pyagentd-error-text err)))))
 
 (defun pyagentd-agents-abort ()
-  "Stop the agent at point, with all below it.
-Its parent is told so and goes on."
+  "Stop the agents that are marked, else the one at point, with all below.
+The parent of each is told so and goes on."
   (interactive nil pyagentd-agents-mode)
-  (let ((agent (pyagentd-table-row)))
-    (pyagentd-agents--abort (plist-get agent :branch-dir)
-                            (plist-get agent :id))))
+  (let ((agents (pyagentd-table-targets)))
+    (when (or (null (cdr agents))
+              (y-or-n-p (format "Stop %s? "
+                                (pyagentd-count (length agents) "agent"))))
+      (setq pyagentd-table-marks nil)
+      (dolist (agent agents)
+        (pyagentd-agents--abort (plist-get agent :branch-dir)
+                                (plist-get agent :id))))))
 
 (defun pyagentd-agents-abort-all ()
   "Stop the run of the session and all its agents."
@@ -181,7 +186,7 @@ Its parent is told so and goes on."
     (define-key map "o" #'pyagentd-agents-visit-other-window)
     (define-key map "k" #'pyagentd-agents-abort)
     (define-key map "K" #'pyagentd-agents-abort-all)
-    map)
+    (pyagentd-table-define-marks map))
   "Keymap of `pyagentd-agents-mode'.")
 
 (define-derived-mode pyagentd-agents-mode pyagentd-table-mode "Agents"
@@ -192,10 +197,11 @@ Its parent is told so and goes on."
         tabulated-list-format [("Agent" 48 nil) ("State" 12 nil)
                                ("Tokens" 12 nil) ("Result" 0 nil)]
         pyagentd-table-help '(("RET" "open") ("o" "in another window")
-                              ("k" "stop one") ("K" "stop all")
+                              ("k" "stop one") ("m" "mark") ("K" "stop all")
                               ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty "This session has no agents.")
   (setq-local revert-buffer-function #'pyagentd-agents--revert)
+  (pyagentd-table-follow #'pyagentd-agents--fetch)
   (add-hook 'pyagentd-overlay-changed-hook #'pyagentd-agents--on-change)
   (tabulated-list-init-header))
 

@@ -172,6 +172,7 @@
         pyagentd-table-empty "Nothing is asked."
         pyagentd-ask-function #'pyagentd-asks--at-point)
   (setq-local revert-buffer-function #'pyagentd-asks--revert)
+  (pyagentd-table-follow #'pyagentd-asks--fetch)
   (add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
   (tabulated-list-init-header))
 

@@ -34,7 +34,7 @@
 (require 'pyagentd-ask-words)
 (require 'pyagentd-table)
 
-(defconst pyagentd-audit--page 200
+(defvar pyagentd-audit--page 200
   "How many decisions are fetched at a time.")
 
 (defvar-local pyagentd-audit--session nil
@@ -110,6 +110,12 @@
   "Fetch the newest decisions again."
   (pyagentd-audit--fetch))
 
+(defun pyagentd-audit--again ()
+  "Fetch as many of the newest decisions as there are here, or more."
+  (let ((pyagentd-audit--page (max pyagentd-audit--page
+                                   (length pyagentd-table-rows))))
+    (pyagentd-audit--fetch)))
+
 (defun pyagentd-audit-more ()
   "Show older decisions too."
   (interactive nil pyagentd-audit-mode)
@@ -178,6 +184,7 @@
                               ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty "Nothing was decided yet.")
   (setq-local revert-buffer-function #'pyagentd-audit--revert)
+  (pyagentd-table-follow #'pyagentd-audit--again)
   (tabulated-list-init-header))
 
 ;;;###autoload

@@ -115,6 +115,7 @@
         pyagentd-table-help '(("r" "revoke") ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty "Nothing is allowed for longer than once.")
   (setq-local revert-buffer-function #'pyagentd-grants--revert)
+  (pyagentd-table-follow #'pyagentd-grants--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload

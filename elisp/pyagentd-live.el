@@ -42,6 +42,9 @@ another by now, and GONE, the names of branches that are no more.")
 (defvar pyagentd-live-pause 0.3
   "How long a list waits for more to change before it is printed, in seconds.")
 
+(defvar pyagentd-live--watching nil
+  "Non-nil if the daemon that is connected was asked to tell what changes.")
+
 (defvar-local pyagentd-live--timer nil
   "Timer that prints this list, or nil.")
 (defvar-local pyagentd-live--took 0
@@ -54,6 +57,19 @@ another by now, and GONE, the names of branches that are no more.")
                         (plist-get told :rows) (plist-get told :gone))))
 
 (pyagentd-events-register 'sessions #'pyagentd-live--on-event)
+
+(defun pyagentd-live-watch ()
+  "Have the daemon that is connected tell what changes, unless it does."
+  (unless pyagentd-live--watching
+    (setq pyagentd-live--watching t)
+    (pyagentd-rpc-call-async 'running '(:watch t)
+                             :error #'pyagentd-live--forget)))
+
+(defun pyagentd-live--forget (&rest _)
+  "Note that nobody tells what changes."
+  (setq pyagentd-live--watching nil))
+
+(add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-live--forget)
 
 ;;;; Rows
 

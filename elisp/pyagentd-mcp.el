@@ -233,6 +233,7 @@ What is trusted is what was shown, until anything of it changes."
         pyagentd-table-empty
         "There are none: add [mcp.NAME] to config.toml, see docs/mcp.md.")
   (setq-local revert-buffer-function #'pyagentd-mcp--revert)
+  (pyagentd-table-follow #'pyagentd-mcp--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload

@@ -156,6 +156,7 @@ asked in the run: what would be asked is denied."
                               ("q" "close"))
         pyagentd-table-empty "Nothing is scheduled.")
   (setq-local revert-buffer-function #'pyagentd-schedules--revert)
+  (pyagentd-table-follow #'pyagentd-schedules--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload

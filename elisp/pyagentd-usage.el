@@ -32,7 +32,6 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
-(require 'pyagentd-live)
 (require 'pyagentd-numbers)
 (require 'pyagentd-table)
 
@@ -50,9 +49,6 @@
 (defconst pyagentd-usage--buffer "*pyagentd usage*"
   "Name of the table.")
 
-(defconst pyagentd-usage--pause 1
-  "How long to wait for more to be spent before it is counted, in seconds.")
-
 (defconst pyagentd-usage--bar 16
   "Columns of the longest bar.")
 
@@ -60,8 +56,6 @@
   "What a line is: `day', `model', `session' or `preset'.")
 (defvar-local pyagentd-usage--days nil
   "How many days are counted, 0 for always.")
-(defvar-local pyagentd-usage--changed nil
-  "Non-nil if something was spent since it was counted.")
 
 ;;;; Words
 
@@ -168,36 +162,17 @@ That is what they cost, or their tokens where nothing is known to cost."
 
 (defun pyagentd-usage--fetch ()
   "Have it counted; it is shown when it comes."
-  (setq pyagentd-usage--changed nil)
   (setf (car (aref tabulated-list-format 0))
         (capitalize (symbol-name pyagentd-usage--by)))
   (tabulated-list-init-header)
   (pyagentd-table-fetch 'usage-report
                         (list :by (symbol-name pyagentd-usage--by)
-                              :days pyagentd-usage--days :watch t)
+                              :days pyagentd-usage--days)
                         #'pyagentd-usage--show))
 
 (defun pyagentd-usage--revert (&rest _)
   "Have it counted again."
   (pyagentd-table-ask #'pyagentd-usage--fetch))
-
-(defun pyagentd-usage--on-change (&rest _)
-  "Have it counted again soon, if the table is shown."
-  (when-let ((buffer (get-buffer pyagentd-usage--buffer)))
-    (with-current-buffer buffer
-      (when (derived-mode-p 'pyagentd-usage-mode)
-        (setq pyagentd-usage--changed t)
-        (when (pyagentd-live-shown-p buffer)
-          (let ((pyagentd-live-pause pyagentd-usage--pause))
-            (pyagentd-live-print-soon #'pyagentd-usage--refresh)))))))
-
-(defun pyagentd-usage--refresh (&rest _)
-  "Have it counted again if something was spent since."
-  (when (and (derived-mode-p 'pyagentd-usage-mode) pyagentd-usage--changed)
-    (pyagentd-usage--fetch)))
-
-(add-hook 'pyagentd-live-functions #'pyagentd-usage--on-change)
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-usage--on-change)
 
 ;;;; Commands
 
@@ -283,7 +258,7 @@ the provider's cache, \"Out\" what they said and thought.
                               ("q" "close"))
         pyagentd-usage--days pyagentd-usage-days)
   (setq-local revert-buffer-function #'pyagentd-usage--revert)
-  (add-hook 'window-buffer-change-functions #'pyagentd-usage--refresh nil t)
+  (pyagentd-table-follow #'pyagentd-usage--fetch)
   (tabulated-list-init-header))
 
 ;;;###autoload

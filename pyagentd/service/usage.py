@@ -52,9 +52,7 @@ class Spending(Group):
                 "messages": list(self._messages(live))[-MOST_MESSAGES:],
             }
 
-    async def usage_report(
-        self, client: Client, *, by: By = "day", days: int = 30, watch: bool = False
-    ) -> dict[str, Any]:
+    async def usage_report(self, client: Client, *, by: By = "day", days: int = 30) -> dict[str, Any]:
         """Return what all sessions cost, by day, model, session or preset: ``{by, days, lines, rest, together…}``.
 
         ``days`` are local ones of the daemon's machine, today with them; 0 is always. A line has ``key`` (the day in
@@ -62,10 +60,7 @@ class Spending(Group):
         and ``file``, and ``requests`` and what they cost as in ``usage``; days come with the newest first, the others
         with the dearest. ``rest`` is the sum of the lines that are too many, ``number`` of them, or nil;
         ``together`` that of all. ``indexing`` says that the index is still being built, ``problem`` why it cannot be.
-        With ``watch`` the client is told what changes, as ``sessions`` events.
         """
-        if watch:
-            self._host.overview.watchers.add(client)
         if by not in get_args(By):
             raise BadRequest(f"Nothing is counted by {by!r}", mend=f"By {', '.join(get_args(By))}")
         if not 0 <= days <= MOST_DAYS:

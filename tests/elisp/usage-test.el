@@ -171,7 +171,7 @@ The variables `tea' and `agent' are their rows."
   "Evaluate BODY in the table of a report by day."
   (declare (indent 0) (debug t))
   `(pyagentd-test-with-daemon
-     (let ((pyagentd-live-pause 0) (pyagentd-usage--pause 0))
+     (let ((pyagentd-live-pause 0) (pyagentd-table-rest 0))
        (pyagentd-test-answer 'usage-report
                              (usage-test--report
                               "day" (usage-test--line "2026-11-22" 4.0)
@@ -189,7 +189,7 @@ The variables `tea' and `agent' are their rows."
 (ert-deftest pyagentd-usage-is-a-table-with-bars ()
   (usage-test--with-report
     (should (equal (pyagentd-test-calls 'usage-report)
-                   '((:by "day" :days 30 :watch t))))
+                   '((:by "day" :days 30))))
     (let ((lines (pyagentd-test-lines)))
       (should (string-match-p
                "^ 2026-11-22 Sun +1,200 +8.5k +7.0k +42 +\\$4.00 [█#]+$"
@@ -228,7 +228,8 @@ The variables `tea' and `agent' are their rows."
       (run-hook-with-args 'pyagentd-live-functions nil nil)
       (run-hook-with-args 'pyagentd-live-functions nil nil)
       (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'usage-report))))
-      (should-not pyagentd-usage--changed))))
+      (should-not pyagentd-table--behind)
+      (should (equal (pyagentd-test-calls 'running) '((:watch t)))))))
 
 (ert-deftest pyagentd-usage-of-other-days ()
   (usage-test--with-report
