@@ -1,0 +1,59 @@
+"""A daemon that does not answer: Emacs goes on, and what was to be done is done when it wakes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.e2e.conftest import System
+from tests.e2e.test_conversation import FINISHED, open_session
+from tests.e2e.test_manners import body
+from tests.server import ModelServer
+
+
+@contextmanager
+def asleep(system: System) -> Iterator[None]:
+    """Stop the daemon where it is, and let it go on afterwards."""
+    pid = system.daemon_pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_prompt_sent_while_the_daemon_sleeps_is_answered_when_it_wakes(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    _, branch = system.new()
+    model_server.say("Four.")
+    emacs = system.emacs(terminal=True)
+    with asleep(system):
+        open_session(emacs, branch)
+        assert emacs.eval("pyagentd-attach-state") == "pending"
+        emacs.keys("Two and two?", "C-c", "Enter", "Enter", "Enter", "and a draft")
+        emacs.wait('(string-match-p "and a draft" (buffer-string))')
+        assert emacs.eval("(plist-get pyagentd-status :state)") == "sending"
+        emacs.keys("M-x", "pyagentd-list-sessions", "Enter")  # what else one does meanwhile
+        emacs.wait('(equal (buffer-name (window-buffer)) "*pyagentd sessions*")')
+        emacs.keys("q")
+        emacs.wait("pyagentd-mode")
+    emacs.wait(f'(and {FINISHED} (string-match-p "Four" (buffer-string)))')
+    assert body(emacs) == "### Two and two?\n\nFour.\n\n### \n\nand a draft"
+    (asked,) = model_server.requests
+    assert asked.messages[-1]["content"][-1]["text"] == "Two and two?"
+
+
+def test_saving_goes_on_while_the_daemon_sleeps(system: System) -> None:
+    _, branch = system.new()
+    emacs = system.emacs()
+    open_session(emacs, branch)
+    emacs.wait("(pyagentd-attached-p)")
+    with asleep(system):
+        emacs.eval('(dotimes (_ 400) (insert "x") (save-buffer))')
+        assert (branch / "session.md").read_text().startswith("### " + 400 * "x")
+    emacs.wait("(null pyagentd-outbox--held)")
+    assert (branch / "session.md").read_text().startswith("### " + 400 * "x")
