@@ -21,7 +21,7 @@ _NO_SESSION = ("400", "404", "410")  # how servers answer that were started anew
 
 _WANTS_TOKEN = "it wants another token; see `headers` of its settings"
 _WANTS_LOGIN = (
-    "it wants a login (OAuth), which is not done here. Have it make an access token, put that into a variable, and name "
+    "it wants a login (OAuth), which is not done here. Have it make a token, keep that in a variable, and name "
     'it in the settings of the server: headers = { Authorization = "Bearer ${NAME}" }'
 )
 
