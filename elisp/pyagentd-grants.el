@@ -30,6 +30,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-here)
+(require 'pyagentd-later)
 (require 'pyagentd-table)
 
 (defvar-local pyagentd-grants--branch nil
@@ -76,33 +77,46 @@
         (user-error "No grant at point"))))
 
 (defun pyagentd-grants-revoke ()
-  "Revoke the grant at point: what matches it is asked for again."
+  "Revoke the grants that are marked, else the one at point.
+What matches one is asked for again."
   (interactive nil pyagentd-grants-mode)
-  (let ((grant (pyagentd-grants--at-point))
-        (buffer (current-buffer)))
-    (when (y-or-n-p (format "Ask again before %s%s? "
-                            (plist-get grant :action)
-                            (if (equal "project" (pyagentd-grants--where grant))
-                                (format " in all sessions of %s"
-                                        (abbreviate-file-name
-                                         (or pyagentd-grants--root
-                                             "the project")))
-                              " in this session")))
-      (pyagentd-rpc-call-async
-       'revoke (list :branch pyagentd-grants--branch
-                     :action (plist-get grant :action)
-                     :kind (pyagentd-grants--where grant))
-       :timeout pyagentd-call-timeout
-       :success (lambda (_)
-                  (when (buffer-live-p buffer)
-                    (with-current-buffer buffer (revert-buffer))))
-       :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
+  (let ((grants (pyagentd-grants--targets)))
+    (when (y-or-n-p (if (cdr grants)
+                        (format "Ask again before %s? "
+                                (pyagentd-count (length grants) "action"))
+                      (pyagentd-grants--question (car grants))))
+      (setq pyagentd-table-marks nil)
+      (mapc #'pyagentd-grants--revoke grants))))
+
+(defun pyagentd-grants--targets ()
+  "Return the grants that are marked, else a list of the one at point."
+  (or (seq-filter (lambda (grant)
+                    (member (pyagentd-grants--key grant) pyagentd-table-marks))
+                  pyagentd-table-rows)
+      (list (pyagentd-grants--at-point))))
+
+(defun pyagentd-grants--question (grant)
+  "Return the question whether GRANT is to be revoked."
+  (format "Ask again before %s%s? "
+          (plist-get grant :action)
+          (if (equal "project" (pyagentd-grants--where grant))
+              (format " in all sessions of %s"
+                      (abbreviate-file-name (or pyagentd-grants--root
+                                                "the project")))
+            " in this session")))
+
+(defun pyagentd-grants--revoke (grant)
+  "Revoke GRANT."
+  (pyagentd-later-here 'revoke (list :branch pyagentd-grants--branch
+                                     :action (plist-get grant :action)
+                                     :kind (pyagentd-grants--where grant))
+                       (lambda (_) (revert-buffer))))
 
 (defvar pyagentd-grants-mode-map
   (let ((map (make-sparse-keymap)))
     (define-key map "r" #'pyagentd-grants-revoke)
     (define-key map "d" #'pyagentd-grants-revoke)
-    map)
+    (pyagentd-table-define-marks map))
   "Keymap of `pyagentd-grants-mode'.")
 
 (define-derived-mode pyagentd-grants-mode pyagentd-table-mode "Grants"
@@ -112,7 +126,7 @@
   (setq tabulated-list-padding 1
         tabulated-list-format [("For" 8 t) ("Actions that match" 60 t)
                                ("Given" 17 t) ("By" 0 t)]
-        pyagentd-table-help '(("r" "revoke") ("g" "fetch again") ("q" "close"))
+        pyagentd-table-help '(("r" "revoke") ("m" "mark") ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty "Nothing is allowed for longer than once.")
   (setq-local revert-buffer-function #'pyagentd-grants--revert)
   (pyagentd-table-follow #'pyagentd-grants--revert)

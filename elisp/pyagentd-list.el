@@ -76,7 +76,8 @@
 
 (defun pyagentd-list--say (note)
   "Show NOTE, or nil, in the mode line and print."
-  (setq pyagentd-list--note note)
+  (setq pyagentd-list--note note
+        pyagentd-rows-loading (and note t))
   (pyagentd-list--print))
 
 ;;;; Fetching

@@ -47,6 +47,8 @@
   "Words that a line must have, or nil.")
 (defvar-local pyagentd-rows-folded nil
   "The branch directories that are folded.")
+(defvar-local pyagentd-rows-loading nil
+  "Non-nil while the rows are being fetched.")
 (defvar-local pyagentd-rows-marks nil
   "Hash table: the mark of each branch that has one, a character.")
 ;;;; Columns
@@ -56,13 +58,13 @@
    ("State" 8 pyagentd-rows--before)
    ("Tokens" 6 pyagentd-rows--before :right-align t)
    ("Cost" 8 pyagentd-rows--before :right-align t)
-   ("Preset" 18 pyagentd-rows--before)
+   ("Preset" 21 pyagentd-rows--before)
    ("Id" 0 nil)]
   "Columns after the title.")
 
 (defun pyagentd-rows-format ()
   "Return the columns, the title as wide as the window allows."
-  (let ((width (- (window-width (get-buffer-window)) 2 6 9 7 9 19)))
+  (let ((width (- (window-width (get-buffer-window)) 2 6 9 7 9 22)))
     (vconcat (list (list "Title" (max 24 (min 64 (max (- width 24) (min width 40))))
                          'pyagentd-rows--before))
              pyagentd-rows--columns)))
@@ -174,6 +176,16 @@ After its columns an entry has LINE and RANK, which are not shown."
                                          (_ 'warning)))
      " ")))
 
+(defun pyagentd-rows--say-nothing ()
+  "Say in a list without lines why it has none."
+  (when (and (zerop (buffer-size)) (not pyagentd-rows-loading))
+    (let ((inhibit-read-only t))
+      (save-excursion
+        (insert (if pyagentd-rows-all
+                    "Nothing matches; / with no words shows all again\n"
+                  (substitute-command-keys
+                   "No sessions yet; \\[pyagentd-session] begins one\n")))))))
+
 (defun pyagentd-rows-print ()
   "Show the lines there are; point stays with its line, or near it."
   (let ((number (line-number-at-pos))
@@ -183,6 +195,7 @@ After its columns an entry has LINE and RANK, which are not shown."
     (setq tabulated-list-format (pyagentd-rows-format))
     (tabulated-list-init-header)
     (tabulated-list-print t)
+    (pyagentd-rows--say-nothing)
     (unless (or (null id) (equal id (tabulated-list-get-id)))
       (goto-char (point-min))
       (forward-line (1- number)))))

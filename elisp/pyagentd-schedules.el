@@ -94,15 +94,21 @@ Elsewhere say when the one that METHOD is about comes."
 ;;;; Commands
 
 (defun pyagentd-schedules-cancel ()
-  "Forget the schedule at point."
+  "Forget the schedules that are marked, else the one at point."
   (interactive nil pyagentd-schedules-mode)
-  (let ((row (pyagentd-table-row)))
-    (when (y-or-n-p (format "Cancel \"%s\", %s? "
-                            (truncate-string-to-width
-                             (pyagentd-schedules--message row) 40 nil nil "…")
-                            (plist-get row :when)))
-      (pyagentd-schedules--call 'schedule-cancel
-                                (list :id (plist-get row :id))))))
+  (let* ((rows (pyagentd-table-targets)) (row (car rows)))
+    (when (y-or-n-p (if (cdr rows)
+                        (format "Cancel %s? "
+                                (pyagentd-count (length rows) "schedule"))
+                      (format "Cancel \"%s\", %s? "
+                              (truncate-string-to-width
+                               (pyagentd-schedules--message row)
+                               40 nil nil "…")
+                              (plist-get row :when))))
+      (setq pyagentd-table-marks nil)
+      (dolist (row rows)
+        (pyagentd-schedules--call 'schedule-cancel
+                                  (list :id (plist-get row :id)))))))
 
 (defun pyagentd-schedules-run ()
   "Send the message of the schedule at point now."
@@ -141,7 +147,7 @@ asked in the run: what would be asked is denied."
     (define-key map "k" #'pyagentd-schedules-cancel)
     (define-key map "d" #'pyagentd-schedules-cancel)
     (define-key map "x" #'pyagentd-schedules-run)
-    map)
+    (pyagentd-table-define-marks map))
   "Keymap of `pyagentd-schedules-mode'.")
 
 (define-derived-mode pyagentd-schedules-mode pyagentd-table-mode "Schedules"

@@ -164,22 +164,34 @@ At the end of the buffer, point follows what is printed.
       (pyagentd-task-output-fetch))
     (display-buffer buffer)))
 
+(defun pyagentd-task--targets ()
+  "Return the running tasks that are marked, else the one here."
+  (or (seq-filter #'pyagentd-task-running-p
+                  (if pyagentd-task-output-of (list pyagentd-task-output-of)
+                    (pyagentd-table-targets :key)))
+      (user-error "%s has ended" (plist-get (pyagentd-task--at-point) :id))))
+
 (defun pyagentd-task-kill ()
-  "End the task at point, or here, with all that it started."
+  "End the tasks that are marked, else the one here, with all they started."
   (interactive)
-  (let ((task (pyagentd-task--at-point)))
-    (unless (pyagentd-task-running-p task)
-      (user-error "%s has ended" (plist-get task :id)))
-    (when (y-or-n-p (format "End %s (%s)? " (plist-get task :id)
-                            (pyagentd-task-line task 40)))
-      (pyagentd-later
-       'task-kill (list :branch (plist-get task :branch)
-                        :id (plist-get task :id))
-       (lambda (ended)
-         (when-let ((buffer (pyagentd-task-output-buffer ended)))
-           (with-current-buffer buffer (pyagentd-task-output-fetch)))
-         (message "%s: %s" (plist-get ended :id)
-                  (pyagentd-task-status ended)))))))
+  (let ((tasks (pyagentd-task--targets)))
+    (when (y-or-n-p (if (cdr tasks)
+                        (format "End %s? "
+                                (pyagentd-count (length tasks) "task"))
+                      (format "End %s (%s)? " (plist-get (car tasks) :id)
+                              (pyagentd-task-line (car tasks) 40))))
+      (setq pyagentd-table-marks nil)
+      (mapc #'pyagentd-task--kill tasks))))
+
+(defun pyagentd-task--kill (task)
+  "End TASK."
+  (pyagentd-later
+   'task-kill (list :branch (plist-get task :branch)
+                    :id (plist-get task :id))
+   (lambda (ended)
+     (when-let ((buffer (pyagentd-task-output-buffer ended)))
+       (with-current-buffer buffer (pyagentd-task-output-fetch)))
+     (message "%s: %s" (plist-get ended :id) (pyagentd-task-status ended)))))
 
 (provide 'pyagentd-task-output)
 ;;; pyagentd-task-output.el ends here

@@ -120,7 +120,7 @@
     (define-key map (kbd "RET") #'pyagentd-task-output)
     (define-key map "o" #'pyagentd-tasks-visit)
     (define-key map "k" #'pyagentd-task-kill)
-    map)
+    (pyagentd-table-define-marks map))
   "Keymap of `pyagentd-tasks-mode'.")
 
 (define-derived-mode pyagentd-tasks-mode pyagentd-table-mode "Tasks"
@@ -131,7 +131,7 @@
         tabulated-list-format [("Id" 9 t) ("Agent" 20 t) ("Status" 14 t)
                                ("Since" 6 nil) ("PID" 8 nil)
                                ("Command" 0 nil)]
-        pyagentd-table-help '(("RET" "output") ("k" "end it")
+        pyagentd-table-help '(("RET" "output") ("k" "end it") ("m" "mark")
                               ("o" "conversation") ("g" "fetch again")
                               ("q" "close"))
         pyagentd-table-empty "Nothing runs in the background, and nothing did.")

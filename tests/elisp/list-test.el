@@ -227,6 +227,17 @@ The variable `rows' is bound to them."
     (should (equal (pyagentd-test-calls 'sessions)
                    '((:archived nil :watch t))))))
 
+(ert-deftest pyagentd-list-says-why-it-is-empty ()
+  (list-test-with-list
+    (pyagentd-test-type "/ nowhere RET")
+    (should (string-prefix-p "Nothing matches" (buffer-string)))
+    (pyagentd-test-type "/ C-a C-k RET")
+    (should (= 6 (length (list-test--names))))
+    (pyagentd-test-answer 'sessions '(:sessions nil))
+    (pyagentd-test-type "g")
+    (pyagentd-test-await (null pyagentd-list--note))
+    (should (string-prefix-p "No sessions yet" (buffer-string)))))
+
 ;;;; Thousands
 
 (ert-deftest pyagentd-list-reads-thousands-of-rows-from-a-file ()

@@ -107,6 +107,26 @@ The variable `branch' is that of the session it is about."
     (should (equal (pyagentd-test-calls 'revoke)
                    `((:branch ,branch :action "tool:Edit:/x/[^/]+" :kind "project"))))))
 
+(ert-deftest pyagentd-grants-that-are-marked-are-revoked-together ()
+  (lists-test--with pyagentd-grants 'grants
+      '(:grants ((:action "tool:Read:a" :at 1770000000000 :kind session)
+                 (:action "tool:Read:b" :at 1770000000000 :kind session)
+                 (:action "tool:Read:c" :at 1770000000000 :kind session)))
+    (pyagentd-test-answer 'revoke '(:revoked 1))
+    (lists-test--to "tool:Read:b")
+    (call-interactively (key-binding "m"))
+    (call-interactively (key-binding "m"))
+    (goto-char (point-min))
+    (let (question)
+      (cl-letf (((symbol-function 'y-or-n-p)
+                 (lambda (prompt) (setq question prompt) t)))
+        (call-interactively (key-binding "r")))
+      (should (equal question "Ask again before 2 actions? ")))
+    (pyagentd-test-await (cdr (pyagentd-test-calls 'revoke)))
+    (should (equal (mapcar (lambda (call) (plist-get call :action))
+                           (pyagentd-test-calls 'revoke))
+                   '("tool:Read:b" "tool:Read:c")))))
+
 ;;;; Decisions
 
 (defconst lists-test--decisions
