@@ -83,6 +83,10 @@ list (SYMBOL . DATA); by default it is told in the echo area."
        (list 'user-error
              "The file keeps changing on disk; try again in a moment")))))
 
+(defun pyagentd-attached-cancel ()
+  "Let nothing wait any longer, since the user does not want it."
+  (pyagentd-attached--fail (list 'user-error "You stopped it")))
+
 (defun pyagentd-attached--take ()
   "Return what waits here, pairs (THEN . FAILED), which waits no longer."
   (when pyagentd-attached--timer

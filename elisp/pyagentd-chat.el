@@ -315,18 +315,22 @@ has further arguments of the operation, such as :steer or :agent."
   "Stop the run of this buffer; what it has said stays.
 If something is asked here, only the agent that asks is stopped; with a
 prefix argument, or WHOLE from Lisp, the run of this buffer with all its
-agents."
+agents.  A prompt that waits until the daemon knows the session is not
+sent."
   (interactive "P")
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (if (and (pyagentd-ask-here) (not whole))
-        (pyagentd-ask-abort)
-      (pyagentd-rpc-call-async
-       'abort (list :branch pyagentd--branch-dir)
-       :timeout pyagentd-call-timeout
-       :success (lambda (answer)
-                  (unless (plist-get answer :aborted)
-                    (message "Nothing to abort")))
-       :error (lambda (err) (message "%s" (pyagentd-error-text err)))))))
+    (cond (pyagentd-attach-awaited
+           (pyagentd-attached-cancel))
+          ((and (pyagentd-ask-here) (not whole))
+           (pyagentd-ask-abort))
+          (t
+           (pyagentd-rpc-call-async
+            'abort (list :branch pyagentd--branch-dir)
+            :timeout pyagentd-call-timeout
+            :success (lambda (answer)
+                       (unless (plist-get answer :aborted)
+                         (message "Nothing to abort")))
+            :error #'pyagentd-later-tell)))))
 
 ;;;; Events
 

@@ -129,6 +129,26 @@
       (should (equal (buffer-string) "### Hi there"))
       (should-not (pyagentd-test-calls 'send)))))
 
+(ert-deftest pyagentd-attached-send-that-waits-can-be-stopped ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (pyagentd-send)
+    (let (said)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args) (push (apply #'format args) said))))
+        (pyagentd-abort))
+      (should (equal said '("Not sent: You stopped it"))))
+    (should-not (plist-get pyagentd-status :state))
+    (should (equal (buffer-string) "### Hi"))
+    (pyagentd-test-tell 'fake-answer attached-test--answer 'attach)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach)
+    (pyagentd-test-await (pyagentd-attached-p))
+    (pyagentd-rpc-call 'status)
+    (should-not (pyagentd-test-calls 'send))
+    (should-not (pyagentd-test-calls 'abort))))
+
 (ert-deftest pyagentd-attached-killed-buffers-wait-for-nothing ()
   (attached-test--with-session "### Hi"
     (attached-test--detach)

@@ -70,6 +70,18 @@
     (should (equal (buffer-string)
                    "### One\n\nHello\n\n### Two\n\nAgain\n\n### Three\n\n### "))))
 
+(ert-deftest pyagentd-queue-what-a-run-could-not-be-told-is-a-draft ()
+  "The text of a message to a run is not lost where the daemon refuses it."
+  (queue-test--with-session "### One\n\n"
+    (pyagentd-insert-start (point-max))
+    (pyagentd-insert "Hello" 'response)
+    (insert "\n\n### Hurry")
+    (pyagentd-test-tell 'fake-error "(not-running \"No run\")" 'prompt)
+    (call-interactively #'pyagentd-steer)
+    (should (equal (buffer-string) "### One\n\nHello\n\n### "))
+    (pyagentd-test-await
+     (equal (buffer-string) "### One\n\nHello\n\n### Hurry"))))
+
 (ert-deftest pyagentd-queue-what-does-not-wait-any-more-is-a-draft ()
   "A message that is taken back is text like any other."
   (queue-test--with-session "### One\n\n"
