@@ -33,6 +33,7 @@
 (require 'pyagentd-session)
 (require 'pyagentd-status)
 (require 'pyagentd-here)
+(require 'pyagentd-moved)
 
 ;;;; Title
 
@@ -229,11 +230,14 @@ For `pyagentd-title-functions'."
                      (format "%s (%s)" title pyagentd--branch-name))
                    t)))
 
-(defun pyagentd-manage--on-deleted (branch _seq _args)
-  "Leave the buffer of BRANCH, which was moved to the trash."
+(defun pyagentd-manage--on-deleted (branch _seq args)
+  "Leave the buffer of BRANCH, which was moved to the trash.
+Where ARGS say that it has another name now, follow it."
   (when-let ((buffer (pyagentd-place-buffer branch)))
-    (with-current-buffer buffer
-      (pyagentd-manage--leave))))
+    (if-let ((file (plist-get (car args) :to)))
+        (pyagentd-moved-follow buffer file)
+      (with-current-buffer buffer
+        (pyagentd-manage--leave)))))
 
 (pyagentd-events-register 'session #'pyagentd-manage--on-session)
 (pyagentd-events-register 'deleted #'pyagentd-manage--on-deleted)

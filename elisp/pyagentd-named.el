@@ -35,6 +35,7 @@
 (require 'pyagentd-here)
 (require 'pyagentd-later)
 (require 'pyagentd-model)
+(require 'pyagentd-moved)
 
 (defvar pyagentd-named-known nil
   "What the daemon said last about the named agents, a list of plists.
@@ -158,30 +159,6 @@ again."
                          pyagentd--session-dir)))
                 (pyagentd-place-buffers))))
 
-(defun pyagentd-named--shown (directory)
-  "Return what shows the agent in DIRECTORY, a list (BUFFER FILE POSITION).
-FILE is relative to DIRECTORY."
-  (mapcar (lambda (buffer)
-            (with-current-buffer buffer
-              (list buffer (file-relative-name buffer-file-name directory)
-                    (point))))
-          (pyagentd-here-buffers directory)))
-
-(defun pyagentd-named--show-in (directory shown)
-  "Have the windows of SHOWN show the same files of DIRECTORY.
-The daemon has told their buffers that what they visited is gone."
-  (pcase-dolist (`(,old ,file ,position) shown)
-    (let ((new (find-file-noselect (expand-file-name file directory))))
-      (with-current-buffer new
-        (goto-char (min position (point-max))))
-      (when (buffer-live-p old)
-        (dolist (window (get-buffer-window-list old nil t))
-          (set-window-buffer window new)
-          (set-window-point window (with-current-buffer new (point))))
-        (with-current-buffer old
-          (set-buffer-modified-p nil)
-          (kill-buffer))))))
-
 ;;;###autoload
 (defun pyagentd-agent-rename (name new-name)
   "Call the agent NAME NEW-NAME.
@@ -193,13 +170,13 @@ Its directory, its session's id and its records follow."
   (when (equal name new-name)
     (user-error "%s is its name already" name))
   (let* ((old (pyagentd-named--directory name))
-         (shown (and old (pyagentd-named--shown old))))
+         (shown (and old (pyagentd-moved-shown old))))
     (when old
       (pyagentd-here-save (list :session-dir old)))
     (pyagentd-later
      'agent-rename (list :name name :new-name new-name)
      (lambda (told)
-       (pyagentd-named--show-in (plist-get told :dir) shown)
+       (pyagentd-moved-show-in (plist-get told :dir) shown)
        (run-hooks 'pyagentd-changed-hook)
        (message "%s is called %s now" name new-name))
      pyagentd-named--patience)))

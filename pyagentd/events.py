@@ -61,7 +61,7 @@ sessions     {rows, gone}: branches and agents that are new or changed, as ``ses
              there as ``running`` has it (keys that a row lacks stay as they were); ``gone`` are the names of branches
              that are no more; for clients that watch all sessions (branch "", seq 0)
 session      {title, archived_at}: facts of the session changed (seq 0)
-deleted      (): the branch was moved to the trash (seq 0)
+deleted      {to}: the branch was moved to the trash; or its agent was renamed, and ``to`` is its file now (seq 0)
 progress     {id, done, total}: how far a long operation is; only for the client that asked (branch "", seq 0)
 log          {level, text, session_dir, written}: a record of the session log, for the client that caused it (seq 0)
 resync       (): the client was too slow and lost events after ``seq``; it attaches anew from there

@@ -306,6 +306,7 @@ async def test_another_name_takes_everything_along(world: World, service: Servic
     assert (renamed["dir"], renamed["session_id"], old.name in names_in(old.parent)) == (str(new), "other", False)
     assert values(renamed)["name"] == "other"
     ref = paths.ref_of(new)
+    assert watcher.of("deleted")[-1].args == ({"to": str(paths.session_file(ref.branch_dir))},)
     assert metadata.read_session_metadata(ref.branch_dir)["session_id"] == "other"  # type: ignore[index]
     assert str(old) not in presetfile.read(paths.preset_file(ref.branch_dir)).text
     assert "Hello" in body(ref)

@@ -123,12 +123,36 @@ BINDINGS are those of `let*'; `root' is bound to the place of files."
       (pyagentd-test-await (pyagentd-test-calls 'agent-rename))
       (rename-file (plist-get row :dir) new)
       (pyagentd-test-events '(deleted 0))
-      (pyagentd-named--show-in new (list (list (current-buffer)
+      (pyagentd-moved-show-in new (list (list (current-buffer)
                                                "branches/main/session.md" 4)))
       (with-current-buffer (window-buffer)
         (should (equal buffer-file-name
                        (expand-file-name "branches/main/session.md" new)))
         (should (= 4 (window-point)))))))
+
+(ert-deftest pyagentd-agent-renamed-elsewhere-is-followed ()
+  (dolist (typed '("" "typed"))
+    (named-test--with ((row (named-test--agent root "web"))
+                       (new (expand-file-name "agents/site" root)))
+        nil
+      (save-window-excursion
+        (switch-to-buffer (find-file-noselect (plist-get row :file)))
+        (goto-char (point-max))
+        (insert typed)
+        (let ((old (current-buffer))
+              (file (expand-file-name "branches/main/session.md" new)))
+          (rename-file (plist-get row :dir) new)
+          (pyagentd-test-events `(deleted 0 (:to ,file)))
+          (pyagentd-test-await (equal file (buffer-file-name (window-buffer))))
+          (should (buffer-local-value 'pyagentd-mode (window-buffer)))
+          (if (equal typed "")
+              (should-not (buffer-live-p old))
+            (with-current-buffer old
+              (should-not buffer-file-name)
+              (should (string-prefix-p "*Renamed: " (buffer-name)))
+              (should (string-search typed (buffer-string)))
+              (set-buffer-modified-p nil)
+              (kill-buffer))))))))
 
 ;;;; Destruction
 

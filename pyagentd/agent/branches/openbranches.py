@@ -163,13 +163,18 @@ class OpenBranches:
 
     @contextlib.asynccontextmanager
     async def removing(
-        self, directory: Path, *, stop: Callable[[LiveBranch], Awaitable[object]] | None = None
+        self,
+        directory: Path,
+        *,
+        stop: Callable[[LiveBranch], Awaitable[object]] | None = None,
+        to: Path | None = None,
     ) -> AsyncIterator[None]:
         """Let nobody open what is in ``directory`` while the block removes it; then tell who watched any of it.
 
         Args:
             directory: Where no run begins from now on.
             stop: Ends the run of a branch that has one.
+            to: Where it is then, if it is moved.
 
         Raises:
             Busy: A run is in flight there, or it is being removed already.
@@ -189,7 +194,10 @@ class OpenBranches:
             yield
             for branch in self.inside(directory):
                 del self._branches[branch.key]
-                branch.publish(Event("deleted", branch.key, 0))
+                told = (
+                    {} if to is None else {"to": str(to / Path(branch.key).relative_to(directory) / branch.file.name)}
+                )
+                branch.publish(Event("deleted", branch.key, 0, (told,) if told else ()))
                 with contextlib.suppress(StoreError):
                     branch.close_now()
         finally:

@@ -41,7 +41,7 @@ async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRe
     if name == new_name:
         return paths.ref_of(old)
     await asyncio.to_thread(_require_rest, host.state, name, old)
-    async with creating.naming, host.removing(old):
+    async with creating.naming, host.removing(old, to=new):
         await asyncio.to_thread(creating.require_other_letters, host, new_name, besides=name)
         await asyncio.to_thread(_require_free, host, new)
         await asyncio.to_thread(_move, host, old, new)
