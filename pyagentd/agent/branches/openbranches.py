@@ -194,10 +194,8 @@ class OpenBranches:
             yield
             for branch in self.inside(directory):
                 del self._branches[branch.key]
-                told = (
-                    {} if to is None else {"to": str(to / Path(branch.key).relative_to(directory) / branch.file.name)}
-                )
-                branch.publish(Event("deleted", branch.key, 0, (told,) if told else ()))
+                moved = None if to is None else to / Path(branch.key).relative_to(directory) / branch.file.name
+                branch.publish(Event("deleted", branch.key, 0, () if moved is None else ({"to": str(moved)},)))
                 with contextlib.suppress(StoreError):
                     branch.close_now()
         finally:
