@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_QUOTED = re.compile(r"`[^`\n]+`")
+_QUOTED = re.compile(r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”")
 _WORD = re.compile(r"`([^`\n]+)`|([^\s`]+)")
 _PATH = re.compile(r"[~\w./@+*?{}\[\]-]+")
 _FILE = re.compile(

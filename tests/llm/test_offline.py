@@ -125,6 +125,11 @@ async def test_a_prompt_implies_a_pattern(backend: Backend, prompt: str, pattern
     ("prompt", "name", "arguments"),
     [
         ("Please run `make test`", "Bash", {"command": "make test"}),
+        (
+            'Write "hello from an agent" to notes.txt',
+            "Write",
+            {"file_path": "notes.txt", "content": "hello from an agent\n"},
+        ),
         ("Write `hello` to notes/today.md.", "Write", {"file_path": "notes/today.md", "content": "hello\n"}),
         ("Search the project for `a.b`", "Grep", {"pattern": r"a\.b"}),
     ],
