@@ -16,7 +16,7 @@ from pyagentd.store.alignment import Alignment
 from pyagentd.store.alignment import Placed as Placed
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document, Span
-from pyagentd.store.heal import heal, loss
+from pyagentd.store.heal import Loss, heal, loss
 from pyagentd.store.locate import locate as locate
 
 RECOVERED = "The roles in this document were lost or shifted; they were recovered from the log"
@@ -47,10 +47,10 @@ class Aligned:
 
 def align(document: Document, conversation: Conversation, end: int | None = None) -> Aligned:
     """Return what ``document`` up to offset ``end`` (code points from 0; None: all of it) means."""
-    alignment, healed = _matched(document, conversation, end)
+    alignment, healed, kind = _matched(document, conversation, end)
     view, new_prompt, last_prompt = alignment.read()
     edits = tuple(alignment.edits())
-    notes = [*document.damage, *_recovery(alignment, healed), *_ending(conversation, edits)]
+    notes = [*document.damage, *_recovery(alignment, healed, kind), *_ending(conversation, edits)]
     return Aligned(
         view=view.finished(),
         new_prompt=new_prompt,
@@ -64,35 +64,39 @@ def align(document: Document, conversation: Conversation, end: int | None = None
 
 def placed(document: Document, conversation: Conversation) -> tuple[Document, list[Placed]]:
     """Return the document, its roles recovered if need be, and its pieces with what each is in the record."""
-    alignment, healed = _matched(document, conversation, None)
+    alignment, healed, _ = _matched(document, conversation, None)
     return healed or document, list(alignment.placed())
 
 
-def _matched(document: Document, conversation: Conversation, end: int | None) -> tuple[Alignment, Document | None]:
-    """Match, after recovering the roles if they were lost; then with the document that has them."""
+def _matched(
+    document: Document, conversation: Conversation, end: int | None
+) -> tuple[Alignment, Document | None, Loss | None]:
+    """Match, after recovering the roles if they were lost: then with the document that has them, and the loss."""
     shown = conversation.shown()
     alignment = Alignment(document, shown, end)
     kind = loss(document, conversation, alignment.recorded, alignment.found, alignment.links)
     if kind is None:
-        return alignment, None
+        return alignment, None, None
     healed = heal(document, conversation)
     if healed.spans == document.spans and not (document.stale and document.spans):
-        return alignment, None
+        return alignment, None, None
     better = Alignment(healed, shown, end)
     match kind:
         case "lost" | "resurfaced":
-            return better, healed
+            return better, healed, kind
         case "shifted" if better.known >= alignment.known:
-            return better, healed
+            return better, healed, kind
         case "missing" if better.known_answers > 2 * alignment.known_answers:
-            return better, healed
-    return alignment, None
+            return better, healed, kind
+    return alignment, None, None
 
 
-def _recovery(alignment: Alignment, healed: Document | None) -> Iterator[str]:
+def _recovery(alignment: Alignment, healed: Document | None, kind: Loss | None) -> Iterator[str]:
+    """Say that roles were recovered; not those of turns just taken back, which whoever edits is yet to write."""
     if healed is None or not alignment.recorded:
         return
-    yield RECOVERED
+    if kind != "resurfaced":
+        yield RECOVERED
     if changed := alignment.changed_answers:
         number = "one was" if changed == 1 else f"{changed} were"
         yield f"Of the recorded answers and results {number} changed meanwhile; what stands there now is read"

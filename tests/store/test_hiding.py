@@ -120,11 +120,12 @@ def test_lost_roles_do_not_bring_hidden_turns_back(keep: int, stale: bool) -> No
     assert (again.view, again.edits, again.spans) == (history.view(), (), None)
 
 
-def test_roles_that_nobody_changed_yet_do_not_bring_hidden_turns_back() -> None:
+def test_roles_that_nobody_changed_yet_do_not_bring_hidden_turns_back_and_are_no_loss() -> None:
     history = rewound(FIRST, SECOND, THIRD, keep=0)
     aligned = align(history.talk.document, history.conversation)
     assert aligned.view == history.view()
     assert aligned.spans is not None
+    assert aligned.notes == ()
 
 
 def test_answers_of_the_same_length_do_not_take_the_role_of_a_fence_into_the_users_text() -> None:
