@@ -194,8 +194,8 @@ also wait for a pause if something was typed since."
                  ;; It is over only after the hook.
                  (run-at-time 0 nil #'pyagentd-later--give
                               (lambda (_) (funcall function)) nil)))
-    (add-hook 'minibuffer-exit-hook once)
-    (add-hook 'isearch-mode-end-hook once)))
+    (add-hook 'minibuffer-exit-hook once t)
+    (add-hook 'isearch-mode-end-hook once t)))
 
 (defun pyagentd-later-ask (prompt)
   "Ask the yes-or-no question PROMPT, unless something is asked already.
