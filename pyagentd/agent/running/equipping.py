@@ -21,7 +21,7 @@ from pyagentd.agent.compacting.fitting import fitting
 from pyagentd.agent.emacs.equipped import run_buffers, run_tools
 from pyagentd.agent.hooking.hooks import Moment
 from pyagentd.agent.hooking.projecthooks import guarded
-from pyagentd.agent.lifecycle import models
+from pyagentd.agent.lifecycle import modelnames
 from pyagentd.agent.lifecycle.docs import docs_section
 from pyagentd.agent.lifecycle.selfedit import NAMES as SELFEDIT_TOOLS
 from pyagentd.agent.lifecycle.selfedit import Self, selfedit_tools
@@ -301,7 +301,7 @@ class Equipping:
 
         def model(name: str) -> str:
             backend = host.presets.of_branch(ref).backend
-            return models.written(name, host.models.known(options), backend=backend)
+            return modelnames.written(name, host.models.known(options), backend=backend)
 
         host.models.look_soon(options)  # by the time it is wanted, there is a list
         return Self(directory=ref.session_dir, profiles=host.presets.profiles, model=model)

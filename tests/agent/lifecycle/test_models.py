@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.lifecycle.models import Models, written
+from pyagentd.agent.lifecycle.modelnames import written
+from pyagentd.agent.lifecycle.models import Models
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.errors import BadRequest, PyagentdError, ToolError
 from pyagentd.policy.presets import DEFAULT_PRESET
