@@ -37,6 +37,7 @@
 (require 'pyagentd-ask-words)
 (require 'pyagentd-overlay)
 (require 'pyagentd-table)
+(require 'pyagentd-follow)
 
 (defvar-local pyagentd-agents--branch nil
   "The branch whose agents are listed, as on the wire.")
@@ -201,7 +202,7 @@ The parent of each is told so and goes on."
                               ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty "This session has no agents.")
   (setq-local revert-buffer-function #'pyagentd-agents--revert)
-  (pyagentd-table-follow #'pyagentd-agents--fetch)
+  (pyagentd-follow #'pyagentd-agents--fetch)
   (add-hook 'pyagentd-overlay-changed-hook #'pyagentd-agents--on-change)
   (tabulated-list-init-header))
 

@@ -33,6 +33,7 @@
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-text)
 (require 'pyagentd-table)
+(require 'pyagentd-follow)
 (require 'pyagentd-ask-here)
 (require 'pyagentd-answer)
 
@@ -172,7 +173,7 @@
         pyagentd-table-empty "Nothing is asked."
         pyagentd-ask-function #'pyagentd-asks--at-point)
   (setq-local revert-buffer-function #'pyagentd-asks--revert)
-  (pyagentd-table-follow #'pyagentd-asks--fetch)
+  (pyagentd-follow #'pyagentd-asks--fetch)
   (add-hook 'pyagentd-ask-changed-hook #'pyagentd-asks--on-change)
   (tabulated-list-init-header))
 

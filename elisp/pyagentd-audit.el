@@ -33,6 +33,7 @@
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-words)
 (require 'pyagentd-table)
+(require 'pyagentd-follow)
 
 (defvar pyagentd-audit--page 200
   "How many decisions are fetched at a time.")
@@ -184,7 +185,7 @@
                               ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty "Nothing was decided yet.")
   (setq-local revert-buffer-function #'pyagentd-audit--revert)
-  (pyagentd-table-follow #'pyagentd-audit--again)
+  (pyagentd-follow #'pyagentd-audit--again)
   (tabulated-list-init-header))
 
 ;;;###autoload

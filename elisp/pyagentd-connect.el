@@ -103,6 +103,16 @@
 (defvar pyagentd-connect--retry nil
   "Timer that looks for a daemon after the connection ended.")
 
+(defvar pyagentd-connect-wanted-functions nil
+  "Functions that return non-nil where a daemon is to be looked for.
+They are called without arguments after a connection has ended, where no
+session is in any buffer.")
+
+(defun pyagentd-connect--wanted-p ()
+  "Return non-nil if there is something here that a daemon is needed for."
+  (or (pyagentd-place-buffers)
+      (run-hook-with-args-until-success 'pyagentd-connect-wanted-functions)))
+
 (defun pyagentd-connect--all ()
   "Attach all session buffers that are not."
   (dolist (buffer (pyagentd-place-buffers))
@@ -129,7 +139,7 @@
          (lambda ()
            (setq pyagentd-connect--retry nil)
            (pyagentd-guarded "Reconnect"
-             (unless (or (null (pyagentd-place-buffers))
+             (unless (or (not (pyagentd-connect--wanted-p))
                          (pyagentd-rpc-connect))
                (pyagentd-connect--retry (min 60 (* 2 delay)))))))))
 

@@ -32,6 +32,7 @@
 (require 'pyagentd-here)
 (require 'pyagentd-later)
 (require 'pyagentd-table)
+(require 'pyagentd-follow)
 (require 'pyagentd-named)
 
 (defvar-local pyagentd-contexts--branch nil
@@ -213,7 +214,7 @@ the list of those that were saved."
         pyagentd-table-empty "Nothing was saved yet; s saves what is said now."
         pyagentd-here-function #'pyagentd-contexts--here-of-list)
   (setq-local revert-buffer-function #'pyagentd-contexts--revert)
-  (pyagentd-table-follow #'pyagentd-contexts--revert)
+  (pyagentd-follow #'pyagentd-contexts--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload

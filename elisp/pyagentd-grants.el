@@ -32,6 +32,7 @@
 (require 'pyagentd-here)
 (require 'pyagentd-later)
 (require 'pyagentd-table)
+(require 'pyagentd-follow)
 
 (defvar-local pyagentd-grants--branch nil
   "The branch whose grants are listed, as on the wire.")
@@ -129,7 +130,7 @@ What matches one is asked for again."
         pyagentd-table-help '(("r" "revoke") ("m" "mark") ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty "Nothing is allowed for longer than once.")
   (setq-local revert-buffer-function #'pyagentd-grants--revert)
-  (pyagentd-table-follow #'pyagentd-grants--revert)
+  (pyagentd-follow #'pyagentd-grants--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload

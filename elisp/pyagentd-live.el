@@ -127,6 +127,25 @@ the others of its session, a new session before all."
           (t (append (seq-take rows place) (list new)
                      (seq-drop rows place))))))
 
+;;;; Without a daemon
+
+(defvar pyagentd-connect-wanted-functions)
+
+(defconst pyagentd-live-no-daemon "no daemon"
+  "What a list says in the mode line when nobody tells it what changes.")
+
+(defvar-local pyagentd-live nil
+  "Non-nil in a list that follows what happens.")
+
+(defun pyagentd-live--wanted-p ()
+  "Return non-nil if a list that follows what happens is shown."
+  (seq-some (lambda (buffer)
+              (and (buffer-local-value 'pyagentd-live buffer)
+                   (pyagentd-live-shown-p buffer)))
+            (buffer-list)))
+
+(add-hook 'pyagentd-connect-wanted-functions #'pyagentd-live--wanted-p)
+
 ;;;; Printing
 
 (defun pyagentd-live-print-soon (print)

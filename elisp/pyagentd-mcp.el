@@ -34,6 +34,7 @@
 (require 'pyagentd-env)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
+(require 'pyagentd-follow)
 
 (declare-function pyagentd--project-root "pyagentd")
 
@@ -233,7 +234,7 @@ What is trusted is what was shown, until anything of it changes."
         pyagentd-table-empty
         "There are none: add [mcp.NAME] to config.toml, see docs/mcp.md.")
   (setq-local revert-buffer-function #'pyagentd-mcp--revert)
-  (pyagentd-table-follow #'pyagentd-mcp--revert)
+  (pyagentd-follow #'pyagentd-mcp--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload

@@ -159,6 +159,16 @@
 
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-running--on-connected)
 
+(defun pyagentd-running--on-disconnected ()
+  "Show that nobody runs anything."
+  (when-let ((buffer (get-buffer pyagentd-running--buffer)))
+    (with-current-buffer buffer
+      (setq pyagentd-table-rows nil)
+      (pyagentd-running--print)
+      (pyagentd-table-say pyagentd-live-no-daemon))))
+
+(add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-running--on-disconnected)
+
 ;;;; Commands
 
 (defun pyagentd-running-visit ()
@@ -203,12 +213,13 @@ Of an agent its parent is told so and goes on."
 
 \\{pyagentd-running-mode-map}"
   (setq tabulated-list-padding 1
-        tabulated-list-format [("Who" 16 t) ("State" 8 t) ("Since" 8 t)
+        tabulated-list-format [("Who" 22 t) ("State" 8 t) ("Since" 8 t)
                                ("Tokens" 6 nil :right-align t)
                                ("Session" 26 t) ("Does" 0 nil)]
         pyagentd-table-help '(("RET" "open") ("k" "stop") ("m" "mark")
                               ("/" "filter") ("q" "close"))
-        pyagentd-table-empty "Nothing runs, and nothing waits.")
+        pyagentd-table-empty "Nothing runs, and nothing waits."
+        pyagentd-live t)
   (setq-local revert-buffer-function #'pyagentd-running--revert)
   (tabulated-list-init-header))
 

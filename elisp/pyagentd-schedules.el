@@ -32,6 +32,7 @@
 (require 'pyagentd-env)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
+(require 'pyagentd-follow)
 
 (defvar-local pyagentd-schedules--branch nil
   "The branch whose schedules are listed, nil for all.")
@@ -162,7 +163,7 @@ asked in the run: what would be asked is denied."
                               ("q" "close"))
         pyagentd-table-empty "Nothing is scheduled.")
   (setq-local revert-buffer-function #'pyagentd-schedules--revert)
-  (pyagentd-table-follow #'pyagentd-schedules--revert)
+  (pyagentd-follow #'pyagentd-schedules--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload

@@ -60,8 +60,6 @@
   "Non-nil if sessions have changed since the rows were fetched.")
 (defvar pyagentd-table--quietly nil
   "Non-nil while rows are fetched that nobody has asked for.")
-(defvar pyagentd-table-rest 1
-  "How long a list waits for more sessions to change, in seconds.")
 (defvar pyagentd-table-pause 0.3
   "How long a live list waits for more to change, in seconds.")
 (defvar-local pyagentd-table--timer nil
@@ -259,31 +257,6 @@ Much that changes at once is fetched once, from the daemon there is."
     (with-current-buffer buffer
       (setq pyagentd-table--timer nil)
       (funcall fetch))))
-
-(defun pyagentd-table-follow (fetch)
-  "Call FETCH in this buffer a moment after sessions have changed.
-Where the buffer is not shown, call it when it is."
-  (setq pyagentd-table--follow fetch)
-  (add-hook 'window-buffer-change-functions #'pyagentd-table--catch-up nil t))
-
-(defun pyagentd-table--on-told (&rest _)
-  "Have the lists that follow sessions fetched again."
-  (dolist (buffer (buffer-list))
-    (when (buffer-local-value 'pyagentd-table--follow buffer)
-      (with-current-buffer buffer
-        (setq pyagentd-table--behind t)
-        (when (pyagentd-live-shown-p buffer)
-          (let ((pyagentd-live-pause pyagentd-table-rest))
-            (pyagentd-live-print-soon #'pyagentd-table--catch-up)))))))
-
-(defun pyagentd-table--catch-up (&rest _)
-  "Fetch the rows of this list again if sessions have changed since."
-  (when (and pyagentd-table--follow pyagentd-table--behind)
-    (let ((pyagentd-table--quietly t))
-      (funcall pyagentd-table--follow))))
-
-(add-hook 'pyagentd-live-functions #'pyagentd-table--on-told)
-(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-table--on-told)
 
 (defun pyagentd-table--failed (err)
   "Say that ERR kept the rows from this buffer; those there are stay."

@@ -34,6 +34,7 @@
 (require 'pyagentd-here)
 (require 'pyagentd-numbers)
 (require 'pyagentd-table)
+(require 'pyagentd-follow)
 
 (defcustom pyagentd-usage-days 30
   "How many days `pyagentd-usage' counts at first, today with them.
@@ -258,7 +259,7 @@ the provider's cache, \"Out\" what they said and thought.
                               ("q" "close"))
         pyagentd-usage--days pyagentd-usage-days)
   (setq-local revert-buffer-function #'pyagentd-usage--revert)
-  (pyagentd-table-follow #'pyagentd-usage--fetch)
+  (pyagentd-follow #'pyagentd-usage--fetch)
   (tabulated-list-init-header))
 
 ;;;###autoload

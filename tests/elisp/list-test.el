@@ -227,6 +227,16 @@ The variable `rows' is bound to them."
     (should (equal (pyagentd-test-calls 'sessions)
                    '((:archived nil :watch t))))))
 
+(ert-deftest pyagentd-list-says-that-no-daemon-tells-and-fetches-from-the-next ()
+  (list-test-with-list
+    (run-hooks 'pyagentd-rpc-disconnected-hook)
+    (should (equal mode-line-process " no daemon"))
+    (should (= 6 (length (list-test--names))))
+    (should (pyagentd-connect--wanted-p))
+    (run-hooks 'pyagentd-rpc-connected-hook)
+    (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'sessions))))
+    (pyagentd-test-await (null pyagentd-list--note))))
+
 (ert-deftest pyagentd-list-says-why-it-is-empty ()
   (list-test-with-list
     (pyagentd-test-type "/ nowhere RET")

@@ -171,7 +171,7 @@ The variables `tea' and `agent' are their rows."
   "Evaluate BODY in the table of a report by day."
   (declare (indent 0) (debug t))
   `(pyagentd-test-with-daemon
-     (let ((pyagentd-live-pause 0) (pyagentd-table-rest 0))
+     (let ((pyagentd-live-pause 0) (pyagentd-follow-rest 0))
        (pyagentd-test-answer 'usage-report
                              (usage-test--report
                               "day" (usage-test--line "2026-11-22" 4.0)
