@@ -91,6 +91,11 @@ What the list itself says of it goes before the command's documentation."
     (autoload-do-load (symbol-function command) command))
   (or (documentation command) ""))
 
+(defun pyagentd-keys--asking ()
+  "Return the keys that there are only where something is asked."
+  (and (bound-and-true-p pyagentd-ask-mode)
+       (pyagentd-keys--of (symbol-value 'pyagentd-ask-mode-map))))
+
 (defun pyagentd-keys-here ()
   "Return the keys of this buffer, a list of (KEY . WORDS)."
   (let* ((session (bound-and-true-p pyagentd-mode))
@@ -98,7 +103,8 @@ What the list itself says of it goes before the command's documentation."
          (own (mapcar (lambda (pair)
                         (cons (car pair)
                               (pyagentd-keys--words (car pair) (cdr pair))))
-                      (sort (pyagentd-keys--of map)
+                      (sort (append (pyagentd-keys--asking)
+                                    (pyagentd-keys--of map))
                             (lambda (a b) (string-collate-lessp
                                            (car a) (car b) nil t))))))
     (pyagentd-keys--unique
@@ -182,6 +188,16 @@ The next key works as ever, and closes it."
                        nil #'pyagentd-keys--hide)))
 
 ;;;; Where they are
+
+(autoload 'pyagentd-which-key-set-up "pyagentd-which-key")
+
+(defun pyagentd-keys--name ()
+  "Give keys their words if they are shown by which-key."
+  (when (bound-and-true-p which-key-mode)
+    (pyagentd-which-key-set-up)))
+
+(add-hook 'pyagentd-mode-hook #'pyagentd-keys--name)
+(add-hook 'which-key-mode-hook #'pyagentd-keys--name)
 
 (defun pyagentd-keys--install ()
   "Let `?' show the keys in the lists of this package."

@@ -84,6 +84,28 @@
                   (lookup-key pyagentd-mode-map [menu-bar Agent]))
       (should (> count 20)))))
 
+(ert-deftest pyagentd-keys-have-words-for-which-key-and-work-as-before ()
+  (pyagentd-which-key-set-up)
+  (pyagentd-which-key-set-up)
+  (let ((binding (assq ?\C-y (lookup-key pyagentd-mode-map (kbd "C-c")))))
+    (should (equal (cdr binding) '("allow once" . pyagentd-allow-once))))
+  (should (eq (lookup-key pyagentd-mode-map (kbd "C-c C-y"))
+              'pyagentd-allow-once))
+  (should (equal (key-description (where-is-internal 'pyagentd-allow-once
+                                                     pyagentd-mode-map t))
+                 "C-c C-y"))
+  (with-temp-buffer
+    (use-local-map pyagentd-mode-map)
+    (setq-local pyagentd-mode t)
+    (should (assoc "C-c C-y" (pyagentd-keys-here)))))
+
+(ert-deftest pyagentd-keys-of-a-question-are-shown-where-something-is-asked ()
+  (with-temp-buffer
+    (setq-local pyagentd-mode t)
+    (should-not (assoc "C-c C-s" (pyagentd-keys-here)))
+    (setq-local pyagentd-ask-mode t)
+    (should (assoc "C-c C-s" (pyagentd-keys-here)))))
+
 (ert-deftest pyagentd-menubar-a-right-click-offers-what-is-there ()
   (blocks-with
     (should (equal (mapcar #'car (pyagentd-menubar--items (blocks-find "two")))
