@@ -147,15 +147,15 @@ TRIES is how often that was tried before."
                     (funcall function)))))))
       (pyagentd-rpc-call-async
        'attach request
-       :success (lambda (answer)
-                  (funcall with-latest
-                           (lambda ()
-                             (let ((pyagentd-attach--tries (or tries 0)))
-                               (unwind-protect
-                                   (pyagentd-attach--accept answer tick)
-                                 ;; An error: the next event tries again.
-                                 (when (= number pyagentd-attach--latest)
-                                   (pyagentd-attach--settle)))))))
+       :success
+       (lambda (answer)
+         ;; In its turn among the events; nothing is shown where it is read.
+         (pyagentd-events-enqueue
+          (lambda ()
+            (funcall with-latest
+                     (lambda ()
+                       (pyagentd-attach--answered answer tick tries)))
+            nil)))
        :error (lambda (err)
                 (when (buffer-live-p buffer)
                   (pyagentd-log 'warn "%s: %s" (buffer-name buffer)
@@ -165,6 +165,17 @@ TRIES is how often that was tried before."
                            (setq pyagentd-attach-state nil)
                            (run-hook-with-args
                             'pyagentd-attach-failed-functions err))))))))
+
+(defun pyagentd-attach--answered (answer tick tries)
+  "Act on ANSWER to the latest request, made when the text was at TICK.
+TRIES is how often that was tried before."
+  (let ((number pyagentd-attach--latest)
+        (pyagentd-attach--tries (or tries 0)))
+    (unwind-protect
+        (pyagentd-attach--accept answer tick)
+      ;; An error: the next event tries again.
+      (when (= number pyagentd-attach--latest)
+        (pyagentd-attach--settle)))))
 
 (defun pyagentd-attach--settle ()
   "Note that no answer is awaited any more."
