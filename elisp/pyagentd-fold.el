@@ -56,6 +56,9 @@ tool was asked and answered.  Nil folds nothing by itself.
 (defconst pyagentd-fold--most 300
   "Greatest number of blocks that have overlays.")
 
+(defvar-local pyagentd-fold--looked nil
+  "Marker up to which the text of runs was looked through for blocks.")
+
 (defvar-local pyagentd-fold--kinds 'default
   "Which blocks are folded in this buffer; `default' is `pyagentd-fold'.")
 (defvar-local pyagentd-fold--lines nil
@@ -178,18 +181,25 @@ It is in none of RANGES, which are seen, and as it was when it was made."
       (pyagentd-fold--set line t))))
 
 (defun pyagentd-fold--on-insert ()
-  "Make the block foldable that was just completed, if one was.
-The text counts as fontified, so that nobody may look at it again."
-  (save-restriction
-    (widen)
-    (let ((pos (pyagentd-insert-position)))
-      (when (eq (char-before pos) ?\n)
-        (setq pos (1- pos)))
-      (when (and (> pos 4) (eq (get-text-property (1- pos) 'gptel) 'ignore)
-                 (equal (buffer-substring-no-properties (- pos 4) pos)
-                        "\n```"))
-        (when-let ((start (pyagentd-fenced-start (1- pos))))
-          (pyagentd-fold--find start (min (point-max) (+ start 200))))))))
+  "Make the blocks foldable that were just completed.
+The text counts as fontified, so that nobody may look at it again.  What
+was inserted may end one block and begin the next."
+  (save-excursion
+    (save-restriction
+      (save-match-data
+        (widen)
+        (let* ((pos (pyagentd-insert-position))
+               (from (and pyagentd-fold--looked
+                          (marker-position pyagentd-fold--looked)))
+               (looked (copy-marker pos)))
+          (goto-char (if (and from (<= from pos)) from (max 1 (- pos 200))))
+          (forward-line -1)
+          (while (search-forward "\n```" pos t)
+            (when (eq (get-text-property (1- (point)) 'gptel) 'ignore)
+              (when-let ((start (pyagentd-fenced-start (1- (point)))))
+                (pyagentd-fold--find start (min (point-max) (+ start 200))))))
+          (when pyagentd-fold--looked (set-marker pyagentd-fold--looked nil))
+          (setq pyagentd-fold--looked looked))))))
 
 ;;;; Commands
 

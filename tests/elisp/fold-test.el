@@ -75,6 +75,24 @@
     (should (string-suffix-p "▸ Bash :command \"ls\"  1 line\n"
                              (fold-test--shown)))))
 
+(ert-deftest pyagentd-fold-blocks-that-come-together-fold-each ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach)
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-events
+     '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Bash :command \"a\")" ignore)
+     '(insert 1 "\n(:name \"Bash\" :args (:command \"a\"))\n\na" (tool "id_1"))
+     '(insert 1 "\n```\n``` tool (Bash :command \"b\")" ignore)
+     '(insert 1 "\n(:name \"Bash\" :args (:command \"b\"))\n\nb" (tool "id_2"))
+     '(insert 1 "\n```\n``` tool (Bash :command \"c\")" ignore)
+     '(insert 1 "\n(:name \"Bash\" :args (:command \"c\"))\n\nc" (tool "id_3"))
+     '(insert 1 "\n```\n" ignore))
+    (should (string-suffix-p
+             (mapconcat (lambda (name)
+                          (format "▸ Bash :command %S  1 line\n" name))
+                        '("a" "b" "c") "")
+             (fold-test--shown)))))
+
 ;; A call that is about to come, one that was there, and what a command says.
 (ert-deftest pyagentd-fold-a-line-says-that-a-call-has-failed ()
   (blocks-with
