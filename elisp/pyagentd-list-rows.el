@@ -49,9 +49,15 @@
 (defun pyagentd-list--print ()
   "Show the rows there are and leave point where it was."
   (setq pyagentd-list--stale nil)
-  (if-let ((window (get-buffer-window)))
-      (with-selected-window window (pyagentd-rows-print))
-    (pyagentd-rows-print))
+  (let ((start (float-time)))
+    (if-let ((window (get-buffer-window)))
+        (with-selected-window window (pyagentd-rows-print))
+      (pyagentd-rows-print))
+    (setq pyagentd-live-took (- (float-time) start)))
+  (pyagentd-list--show-note))
+
+(defun pyagentd-list--show-note ()
+  "Show in the mode line what there is to say about the list."
   (setq mode-line-process
         (string-replace
          "%" "%%"
@@ -137,18 +143,56 @@ ROWS are those read so far, latest first; NUMBER is that of the question."
   (pyagentd-list--say "loading…")
   (pyagentd-list--fetch))
 
+(defconst pyagentd-list--patience 0.1
+  "Seconds that printing may take where nobody has asked for it.")
+
 (defun pyagentd-list--on-told (rows gone)
-  "Take what ROWS and GONE say of branches into the list, and print it soon."
+  "Take what ROWS and GONE say of branches into the list.
+A long list is not printed for that: its lines change where they are."
   (when-let ((buffer (get-buffer "*pyagentd sessions*")))
     (with-current-buffer buffer
       (when (derived-mode-p 'pyagentd-list-mode)
-        (setq pyagentd-rows-all
-              (pyagentd-live-merge pyagentd-rows-all rows
-                                   (append gone
-                                           (pyagentd-list--archived-in rows)))
-              pyagentd-list--stale (or pyagentd-list--stale t))
-        (when (pyagentd-live-shown-p buffer)
-          (pyagentd-live-print-soon #'pyagentd-list--refresh))))))
+        (cond ((< pyagentd-live-took pyagentd-list--patience)
+               (pyagentd-list--take rows gone))
+              ((not (pyagentd-list--change rows gone))
+               (pyagentd-list--take rows gone)
+               (setq pyagentd-list--note "changed, g shows how")
+               (pyagentd-list--show-note)))))))
+
+(defun pyagentd-list--take (rows gone)
+  "Take what ROWS and GONE say into a list that is printed soon.
+A list that takes long to print is not: that is for the user to say."
+  (setq pyagentd-rows-all
+        (pyagentd-live-merge pyagentd-rows-all rows
+                             (append gone (pyagentd-list--archived-in rows)))
+        pyagentd-list--stale (or pyagentd-list--stale t))
+  (when (and (< pyagentd-live-took pyagentd-list--patience)
+             (pyagentd-live-shown-p (current-buffer)))
+    (pyagentd-live-print-soon #'pyagentd-list--refresh)))
+
+(defun pyagentd-list--change (rows gone)
+  "Show what ROWS say in the lines there are.
+Return nil if lines would have to come or go, as GONE may say."
+  (unless (or gone (pyagentd-list--archived-in rows))
+    (let ((before (mapcar
+                   (lambda (new)
+                     (let ((branch (plist-get new :branch)))
+                       (cons branch (pyagentd-list--cost
+                                     (pyagentd-live-of branch
+                                                       pyagentd-rows-all)))))
+                   rows))
+          above)
+      (dolist (row (pyagentd-live-change pyagentd-rows-all rows))
+        (let ((more (seq-mapn #'- (pyagentd-list--cost row)
+                              (cdr (assoc (plist-get row :branch) before)))))
+          (push (apply #'pyagentd-tree-add pyagentd-rows-all row more) above)))
+      (when above
+        (pyagentd-rows-update (seq-uniq (apply #'append above) #'eq))
+        t))))
+
+(defun pyagentd-list--cost (row)
+  "Return what ROW itself cost, tokens and dollars."
+  (list (or (plist-get row :tokens) 0) (or (plist-get row :usd) 0)))
 
 (defun pyagentd-list--archived-in (rows)
   "Return the branches of ROWS that are archived and not shown."

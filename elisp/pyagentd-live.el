@@ -47,7 +47,7 @@ another by now, and GONE, the names of branches that are no more.")
 
 (defvar-local pyagentd-live--timer nil
   "Timer that prints this list, or nil.")
-(defvar-local pyagentd-live--took 0
+(defvar-local pyagentd-live-took 0
   "How long printing took the last time, in seconds.")
 
 (defun pyagentd-live--on-event (_branch _seq args)
@@ -73,6 +73,18 @@ another by now, and GONE, the names of branches that are no more.")
 
 ;;;; Rows
 
+(defun pyagentd-live-change (rows changed)
+  "Put what has CHANGED into ROWS, sessions as the daemon lists them.
+This makes nothing new of the list, which may be long.  Return the rows
+that are others by now; nil if any of CHANGED is not among ROWS."
+  (let ((left (copy-sequence changed)) (cell rows) found)
+    (while (and left cell)
+      (when-let ((new (pyagentd-live-of (plist-get (car cell) :branch) left)))
+        (setq left (delq new left))
+        (push (setcar cell (pyagentd-live--changed (car cell) new)) found))
+      (setq cell (cdr cell)))
+    (unless left found)))
+
 (defun pyagentd-live-merge (rows changed gone)
   "Return ROWS, sessions as the daemon lists them, with what has CHANGED.
 GONE are the names of branches that are no more, nor what is below them.
@@ -82,7 +94,7 @@ the others of its session, a new session before all."
     (dolist (row rows)
       (let ((branch (plist-get row :branch)))
         (unless (pyagentd-live--gone-p branch gone)
-          (if-let ((new (pyagentd-live--of branch left)))
+          (if-let ((new (pyagentd-live-of branch left)))
               (progn (setq left (delq new left))
                      (push (pyagentd-live--changed row new) found))
             (push row found)))))
@@ -100,10 +112,12 @@ the others of its session, a new session before all."
                        (string-prefix-p (file-name-as-directory place) branch)))
                  gone)))
 
-(defun pyagentd-live--of (branch rows)
-  "Return the row of BRANCH in ROWS, which are few, or nil."
-  (and rows
-       (seq-find (lambda (row) (equal branch (plist-get row :branch))) rows)))
+(defun pyagentd-live-of (branch rows)
+  "Return the row of BRANCH in ROWS, or nil."
+  ;; A loop that makes no garbage: there may be tens of thousands.
+  (while (and rows (not (equal branch (plist-get (car rows) :branch))))
+    (setq rows (cdr rows)))
+  (car rows))
 
 (defun pyagentd-live--changed (row new)
   "Return a copy of ROW with the keys that NEW has."
@@ -152,7 +166,7 @@ the others of its session, a new session before all."
   "Call PRINT in this buffer in a moment, once for much that changes at once."
   (unless pyagentd-live--timer
     (setq pyagentd-live--timer
-          (run-at-time (max pyagentd-live-pause (* 10 pyagentd-live--took)) nil
+          (run-at-time (max pyagentd-live-pause (* 10 pyagentd-live-took)) nil
                        #'pyagentd-live--on-timer (current-buffer) print))))
 
 (defun pyagentd-live--on-timer (buffer print)
@@ -164,7 +178,7 @@ the others of its session, a new session before all."
           (pyagentd-live-print-soon print)
         (let ((start (float-time)))
           (pyagentd-guarded "List" (funcall print))
-          (setq pyagentd-live--took (- (float-time) start)))))))
+          (setq pyagentd-live-took (- (float-time) start)))))))
 
 (defun pyagentd-live-shown-p (buffer)
   "Return non-nil if BUFFER is in a window of a frame that can be seen."

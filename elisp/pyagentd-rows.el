@@ -176,6 +176,29 @@ After its columns an entry has LINE and RANK, which are not shown."
                                          (_ 'warning)))
      " ")))
 
+(defun pyagentd-rows-update (rows)
+  "Show ROWS in the lines that they have, which stay where they are."
+  (let ((inhibit-read-only t))
+    (save-excursion
+      (goto-char (point-min))
+      (while (and rows (not (eobp)))
+        (let* ((id (tabulated-list-get-id))
+               (row (and (stringp id)
+                         (seq-find (lambda (row)
+                                     (equal id (plist-get row :branch)))
+                                   rows))))
+          (if (null row) (forward-line)
+            (setq rows (remq row rows))
+            (pyagentd-rows--replace row)))))))
+
+(defun pyagentd-rows--replace (row)
+  "Print the line at point anew, with ROW; point is behind it then."
+  (let* ((old (tabulated-list-delete-entry))
+         (columns (cadr old)))
+    (apply #'pyagentd-rows-print-entry
+           (pyagentd-rows--entry (cons row (cdr (aref columns 7)))
+                                 (aref columns 8)))))
+
 (defun pyagentd-rows--say-nothing ()
   "Say in a list without lines why it has none."
   (when (and (zerop (buffer-size)) (not pyagentd-rows-loading))

@@ -40,6 +40,7 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-here)
+(require 'pyagentd-live)
 
 ;;;; Order
 
@@ -161,6 +162,20 @@ What other branches cost is theirs.  Return it for NODE."
     (let ((spent (list tokens usd unpriced)))
       (plist-put row :spent spent)
       spent)))
+
+(defun pyagentd-tree-add (rows row tokens usd)
+  "Note that ROW, one of ROWS, cost TOKENS and USD more than was noted.
+Return the rows that this concerns: ROW and those above it."
+  (let (above)
+    (while row
+      (pcase-let ((`(,known-tokens ,known-usd ,unpriced)
+                   (pyagentd-tree-spent row)))
+        (plist-put row :spent (list (+ known-tokens tokens) (+ known-usd usd)
+                                    (or unpriced (plist-get row :unpriced)))))
+      (push row above)
+      (setq row (and (plist-get row :agent)
+                     (pyagentd-live-of (plist-get row :parent) rows))))
+    above))
 
 ;;;; Lines
 

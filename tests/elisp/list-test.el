@@ -227,6 +227,30 @@ The variable `rows' is bound to them."
     (should (equal (pyagentd-test-calls 'sessions)
                    '((:archived nil :watch t))))))
 
+(ert-deftest pyagentd-list-that-is-long-changes-where-it-stands ()
+  (list-test-with-list
+    (let ((pyagentd-list--patience 0)   ; as if printing took long
+          (names (list-test--names))
+          (deep (nth 4 rows)) (cup (car rows)))
+      (list-test--goto "Looks around")
+      (pyagentd-test-type "m p")
+      (list-test--told :branch (plist-get deep :branch) :tokens 5000 :usd 0.5
+                       :state "busy" :updated "2027-01-01T10:00:00Z")
+      (should (equal (list-test--columns "deep" 2 3 4) '("busy" "5.0k" "$0.50")))
+      (should (equal (list-test--columns "Looks" 3 4) '("5.0k" "$0.50")))
+      (should (equal (list-test--columns "└ main" 3 4) '("5.0k" "$0.50")))
+      (should (equal (list-test--columns "Making" 3 4) '("" "")))
+      (list-test--told :branch (plist-get deep :branch) :tokens 6000 :usd 0.5)
+      (should (equal (list-test--columns "└ main" 3 4) '("6.0k" "$0.50")))
+      (should (equal (mapcar (lambda (name) (substring name 2)) names)
+                     (mapcar (lambda (name) (substring name 2))
+                             (list-test--names))))
+      (should (string-prefix-p "*" (nth 3 (pyagentd-test-lines))))
+      (list-test--told :branch (plist-get cup :branch) :archived-at 1)
+      (should (equal mode-line-process " changed, g shows how"))
+      (should (= 6 (length (list-test--names))))
+      (should (= 5 (length pyagentd-rows-all))))))
+
 (ert-deftest pyagentd-list-says-that-no-daemon-tells-and-fetches-from-the-next ()
   (list-test-with-list
     (run-hooks 'pyagentd-rpc-disconnected-hook)
