@@ -198,6 +198,12 @@ agent may not read there, is copied into the session."
       (with-current-buffer session
         (pyagentd-media-link file)))))
 
+(defun pyagentd-add-read-file (prompt)
+  "Read the name of a file with PROMPT; from a session, one of its project."
+  (let ((root (bound-and-true-p pyagentd-attach-root)))
+    (expand-file-name
+     (read-file-name prompt (and root (file-name-as-directory root)) nil t))))
+
 ;;;###autoload
 (defun pyagentd-add-files (files &optional ask)
   "Put FILES into the prompt of a session: names, and pictures as such.
@@ -205,7 +211,7 @@ In Dired these are the marked files, elsewhere one that is asked for.
 With a prefix argument, or ASK from Lisp, ask which session."
   (interactive
    (list (if (derived-mode-p 'dired-mode) (dired-get-marked-files)
-           (list (expand-file-name (read-file-name "File: " nil nil t))))
+           (list (pyagentd-add-read-file "File: ")))
          current-prefix-arg))
   (pyagentd-add--files files (pyagentd-add--session ask)))
 

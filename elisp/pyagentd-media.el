@@ -145,7 +145,7 @@ It was called BASE with EXTENSION."
 (defun pyagentd-attach-file (file)
   "Copy FILE into the session here and put a link to it into the prompt.
 The model sees a picture, and may read any other file."
-  (interactive (list (read-file-name "Attach file: " nil nil t)))
+  (interactive (list (pyagentd-add-read-file "Attach file: ")))
   (pyagentd-media--here)
   (pyagentd-media--insert (pyagentd-media-link (expand-file-name file))))
 
