@@ -55,8 +55,8 @@ from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.messages import Message
 from pyagentd.pulse import Pulse
-from pyagentd.store.conversation import Message as QueuedMessage
 from pyagentd.store.index.state import State
+from pyagentd.store.recorded import Message as QueuedMessage
 from pyagentd.store.suspended import Suspended
 
 log = logging.getLogger(__name__)

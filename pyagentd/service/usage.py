@@ -17,8 +17,8 @@ from pyagentd.errors import BadRequest, NotASession
 from pyagentd.service.group import Client, Group
 from pyagentd.store import paths
 from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.conversation import Message
 from pyagentd.store.counted import message_usage, steps_of
+from pyagentd.store.recorded import Message
 from pyagentd.store.rows import served_by
 
 MOST_MESSAGES = 1000  # in one reply; earlier ones are counted in the sums

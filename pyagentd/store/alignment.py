@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from pyagentd.store import conversation as record
+from pyagentd.store import recorded as record
 from pyagentd.store.compaction import summary_in
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyagentd.store.align import Placed, placed
-from pyagentd.store.conversation import Conversation, RunState
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import BLANK, Document, Span, regions
 from pyagentd.store.journal import Row
+from pyagentd.store.recorded import RunState
 
 _NEVER = 1 << 62  # a row's number that comes after all others
 

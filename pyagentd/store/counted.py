@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from pyagentd.messages import Usage
-from pyagentd.store.conversation import Message, Part
+from pyagentd.store.recorded import Message, Part
 
 _NEVER_MS = 253_000_000_000_000  # a year that no calendar of ours has; what a log says may be nonsense
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.conversation import Conversation, Message, Part
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import PROMPT_PREFIX, Kind, Span, merged
 from pyagentd.store.pieces import Recorded, fragments, laid_out, original_text
+from pyagentd.store.recorded import Message, Part
 from pyagentd.store.render import (
     FENCE_CLOSE,
     RUN_CLOSE,

@@ -21,12 +21,13 @@ from pyagentd.errors import NotFound
 from pyagentd.log import of_session
 from pyagentd.store import atomic, document, hidden, metadata, paths
 from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.conversation import Conversation, Message, Part
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
 from pyagentd.store.expected import expected
 from pyagentd.store.journal import Journal, Row
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.pieces import recorded_pieces
+from pyagentd.store.recorded import Message, Part
 from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
 from pyagentd.store.sessions import claim, complete_or_absent
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from pyagentd.ids import new_id
-from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.recorded import Message
 
 By = Literal["rewind", "edit", "variant", "context", "command"]
 

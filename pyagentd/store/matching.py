@@ -10,8 +10,9 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
 
-from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.pieces import Found, Key, Recorded, fragments, key_of, original_text
+from pyagentd.store.recorded import Message
 from pyagentd.store.render import RUN_OPEN
 
 _MANY = 50  # equal pieces beyond which only the nearest are compared

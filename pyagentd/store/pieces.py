@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pyagentd.store.compaction import COMPACTION, COMPACTION_OPEN, compaction_block
-from pyagentd.store.conversation import Conversation, Message, Part
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import BLANK, PROMPT_PREFIX, Document, Region, regions
+from pyagentd.store.recorded import Message, Part
 from pyagentd.store.render import FENCE_CLOSE, REASONING_OPEN, reasoning_block, tool_body, writable
 
 PieceKind = Literal["user", "response", "tool", "reasoning", "compaction"]

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from pyagentd.store.compaction import COMPACTION, summary_in
-from pyagentd.store.conversation import Conversation, Part
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
 from pyagentd.store.hidden import show
 from pyagentd.store.hiding import turned
 from pyagentd.store.journal import Row
 from pyagentd.store.pieces import laid_out
+from pyagentd.store.recorded import Part
 from pyagentd.store.render import Insert, prompt_text, replay
 from pyagentd.store.writer import apply
 

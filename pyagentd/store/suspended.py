@@ -13,8 +13,8 @@ from typing import Any
 
 from pyagentd.messages import Message, ToolResult
 from pyagentd.messages import Part as Said
-from pyagentd.store import conversation as record
 from pyagentd.store import paths
+from pyagentd.store import recorded as record
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyagentd.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
-from pyagentd.store import conversation as record
+from pyagentd.store import recorded as record
 from pyagentd.store.compaction import output_stub, wrapped
 from pyagentd.store.document import BLANK
 from pyagentd.store.elisp_data import LispError, read_call

@@ -288,7 +288,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "State Diagram: ACTIVE to DESTROYED",
         "pyagentd/agent/branches/openbranches.py",
-        '                branch.publish(Event("deleted", branch.key, 0))\n',
+        '                branch.publish(Event("deleted", branch.key, 0, facts))\n',
         "",
     ),
     _of(

@@ -195,7 +195,8 @@ class OpenBranches:
             for branch in self.inside(directory):
                 del self._branches[branch.key]
                 moved = None if to is None else to / Path(branch.key).relative_to(directory) / branch.file.name
-                branch.publish(Event("deleted", branch.key, 0, () if moved is None else ({"to": str(moved)},)))
+                facts = () if moved is None else ({"to": str(moved)},)
+                branch.publish(Event("deleted", branch.key, 0, facts))
                 with contextlib.suppress(StoreError):
                     branch.close_now()
         finally:

@@ -12,7 +12,7 @@ from pyagentd.agent.turns import firing, turn
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.agent.turns.waitlist import Waitlist
 from pyagentd.store.continued import Continued
-from pyagentd.store.conversation import Message
+from pyagentd.store.recorded import Message
 
 
 class Prompts:

@@ -7,7 +7,8 @@ from typing import Any
 
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.conversation import Conversation, Part
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.recorded import Part
 from pyagentd.store.rows import message_row, part_row
 
 ORIGIN = "compaction"

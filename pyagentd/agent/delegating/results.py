@@ -7,7 +7,8 @@ from typing import Any
 
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.policy.presets import Result
-from pyagentd.store.conversation import Conversation, Message, RunState
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.recorded import Message, RunState
 
 
 def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result) -> Outcome | None:

@@ -22,11 +22,12 @@ from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.store import document, hidden
 from pyagentd.store.align import align
-from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
 from pyagentd.store.hidden import By
 from pyagentd.store.hiding import answer_place, turned
 from pyagentd.store.paths import BranchRef
+from pyagentd.store.recorded import Message
 
 if TYPE_CHECKING:  # the host has contexts, which are cleared here
     from pyagentd.agent.host import Host

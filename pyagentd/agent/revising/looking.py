@@ -12,9 +12,10 @@ from typing import Any
 
 from pyagentd.store import document, hidden
 from pyagentd.store.align import placed
-from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document
 from pyagentd.store.hiding import hidden_ranges
+from pyagentd.store.recorded import Message
 from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
 
 _LISTED = 8

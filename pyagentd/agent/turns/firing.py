@@ -15,9 +15,10 @@ from pyagentd.agent.turns.turn import Prompt, inserted_at, saved, standing_at
 from pyagentd.errors import BadRequest
 from pyagentd.store import document
 from pyagentd.store.align import align, placed
-from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import PROMPT_PREFIX, Document
 from pyagentd.store.pieces import fragments
+from pyagentd.store.recorded import Message
 from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
 
 Marker = Callable[[str], int | None]

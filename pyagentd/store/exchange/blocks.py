@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pyagentd.store.conversation import Message, Part
+from pyagentd.store.recorded import Message, Part
 
 if TYPE_CHECKING:
     from pyagentd.store.exchange.prose import Prose

@@ -16,7 +16,6 @@ from typing import Any
 
 from pyagentd.ids import slugify
 from pyagentd.store.align import placed
-from pyagentd.store.conversation import Message, Part
 from pyagentd.store.document import PROMPT_PREFIX, Region, regions
 from pyagentd.store.elisp_data import read_call
 from pyagentd.store.exchange import blocks
@@ -25,6 +24,7 @@ from pyagentd.store.exchange.prose import Prose
 from pyagentd.store.exchange.source import Source
 from pyagentd.store.exchange.style import STYLE
 from pyagentd.store.pieces import fragments
+from pyagentd.store.recorded import Message, Part
 from pyagentd.store.render import RUN_OPEN, writable
 from pyagentd.store.rows import served_by
 

@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 from pyagentd.store import document, metadata, paths
 from pyagentd.store.align import align
-from pyagentd.store.conversation import Conversation, RunState
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.index.tables import BranchTables, LoneText, session_facts
 from pyagentd.store.index.tail import Bookmark, read_from
 from pyagentd.store.index.texts import title_text
 from pyagentd.store.journal import Row
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.pieces import Found, PieceKind, found_pieces, recorded_pieces
+from pyagentd.store.recorded import RunState
 from pyagentd.store.render import writable
 
 _ROLES: Mapping[PieceKind, tuple[str, str]] = {  # role and kind of text that only the document has

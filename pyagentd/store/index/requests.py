@@ -14,9 +14,9 @@ from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
 from pyagentd.messages import Usage
-from pyagentd.store.conversation import Message
 from pyagentd.store.counted import requests_of
 from pyagentd.store.index.state import State
+from pyagentd.store.recorded import Message
 from pyagentd.store.render import writable
 from pyagentd.store.rows import Served, served_by
 

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyagentd.store.conversation import Message, Part
 from pyagentd.store.index.query import segmented
 from pyagentd.store.index.requests import put_requests, spent_json
 from pyagentd.store.index.texts import part_text
+from pyagentd.store.recorded import Message, Part
 from pyagentd.store.render import writable
 from pyagentd.store.rows import served_by
 
