@@ -38,6 +38,8 @@
 ;;; Code:
 
 (require 'cl-lib)
+(require 'paren)
+(require 'seq)
 (require 'pyagentd-core)
 
 (defvar font-lock-beg)
@@ -48,6 +50,7 @@
 (defvar font-lock-dont-widen)
 (defvar markdown-make-gfm-checkboxes-buttons)
 (declare-function markdown-make-gfm-checkboxes-buttons "markdown-mode")
+(declare-function markdown-code-block-at-pos "markdown-mode" (pos))
 
 (defconst pyagentd-syntax--reach 20000
   "How far from where somebody looks a part may begin or end.
@@ -204,11 +207,61 @@ LOUDLY is passed on.  The value is for `jit-lock-functions'."
 (defun pyagentd-syntax--extend (beg end length)
   "Find out how far a change has effects, within the part.
 BEG, END and LENGTH are as in `after-change-functions'."
-  (pyagentd-syntax--in-part (if (< beg (point-max)) beg
-                              (max (point-min) (1- beg)))
-    (when (<= end (point-max))
-      (dolist (function pyagentd-syntax--extend)
-        (funcall function beg end length)))))
+  (dolist (function pyagentd-syntax--extend)
+    (if (eq function 'markdown-font-lock-extend-region-function)
+        (pyagentd-syntax--extend-block beg end)
+      (pyagentd-syntax--in-part (if (< beg (point-max)) beg
+                                  (max (point-min) (1- beg)))
+        (when (<= end (point-max))
+          (funcall function beg end length))))))
+
+(defun pyagentd-syntax--extend-block (beg end)
+  "Let the block of Markdown be fontified in which BEG to END has changed.
+What `markdown-mode' does about it looks at more than the part, and to
+narrow to the part makes Emacs 29 look at the whole buffer for long
+lines before it shows the key."
+  (save-match-data
+    (save-excursion
+      (save-restriction
+        (widen)
+        (let* ((inside (if (< beg (point-max)) beg (max (point-min) (1- beg))))
+               (first (pyagentd-syntax--start inside))
+               (last (max end (pyagentd-syntax--end inside))))
+          (setq jit-lock-start
+                (min jit-lock-start
+                     (pyagentd-syntax--block-start beg first))
+                jit-lock-end
+                (max jit-lock-end (pyagentd-syntax--block-end end last))))))))
+
+(defun pyagentd-syntax--block-start (pos first)
+  "Return where the block with POS begins, FIRST or behind it."
+  (goto-char pos)
+  (skip-chars-forward "\n")
+  (let ((start (if (search-backward "\n\n" first t) (min pos (match-end 0))
+                 first)))
+    (max first (min start (pyagentd-syntax--code #'car start)))))
+
+(defun pyagentd-syntax--block-end (pos last)
+  "Return where the block with POS ends, LAST or before it."
+  (goto-char pos)
+  (skip-chars-backward "\n")
+  (let ((end (if (search-forward "\n\n" last t) (max pos (match-beginning 0))
+               last)))
+    (min last (if (< pos (point-max))
+                  (max end (pyagentd-syntax--code #'cadr pos))
+                end))))
+
+(defun pyagentd-syntax--code (bound pos)
+  "Return BOUND, a function, of the block of code with POS, or POS if in none."
+  (or (and (fboundp 'markdown-code-block-at-pos)
+           (funcall bound (markdown-code-block-at-pos pos)))
+      pos))
+
+(defun pyagentd-syntax--parens (find)
+  "Call FIND, the function that finds parentheses, within the part.
+It would parse all text before point."
+  (pyagentd-syntax--in-part (point)
+    (funcall find)))
 
 (defun pyagentd-syntax-install ()
   "Let the syntax of this buffer be found part by part, if the mode has any."
@@ -221,8 +274,13 @@ BEG, END and LENGTH are as in `after-change-functions'."
                 jit-lock-antiblink-grace nil)
     (add-function :around (local 'font-lock-fontify-region-function)
                   #'pyagentd-syntax--fontify)
+    (add-function :around (local 'show-paren-data-function)
+                  #'pyagentd-syntax--parens)
     (setq pyagentd-syntax--extend
-          (remq t jit-lock-after-change-extend-region-functions))
+          ;; That of font-lock looks at lines.
+          (seq-difference jit-lock-after-change-extend-region-functions
+                          '(t font-lock-extend-jit-lock-region-after-change)
+                          #'eq))
     (dolist (function pyagentd-syntax--extend)
       (remove-hook 'jit-lock-after-change-extend-region-functions function t))
     (add-hook 'jit-lock-after-change-extend-region-functions
@@ -237,6 +295,8 @@ BEG, END and LENGTH are as in `after-change-functions'."
       (add-hook 'jit-lock-after-change-extend-region-functions function t t))
     (remove-function (local 'font-lock-fontify-region-function)
                      #'pyagentd-syntax--fontify)
+    (remove-function (local 'show-paren-data-function)
+                     #'pyagentd-syntax--parens)
     (setq-local syntax-propertize-function pyagentd-syntax--function)
     (kill-local-variable 'jit-lock-antiblink-grace)
     (setq pyagentd-syntax--function nil

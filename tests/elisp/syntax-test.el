@@ -9,6 +9,9 @@
 (require 'markdown-mode nil t)
 
 (declare-function markdown-mode "markdown-mode" nil t)
+(declare-function markdown-syntax-propertize-extend-region "markdown-mode")
+(defvar jit-lock-start)
+(defvar jit-lock-end)
 
 (defconst syntax-test--answer
   "# Why\n\nSome *text* and `code`.\n\n```python\ndef f():\n    # Not a heading\n    return 1\n```\n\n1. one\n   - two\n\n> quoted <!-- hidden -->\n\nTitle\n=====\n\nEnd."
@@ -162,6 +165,40 @@
     (syntax-test--fontify (point-min) (point-max))
     (should (memq 'markdown-pre-face (syntax-test--faces-after "# co")))))
 
+(defun syntax-test--block-of-the-mode (beg end)
+  "Return how far `markdown-mode' extends BEG to END within the part."
+  (let ((jit-lock-start beg) (jit-lock-end end))
+    (pyagentd-syntax--in-part (if (< beg (point-max)) beg (1- beg))
+      (when (<= end (point-max))
+        (let ((extended (markdown-syntax-propertize-extend-region beg end)))
+          (cons (min beg (or (car extended) beg))
+                (max end (or (cdr extended) end))))))))
+
+(ert-deftest pyagentd-syntax-a-change-reaches-as-far-as-in-the-mode-itself ()
+  (syntax-test--with (syntax-test--conversation 2)
+    (syntax-test--fontify (point-min) (point-max))
+    (cl-loop
+     for beg from (point-min) to (point-max)
+     do (let* ((end (min (point-max) (1+ beg)))
+               (usual (syntax-test--block-of-the-mode beg end))
+               (jit-lock-start beg) (jit-lock-end end))
+          (when usual
+            (pyagentd-syntax--extend beg end 0)
+            (should (equal (list beg (cons jit-lock-start jit-lock-end))
+                           (list beg usual))))))))
+
+(ert-deftest pyagentd-syntax-parentheses-match-within-an-answer ()
+  (syntax-test--with (concat "### One (\n\n"
+                             (propertize "A) and (b)" 'gptel 'response))
+    (let ((show-paren-when-point-inside-paren nil))
+      (goto-char (point-max))
+      (should (equal (seq-take (funcall show-paren-data-function) 5)
+                     (list (1- (point)) (point) (- (point) 3) (- (point) 2)
+                           nil)))
+      (search-backward "A)")
+      (forward-char 2)
+      (should-not (nth 2 (funcall show-paren-data-function))))))
+
 (ert-deftest pyagentd-syntax-is-the-modes-own-again-without-ours ()
   (syntax-test--with (syntax-test--conversation 2)
     (pyagentd-mode -1)
@@ -170,6 +207,7 @@
                   jit-lock-after-change-extend-region-functions))
     (should (eq font-lock-fontify-region-function
                 #'font-lock-default-fontify-region))
+    (should (eq show-paren-data-function #'show-paren--default))
     (should-not (text-property-any (point-min) (point-max) 'pyagentd-syntax t))))
 
 (ert-deftest pyagentd-syntax-of-plain-text-is-left-alone ()
