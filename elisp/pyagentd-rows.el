@@ -65,7 +65,7 @@
 (defun pyagentd-rows-format ()
   "Return the columns, the title as wide as the window allows."
   (let ((width (- (window-width (get-buffer-window)) 2 6 9 7 9 22)))
-    (vconcat (list (list "Title" (max 24 (min 64 (max (- width 24) (min width 40))))
+    (vconcat (list (list "Title" (max 24 (min 64 (max (- width 24) (min width 30))))
                          'pyagentd-rows--before))
              pyagentd-rows--columns)))
 
