@@ -272,6 +272,7 @@ same, Emacs asks."
     (mode-require-final-newline . nil)
     (backup-inhibited . t)
     (create-lockfiles . nil)
+    (word-wrap . t)                     ; prose, not code
     (buffer-save-without-query . t)
     (buffer-auto-save-file-name . nil))
   "Buffer-local settings of a session buffer.")
