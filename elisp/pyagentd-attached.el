@@ -69,7 +69,8 @@ list (SYMBOL . DATA); by default it is told in the echo area."
     (setq pyagentd-attached--timer
           (run-at-time pyagentd-call-timeout nil
                        (pyagentd-later-back #'pyagentd-attached--give-up))))
-  (unless (or (eq pyagentd-attach-state 'pending) (pyagentd-attached-p))
+  (unless (pyagentd-attached-p)
+    ;; Also where an answer is awaited: it may be about an older text.
     (setq pyagentd-attach-state nil)
     (pyagentd-attach)))
 
