@@ -26,6 +26,7 @@
 
 ;;; Code:
 
+(require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
@@ -156,10 +157,47 @@
   "Return the ask at point, or nil."
   (pyagentd-ask-find (tabulated-list-get-id)))
 
+;;;; Several at once
+
+(defun pyagentd-asks--marked ()
+  "Return the asks that are marked and not answered yet."
+  (seq-filter (lambda (ask)
+                (and (member (pyagentd-ask-id ask) pyagentd-table-marks)
+                     (not (pyagentd-ask-answered-p ask))))
+              pyagentd-table-rows))
+
+(defun pyagentd-asks--each (asks decision question)
+  "Answer all ASKS with DECISION if the user says yes to QUESTION.
+How many they are goes in there."
+  (when (y-or-n-p (format question (pyagentd-count (length asks) "action")))
+    (setq pyagentd-table-marks nil)
+    (dolist (ask asks)
+      (pyagentd-answer-with ask decision))))
+
+(defun pyagentd-asks-allow ()
+  "Allow once what is marked, else what is asked for at point.
+Questions of the model's are answered one by one, in a form."
+  (interactive nil pyagentd-asks-mode)
+  (if-let ((asks (seq-remove #'pyagentd-ask-question-p
+                             (pyagentd-asks--marked))))
+      (pyagentd-asks--each asks 'allow "Allow %s once? ")
+    (call-interactively #'pyagentd-allow-once)))
+
+(defun pyagentd-asks-deny ()
+  "Deny what is marked, else what is asked for at point."
+  (interactive nil pyagentd-asks-mode)
+  (if-let ((asks (pyagentd-asks--marked)))
+      (pyagentd-asks--each asks 'deny "Deny %s? ")
+    (call-interactively #'pyagentd-deny)))
+
+;;;; The mode
+
 (defvar pyagentd-asks-mode-map
   (let ((map (pyagentd-asks--define-keys (make-sparse-keymap))))
     (define-key map (kbd "RET") #'pyagentd-ask-show)
-    map)
+    (define-key map "y" #'pyagentd-asks-allow)
+    (define-key map "d" #'pyagentd-asks-deny)
+    (pyagentd-table-define-marks map))
   "Keymap of `pyagentd-asks-mode'.")
 
 (define-derived-mode pyagentd-asks-mode pyagentd-table-mode "Asks"
@@ -169,7 +207,8 @@
   (setq tabulated-list-padding 1
         tabulated-list-format [("Asked" 11 nil) ("Agent" 24 t) ("What" 60 t)
                                ("Session" 0 t)]
-        pyagentd-table-help (cons '("RET" "all of it") (pyagentd-asks--words))
+        pyagentd-table-help `(("RET" "all of it") ,@(pyagentd-asks--words)
+                              ("m" "mark"))
         pyagentd-table-empty "Nothing is asked."
         pyagentd-ask-function #'pyagentd-asks--at-point)
   (setq-local revert-buffer-function #'pyagentd-asks--revert)

@@ -7,6 +7,7 @@
 
 (require 'asks)
 (require 'pyagentd-agents)
+(require 'pyagentd-asks)
 (require 'pyagentd-audit)
 (require 'pyagentd-grants)
 (require 'pyagentd-trust)
@@ -86,6 +87,38 @@ The variable `branch' is that of the session it is about."
       (should (equal root (buffer-local-value 'pyagentd-agents--branch
                                               (get-buffer "*pyagentd agents*"))))
       (kill-buffer "*pyagentd agents*"))))
+
+;;;; What is asked
+
+(ert-deftest pyagentd-asks-that-are-marked-are-answered-together ()
+  (pyagentd-test-with-ask
+    (let ((ask (lambda (id) (plist-put (copy-sequence pyagentd-test-ask) :id id))))
+      (pyagentd-test-answer 'asks (list :asks (list pyagentd-test-ask
+                                                    (funcall ask "q2")
+                                                    (funcall ask "q3"))))
+      (save-window-excursion (pyagentd-asks))
+      (with-current-buffer "*pyagentd asks*"
+        (unwind-protect
+            (let (question)
+              (pyagentd-test-await (= 3 (length pyagentd-table-rows)))
+              (setq pyagentd-table-marks '("q2" "q3"))
+              (cl-letf (((symbol-function 'y-or-n-p)
+                         (lambda (prompt) (setq question prompt) t)))
+                (call-interactively (key-binding "y")))
+              (should (equal question "Allow 2 actions once? "))
+              (pyagentd-test-await (cdr (pyagentd-test-calls 'answer)))
+              (should (equal (sort (mapcar (lambda (call) (plist-get call :ask))
+                                           (pyagentd-test-calls 'answer))
+                                   #'string<)
+                             '("q2" "q3")))
+              (pyagentd-test-await (= 1 (length pyagentd-table-rows)))
+              (goto-char (point-min))
+              (call-interactively (key-binding "d"))
+              (pyagentd-test-await (nthcdr 2 (pyagentd-test-calls 'answer)))
+              (should (equal (plist-get (car (last (pyagentd-test-calls 'answer)))
+                                        :decision)
+                             'deny)))
+          (kill-buffer))))))
 
 ;;;; Grants
 
