@@ -18,7 +18,7 @@
 
 (defconst screenshots-theme (getenv "SCREENSHOT_THEME") "What the pictures look like: light, dark or terminal.")
 
-(defconst screenshots-deadline (+ (float-time) 180) "When to give up, a `float-time'.")
+(defconst screenshots-deadline (+ (float-time) 400) "When to give up, a `float-time'.")
 
 (defvar screenshots-seen nil "What `screenshots-once' has done.")
 
@@ -32,6 +32,10 @@
     (screenshots-shot "agent-asked")
     (screenshots-show pyagentd-asks)
     (screenshots-shot "asks")
+    (screenshots-back)
+    (screenshots-show pyagentd-running)
+    (screenshots-has "wait")
+    (screenshots-shot "running")
     (screenshots-back)
     (screenshots-allow)
     (screenshots-agent-works)
@@ -61,7 +65,14 @@
     (screenshots-shot "audit")
     (screenshots-back)
     (screenshots-show pyagentd-list-sessions)
+    (screenshots-has "explorer")
     (screenshots-shot "sessions")
+    (screenshots-do-here pyagentd-keys)
+    (screenshots-shot "keys")
+    (screenshots-back)
+    (screenshots-show pyagentd-usage)
+    (screenshots-has "[0-9]k")
+    (screenshots-shot "usage")
     (screenshots-back)
     (screenshots-show pyagentd-doctor)
     (screenshots-doctor-done)
@@ -146,6 +157,19 @@
   (call-interactively command)
   (delete-other-windows)
   t)
+
+(defun screenshots-do-here (command)
+  "Call COMMAND where point is."
+  (with-selected-window (selected-window)
+    (call-interactively command))
+  t)
+
+(defun screenshots-has (regexp)
+  "Return non-nil once the buffer that is shown has text that matches REGEXP."
+  (with-current-buffer (window-buffer)
+    (save-excursion
+      (goto-char (point-min))
+      (re-search-forward regexp nil t))))
 
 (defun screenshots-doctor-done ()
   "Return non-nil once the doctor has all answers."

@@ -50,6 +50,16 @@ fresh_project() {
     cp -r presets README.md "$project"
 }
 
+# What was done before: the lists have more than one line.
+earlier_sessions() {
+    pyagentd new "Weekly report" --root "$project" >/dev/null
+    pyagentd send weekly "What is in README.md?" --headless >/dev/null
+    pyagentd rename weekly "Weekly report" >/dev/null
+    pyagentd new "Dead links" --root "$project" >/dev/null
+    pyagentd send dead "Search the files in presets for \`https\`" --headless >/dev/null
+    pyagentd rename dead "Dead links" >/dev/null
+}
+
 # SCENE THEME: one Emacs, with a home of its own
 graphical_scene() {
     local place=$home/$1-$2
@@ -59,8 +69,9 @@ graphical_scene() {
         cd "$project"
         export HOME=$place PYAGENTD_SESSIONS_DIR=$place/sessions PYAGENTD_RUNTIME_DIR=$place/run
         export SCREENSHOT_SCENE=$1 SCREENSHOT_THEME=$2
+        earlier_sessions
         # shellcheck disable=SC2086  # a command with its arguments
-        timeout 200 $graphical -q -l "$OLDPWD/scripts/screenshots.el" -f screenshots-take \
+        timeout 450 $graphical -q -l "$OLDPWD/scripts/screenshots.el" -f screenshots-take \
             || die "Emacs did not get that far ($1, $2)"
         pyagentd stop >/dev/null 2>&1 || true
     )
