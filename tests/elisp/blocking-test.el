@@ -247,6 +247,15 @@ directory by Dired as well."
     (while (not (or (pyagentd-test-settled-p) (> (float-time) deadline)))
       (funcall blocking-test--accept nil 0.002))))
 
+(defun blocking-test--options ()
+  "Return the options of the package, which commands of its menus set."
+  (let (found)
+    (mapatoms (lambda (symbol)
+                (when (and (custom-variable-p symbol)
+                           (string-prefix-p "pyagentd-" (symbol-name symbol)))
+                  (push symbol found))))
+    found))
+
 (defun blocking-test--all (file after)
   "Give all commands, those of sessions in FILE; call AFTER after each."
   (setq blocking-test--waits nil
@@ -254,15 +263,17 @@ directory by Dired as well."
   (let ((commands (blocking-test--commands))
         (reached 0))
     (should (< 150 (length commands)))
-    (blocking-test--trapping
-      (blocking-test--with-answers (directory-file-name
-                                    (file-name-directory file))
-        (pcase-dolist (`(,command . ,mode) commands)
-          (let ((before blocking-test--asked))
-            (blocking-test--give command mode file)
-            (funcall after command)
-            (when (< before blocking-test--asked)
-              (cl-incf reached))))))
+    (cl-progv (blocking-test--options)
+        (mapcar #'symbol-value (blocking-test--options))
+      (blocking-test--trapping
+        (blocking-test--with-answers (directory-file-name
+                                      (file-name-directory file))
+          (pcase-dolist (`(,command . ,mode) commands)
+            (let ((before blocking-test--asked))
+              (blocking-test--give command mode file)
+              (funcall after command)
+              (when (< before blocking-test--asked)
+                (cl-incf reached)))))))
     (pyagentd-test-report "%d commands, %d ask the daemon"
                           (length commands) reached)
     (should-not (delete-dups blocking-test--waits))
