@@ -33,7 +33,8 @@
 (require 'pyagentd-table)
 
 (defvar pyagentd-follow-rest 1
-  "How long a list waits for more sessions to change, in seconds.")
+  "How long a list waits for more sessions to change, in seconds.
+One that takes the daemon long waits longer.")
 
 (defun pyagentd-follow (fetch)
   "Call FETCH in this buffer a moment after sessions have changed.
@@ -49,7 +50,8 @@ Where the buffer is not shown, call it when it is."
       (with-current-buffer buffer
         (setq pyagentd-table--behind t)
         (when (pyagentd-live-shown-p buffer)
-          (let ((pyagentd-live-pause pyagentd-follow-rest))
+          (let ((pyagentd-live-pause (max pyagentd-follow-rest
+                                          (* 5 pyagentd-table--took))))
             (pyagentd-live-print-soon #'pyagentd-follow--catch-up)))))))
 
 (defun pyagentd-follow--catch-up (&rest _)

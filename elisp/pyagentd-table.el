@@ -58,6 +58,8 @@
   "Function that fetches the rows again when sessions change, or nil.")
 (defvar-local pyagentd-table--behind nil
   "Non-nil if sessions have changed since the rows were fetched.")
+(defvar-local pyagentd-table--took 0
+  "How long the daemon took for the rows there are, in seconds.")
 (defvar pyagentd-table--quietly nil
   "Non-nil while rows are fetched that nobody has asked for.")
 (defvar pyagentd-table-pause 0.3
@@ -211,7 +213,8 @@ KEY is that of `pyagentd-table-row'."
   "Call METHOD with PLIST and SHOW its answer in this buffer when it comes.
 SHOW is a function; it is called here with the answer."
   (let ((buffer (current-buffer))
-        (number (setq pyagentd-table--latest (1+ pyagentd-table--latest))))
+        (number (setq pyagentd-table--latest (1+ pyagentd-table--latest)))
+        (start (float-time)))
     (unless pyagentd-table--quietly (pyagentd-table-say "loading…"))
     (setq pyagentd-table--behind nil)
     (when pyagentd-table--follow (pyagentd-live-watch))
@@ -221,7 +224,10 @@ SHOW is a function; it is called here with the answer."
      :success (lambda (answer)
                 (pyagentd-table--soon
                  buffer number
-                 (lambda () (pyagentd-table-say nil) (funcall show answer))))
+                 (lambda ()
+                   (setq pyagentd-table--took (- (float-time) start))
+                   (pyagentd-table-say nil)
+                   (funcall show answer))))
      :error (lambda (err)
               (pyagentd-table--soon
                buffer number (lambda () (pyagentd-table--failed err)))))))

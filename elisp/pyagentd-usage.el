@@ -166,10 +166,12 @@ That is what they cost, or their tokens where nothing is known to cost."
   (setf (car (aref tabulated-list-format 0))
         (capitalize (symbol-name pyagentd-usage--by)))
   (tabulated-list-init-header)
-  (pyagentd-table-fetch 'usage-report
-                        (list :by (symbol-name pyagentd-usage--by)
-                              :days pyagentd-usage--days)
-                        #'pyagentd-usage--show))
+  ;; Years of thousands of sessions take their time.
+  (let ((pyagentd-call-timeout (* 6 pyagentd-call-timeout)))
+    (pyagentd-table-fetch 'usage-report
+                          (list :by (symbol-name pyagentd-usage--by)
+                                :days pyagentd-usage--days)
+                          #'pyagentd-usage--show)))
 
 (defun pyagentd-usage--revert (&rest _)
   "Have it counted again."
