@@ -129,7 +129,9 @@ writes the next prompt."
        (pyagentd-chat--stop-waiting)
        (pyagentd-chat--check)
        (pyagentd-chat--save)
-       (pyagentd-chat--send (pyagentd-chat--sent-end here last)))
+       (save-restriction                ; the user may have narrowed it since
+         (widen)
+         (pyagentd-chat--send (pyagentd-chat--sent-end here last))))
      (lambda (err)
        (setq waits nil)
        (pyagentd-chat--stop-waiting)
@@ -159,13 +161,11 @@ writes the next prompt."
 (defun pyagentd-chat--sent-end (here last)
   "Return where the prompt ends that ended at the marker HERE.
 LAST means that the text ended there, too: what the daemon had to add to
-the file came before it."
-  (save-restriction
-    (widen)
-    (prog1 (if (and last (text-property-not-all here (point-max) 'gptel nil))
-               (point-max)
-             (marker-position here))
-      (set-marker here nil))))
+the file came before it.  The buffer is not narrowed."
+  (prog1 (if (and last (text-property-not-all here (point-max) 'gptel nil))
+             (point-max)
+           (marker-position here))
+    (set-marker here nil)))
 
 (defun pyagentd-chat--size ()
   "Return the end of the whole text."

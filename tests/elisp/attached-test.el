@@ -51,11 +51,13 @@
     (should-error (pyagentd-send) :type 'user-error) ; it is on its way
     ;; What is typed below belongs to the next prompt.
     (insert "\n\n### And then")
+    (narrow-to-region 1 3)
     (should-not (pyagentd-test-calls 'send))
     (pyagentd-test-tell 'fake-answer attached-test--answer 'attach)
     (setq pyagentd-attach-state nil)
     (pyagentd-attach)
     (pyagentd-test-await (pyagentd-test-calls 'send))
+    (should (equal (buffer-string) "##"))
     (should (equal (pyagentd-test-content file)
                    "### Hi there\n\n### And then"))
     (let ((sent (pyagentd-test-calls 'send)))
