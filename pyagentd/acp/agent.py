@@ -180,7 +180,8 @@ class PyagentdAgent:
         self, session_id: str, mode_id: str, **kwargs: Any
     ) -> schema.SetSessionModeResponse | None:
         """Have another agent answer from the next prompt on."""
-        await (await self._awake(session_id)).set_mode(mode_id)
+        opened = await self._awake(session_id)
+        await opened.modes.choose(opened.key, mode_id)
         return schema.SetSessionModeResponse()
 
     @_telling

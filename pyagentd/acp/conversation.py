@@ -18,11 +18,12 @@ from acp.helpers import update_current_mode
 
 from pyagentd.acp import attaching, commands, updates
 from pyagentd.acp.asker import Asker
+from pyagentd.acp.modes import Modes
 from pyagentd.acp.prompts import Prompt
 from pyagentd.acp.updates import Update, Updates
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import run_environment
-from pyagentd.errors import BadRequest, PyagentdError, Unreachable
+from pyagentd.errors import PyagentdError, Unreachable
 from pyagentd.events import Event
 from pyagentd.ids import new_id
 from pyagentd.rpc.client import CALL_TIMEOUT_S
@@ -40,13 +41,15 @@ class Conversation:
         place: Its branch's directory.
         daemon: Where it runs.
         editor: Who is told.
+
+    Attributes:
+        modes: Who answers in it.
     """
 
     def __init__(self, id: str, place: Path, daemon: Daemon, editor: Client) -> None:
         self.id = id
         self.place = place
         self.key = str(place)
-        self.mode = ""  # of the next prompt
         self.root = ""
         self._daemon = daemon
         self._editor = editor
@@ -56,9 +59,9 @@ class Conversation:
         self._seq = 0  # the last row that was told
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._telling: asyncio.Task[None] | None = None
+        self.modes = Modes(daemon)
         self._asker = Asker(id, daemon, editor)
         self._catching_up = asyncio.Lock()
-        self._named = ""  # the agent of the next turn, as the daemon has it
         self._turns: dict[str, asyncio.Future[tuple[str, str]]] = {}  # message → how its run ended
         self._waiting: set[str] = set()  # those messages that are queued
         self._runs: dict[str, str] = {}  # run → its message
@@ -82,7 +85,7 @@ class Conversation:
         if self._telling is None:
             self._telling = asyncio.create_task(self._tell_events())
         self._take_state(state)
-        return await self._modes()
+        return await self.modes.read(self.key)
 
     async def lend(self, servers: Sequence[Mapping[str, Any]]) -> None:
         """Have the session get the editor's own servers of tools, from the next prompt on."""
@@ -144,25 +147,6 @@ class Conversation:
         for line in state.get("notes") or ():
             self.take(Event("notice", self.key, 0, ({"text": line},)))
 
-    # -- modes ---------------------------------------------------------------------------------------------------
-
-    async def _modes(self) -> schema.SessionModeState:
-        told = await self._daemon.call("agents-available", branch=self.key)
-        self.mode = self._named = str(told.get("agent") or "")
-        return attaching.modes(told["agents"] or (), self.mode)
-
-    async def set_mode(self, mode: str) -> None:
-        """Have the prompts from now on answered by the agent ``mode``.
-
-        Raises:
-            BadRequest: There is none of that name.
-        """
-        told = await self._daemon.call("agents-available", branch=self.key)
-        known = [str(each["name"]) for each in told["agents"] or ()]
-        if mode not in known and mode != self.mode:
-            raise BadRequest(f"There is no mode {mode!r}", mend=f"One of {', '.join(known)}")
-        self.mode = mode
-
     # -- turns ---------------------------------------------------------------------------------------------------
 
     async def prompt(self, given: Prompt) -> schema.StopReason:
@@ -191,7 +175,7 @@ class Conversation:
             if sent.get("message"):
                 self._own.add(sent["message"])  # another one, where a command sent it
                 self._turns[sent["message"]] = ended
-                self._named = self.mode
+                self.modes.sent()
             if sent.get("queued") and sent["message"] not in self._runs.values():
                 self._waiting.add(sent["message"])
             if sent.get("ended"):
@@ -204,10 +188,16 @@ class Conversation:
 
     async def _submit(self, message: str, text: str) -> Mapping[str, Any]:
         env, key = run_environment(os.environ, str(self._settings.get("backend") or ""))
-        agent = self.mode if self.mode != self._named else None
         timeout = _COMMAND_S if text.startswith("/") else CALL_TIMEOUT_S
         sent: Mapping[str, Any] = await self._daemon.call(
-            "prompt", timeout=timeout, branch=self.key, text=text, id=message, agent=agent, env=env, key=key
+            "prompt",
+            timeout=timeout,
+            branch=self.key,
+            text=text,
+            id=message,
+            agent=self.modes.wanted,
+            env=env,
+            key=key,
         )
         return sent
 
@@ -303,12 +293,5 @@ class Conversation:
             turn.set_result((reason, text))
         elif turn is None and reason == "error" and text:  # somebody else's
             await self.tell(updates.said(f"\n\n> {text}\n\n"))
-        await self._tell_mode()
-
-    async def _tell_mode(self) -> None:
-        """Tell which agent answers next, when somebody else named it."""
-        told = await self._daemon.call("agents-available", branch=self.key)
-        was, self._named = self._named, str(told.get("agent") or "")
-        if self._named not in (was, self.mode):
-            self.mode = self._named
-            await self.tell(update_current_mode(self.mode))
+        if (mode := await self.modes.changed(self.key)) is not None:
+            await self.tell(update_current_mode(mode))

@@ -196,7 +196,9 @@ async def test_an_editor_has_its_own_servers_and_unsaved_files_and_sees_what_age
         mine.choices = ["allow", "allow", "allow"]
         mine.unsaved = {f"{root}/a.txt": "one\ntwo\n"}
         ended = await agent.prompt(prompt=[acp.text_block("Go.")], session_id=session)
-        assert (ended.stop_reason, mine.said()) == ("end_turn", "Done.")
+        assert ended.stop_reason == "end_turn" and mine.said().endswith(
+            "Done."
+        )  # a busy machine waits for the server
         env, read, edit, spawning = mine.of("tool_call")
         ends = {update.tool_call_id: update for update in mine.of("tool_call_update")}
         assert '"MINE": "yes"' in ends[env.tool_call_id].content[0].content.text
