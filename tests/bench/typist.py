@@ -20,7 +20,7 @@ from tests.bench.figure import Figure, Result, at_most
 from tests.bench.measure import percentile
 from tests.bench.screen import Keyboard, display, graphical
 from tests.bench.world import World
-from tests.e2e.emacs import Emacs
+from tests.e2e.emacs import Emacs, wait_for
 
 _RATE = 60  # pieces a second and agent
 _PAUSE_S = (0.06, 0.14)  # between two keys, about ten a second
@@ -34,18 +34,15 @@ def typing(world: World) -> Iterator[Result]:
     """On a graphical display if there is one, and in a terminal."""
     world.daemon()
     sizes = ((50_000, 20, 25),) if world.quick else _SIZES
-    branches = []
-    for size, messages, _ in sizes:
-        branches.append(branch := world.session(f"typing-{messages}"))
-        long_talk.write(branch, messages=messages, size=size)
-    others = [world.session(f"beside-{number}") for number in (1, 2)]
     for name, screen in (("X", _graphical), ("terminal", _terminal)):
         with screen(world) as opened:
             if opened is None:
                 continue
             emacs, press = opened
-            for branch, (_, _, bound) in zip(branches, sizes, strict=True):
-                yield from _Desk(world, emacs, press, name).results([branch, *others], bound)
+            for size, messages, bound in sizes:
+                branches = [world.session(f"typing-{name}-{number}") for number in range(3)]
+                long_talk.write(branches[0], messages=messages, size=size)
+                yield from _Desk(world, emacs, press, name).results(branches, bound)
         world.close_editors()
 
 
@@ -95,6 +92,7 @@ class _Desk:
         # In the answer of a while ago.
         self._emacs.eval('(progn (search-backward "That is *linear*" nil t 9) (recenter) t)')
         inside = self._typed(self._inside_s)
+        assert self._world.quick or all(map(self._busy, branches)), "the answers ended too early"
         self._world.finished(self._emacs, len(branches))
         where = f"{size:.2g} MB, {self._name}"
         yield self._figure(f"{where}: {len(draft)} keys in the next prompt, p99", draft, stock, 99, bound)
@@ -135,10 +133,14 @@ class _Desk:
         seconds = 1.5 * (self._draft_s + self._inside_s)
         for buffer in buffers:
             emacs.eval(f'(with-current-buffer {buffer} (bench-prompt "spurts {_RATE} {seconds:g}"))')
-        for buffer in buffers:
-            emacs.wait(f"(with-current-buffer {buffer} (eq 'busy (plist-get pyagentd-status :state)))")
+        wait_for(lambda: self._world.quick or all(map(self._busy, branches)), "three answers")
         emacs.eval('(progn (goto-char (point-max)) (insert "\\n\\n### ") t)')
         time.sleep(1)
+
+    def _busy(self, branch: Path) -> bool:
+        """Return whether an answer streams into a session."""
+        buffer = f'(get-file-buffer "{branch}/session.md")'
+        return bool(self._emacs.eval(f"(eq 'busy (plist-get (buffer-local-value 'pyagentd-status {buffer}) :state))"))
 
     def _typed(self, seconds: float, timeout_s: float = 30) -> list[float]:
         """Type words for some time; return how long after each key was pressed it was painted, in ms."""
