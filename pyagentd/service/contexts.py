@@ -45,7 +45,7 @@ class ContextOperations(Group):
 
     async def context_get(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
         """Return the saved conversation of a branch's session or agent whose id is, or begins with, ``id``."""
-        return _told(await self._host.contexts.get(self._ref(branch), id))
+        return _told(await self._host.contexts.archive.get(self._ref(branch), id))
 
     async def context_history(
         self, client: Client, *, branch: str | None = None, agent: str | None = None
@@ -57,8 +57,8 @@ class ContextOperations(Group):
         """
         if (branch is None) == (agent is None):
             raise BadRequest("Name a branch or an agent")
-        contexts = self._host.contexts
-        found = await contexts.known(agent) if agent else await contexts.history(self._ref(branch or ""))
+        archive = self._host.contexts.archive
+        found = await archive.known(agent) if agent else await archive.history(self._ref(branch or ""))
         if agent and not found and await asyncio.to_thread(agents.find, self._host.state, agent) is None:
             raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", mend="/agent list shows them")
         gone = await asyncio.to_thread(_gone, found)

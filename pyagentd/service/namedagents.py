@@ -53,7 +53,7 @@ class NamedAgents(Group):
         kept = names.is_name(name) and await asyncio.to_thread((place / layout.AGENT_FILE).is_file)
         ref = await creating.create(self._host, wanted)
         if kept:
-            saved = len(await self._host.contexts.history(ref))
+            saved = len(await self._host.contexts.archive.history(ref))
             many = "" if saved == 1 else "s"
             taken = f"Its kept files were taken up: configuration, docs, workspace, {saved} saved conversation{many}"
             note = f"{note}\n{taken}" if note else taken

@@ -66,7 +66,7 @@ class TaskOperations(Group):
             last = max((message.row.get("created_at") or 0 for message in said), default=0)
             state = live.status["state"]
             root = live.conversation.session.get("workspace_root")
-        saved = (await host.contexts.history(ref))[:1]
+        saved = (await host.contexts.archive.history(ref))[:1]
         running = [task for task in await host.tasks.of(ref.session_id) if task.status == "running"]
         facts = {
             "agent": ref.session_id,

@@ -161,7 +161,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Context Restore 1: looked up by id",
-        _CONTEXTS,
+        f"{_LIFECYCLE}/archive.py",
         "table.find, self._host.state, id, owner.name)",
         "table.find, self._host.state, id, None)",
     ),
@@ -318,7 +318,7 @@ BREAKS_OF_LIFECYCLES = [
     _of(
         "Persistence: Session metadata",
         "pyagentd/service/contexts.py",
-        "found = await contexts.known(agent) if agent else",
+        "found = await archive.known(agent) if agent else",
         "found = [] if agent else",
     ),
     _of(

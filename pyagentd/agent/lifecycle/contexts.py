@@ -1,8 +1,7 @@
 """Conversations that are saved, put behind and taken up again (SPEC 003 Context Management, DD-43).
 
 Active is what no boundary has put behind the conversation. Nothing is ever deleted: what is cleared stays in the log
-and in the document, where the model is no longer shown it. Every session has contexts; those of a named agent are
-files in its ``sessions/``, others' are among the files of their branch.
+and in the document, where the model is no longer shown it. Where saved ones are is known by ``archive``.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.compacting.summariser import Summariser
+from pyagentd.agent.lifecycle.archive import Archive
 from pyagentd.agent.lifecycle.restoring import facts_of_turns, restored
 from pyagentd.agent.lifecycle.telling import ID, span
 from pyagentd.agent.revising.history import History
@@ -25,21 +25,17 @@ from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.run import new_run_id
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.clock import iso8601
-from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
+from pyagentd.errors import BadRequest, Busy, PyagentdError
 from pyagentd.events import Event
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.description import description_request, one_line
 from pyagentd.llm.summary import previous_summary
 from pyagentd.messages import Message
 from pyagentd.store import contexts as files
-from pyagentd.store import document, hidden, paths
+from pyagentd.store import document, hidden
 from pyagentd.store.align import align
 from pyagentd.store.contexts import Context, Trigger
-from pyagentd.store.index import agents
-from pyagentd.store.index import contexts as table
 from pyagentd.store.index.contexts import ContextRow
-from pyagentd.store.namedagents.layout import named_dir, saved_dir
-from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host has them
     from pyagentd.agent.host import Host
@@ -48,14 +44,6 @@ log = logging.getLogger(__name__)
 
 KEPT = "Nothing is deleted: the text stays in the document and in the log; the model is no longer shown it."
 _FIRST_WORDS = 80  # characters of a prompt that stands for a description
-
-
-class Owner(NamedTuple):
-    """Whose contexts those of a branch are, and where their files are."""
-
-    name: str  # of a named agent, or a session's id
-    directory: Path
-    is_named: bool
 
 
 class _Said(NamedTuple):
@@ -79,10 +67,15 @@ class Cleared:
 
 
 class Contexts:
-    """The contexts of one host's sessions."""
+    """The contexts of one host's sessions.
+
+    Attributes:
+        archive: Those that are saved.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self.archive = Archive(host)
         self._history = History(host)
 
     # -- what people do ----------------------------------------------------------------------------------------
@@ -128,7 +121,7 @@ class Contexts:
             BadRequest: Several begin like that.
             Busy: A run is in flight, or messages wait for theirs.
         """
-        row = await self.get(branch.ref, id)
+        row = await self.archive.get(branch.ref, id)
         context = await asyncio.to_thread(files.read, Path(row.file_path))
         if not restored(context.messages).turns:
             raise BadRequest(f"The context {row.id} is empty", mend="Restore another")
@@ -182,55 +175,13 @@ class Contexts:
         shown = {message.id for message in hidden.visible(branch.conversation)}
         if not shown:
             return False
-        last = next(iter(await asyncio.to_thread(table.of, self._host.state, self.owner(branch.ref).name)), None)
+        last = await self.archive.last(branch.ref)
         if last is None or last.last_seq is None or branch.conversation.touched_since(last.last_seq, shown):
             last = await self.keep(branch, trigger) or last
         told = {} if last is None else {"notice": _put_away(last, "when the daemon was started anew")}
         async with branch.starting:
             await self._history.clear_held(branch, **told)
         return True
-
-    # -- what there is -----------------------------------------------------------------------------------------
-
-    async def history(self, ref: BranchRef) -> list[ContextRow]:
-        """Return the saved conversations of an agent or a session, the last one first."""
-        owner = self.owner(ref)
-        await self._adopt(owner)
-        return await asyncio.to_thread(table.of, self._host.state, owner.name)
-
-    async def known(self, agent_name: str) -> list[ContextRow]:
-        """Return the saved conversations of an agent that may be gone, the last one first.
-
-        Of one that is gone those of all that were ever called this.
-        """
-        row = await asyncio.to_thread(agents.find, self._host.state, agent_name)
-        is_there = row is not None and row.status != "destroyed"
-        return await asyncio.to_thread(table.of if is_there else table.ever, self._host.state, agent_name)
-
-    async def get(self, ref: BranchRef, id: str) -> ContextRow:
-        """Return the saved conversation of an agent or a session whose id is, or begins with, ``id``.
-
-        Raises:
-            NotFound, BadRequest: There is none, or there are several.
-        """
-        owner = self.owner(ref)
-        await self._adopt(owner)
-        found = await asyncio.to_thread(table.find, self._host.state, id, owner.name) if id else []
-        if not found:
-            raise NotFound(
-                f"{owner.name} has no saved context {id}", mend="`pyagentd context history` lists those there are"
-            )
-        if len(found) > 1:
-            listed = ", ".join(row.id for row in found[:8])
-            raise BadRequest(f"Several contexts begin with {id}: {listed}", mend="Give more of the id")
-        return found[0]
-
-    def owner(self, ref: BranchRef) -> Owner:
-        """Return whose the contexts of a branch are."""
-        named = named_dir(self._host.config.agents_dir.resolve(), ref)
-        if named is not None:
-            return Owner(named.name, saved_dir(named), is_named=True)
-        return Owner(ref.session_id, files.contexts_dir(ref), is_named=False)
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -282,39 +233,15 @@ class Contexts:
         return text or first_words(messages)
 
     async def _write(self, branch: LiveBranch, said: _Said, description: str, trigger: Trigger) -> ContextRow:
-        owner = self.owner(branch.ref)
         context = Context(
             id=str(uuid.uuid4()),
-            agent_name=owner.name,
+            agent_name=self.archive.owner(branch.ref).name,
             description=description,
             saved_at=iso8601(self._host.clock.now()),
             trigger=trigger,
             messages=files.canonical(said.messages),
         )
-        journal = paths.journal_file(branch.ref.branch_dir)
-
-        def write() -> ContextRow:
-            path = files.write(owner.directory, context)
-            row = replace(
-                row_of(context, path), first_seq=files.first_row(journal, said.first_id), last_seq=said.last_seq
-            )
-            table.put(self._host.state, row)
-            return row
-
-        return await asyncio.to_thread(write)
-
-    async def _adopt(self, owner: Owner) -> None:
-        """Give files that the database does not know their rows: an agent's directory may be older than it."""
-
-        def adopt() -> None:
-            known = {row.file_path for row in table.of(self._host.state, owner.name)}
-            present = {str(path) for path in owner.directory.glob("*.json")} if owner.directory.is_dir() else set()
-            for path in sorted(present - known):
-                context = files.readable(Path(path))
-                if context is not None:
-                    table.put(self._host.state, replace(row_of(context, Path(path)), agent_name=owner.name))
-
-        await asyncio.to_thread(adopt)
+        return await self.archive.put(branch.ref, context, first_id=said.first_id, last_seq=said.last_seq)
 
     async def _append(self, branch: LiveBranch, context: Context) -> None:
         """Record a saved conversation as turns of this one; the caller holds ``branch.starting``."""
@@ -371,16 +298,3 @@ def first_words(messages: Sequence[Message]) -> str:
         if entry["role"] == "user" and (words := one_line(entry["content"], _FIRST_WORDS)):
             return words
     return "Conversation"
-
-
-def row_of(context: Context, path: Path) -> ContextRow:
-    """Return the row of a context whose file is at ``path``."""
-    return ContextRow(
-        id=context.id,
-        agent_name=context.agent_name,
-        description=context.description,
-        saved_at=context.saved_at,
-        message_count=context.message_count,
-        file_path=str(path),
-        trigger=context.trigger,
-    )

@@ -218,7 +218,7 @@ class Idling:
 
     def _name(self, ref: BranchRef) -> str:
         """Return the name of the agent whose branch ``ref`` is, "" of other sessions."""
-        owner = self._host.contexts.owner(ref)
+        owner = self._host.contexts.archive.owner(ref)
         return owner.name if owner.is_named else ""
 
 

@@ -39,7 +39,7 @@ async def save(world: World, ref: BranchRef, clock: ManualClock) -> None:
 
 async def restore(world: World, ref: BranchRef, clock: ManualClock) -> None:
     async with world.host.using(ref) as branch:
-        (row,) = [row for row in await world.host.contexts.history(ref) if row.description == "as it was"]
+        (row,) = [row for row in await world.host.contexts.archive.history(ref) if row.description == "as it was"]
         await world.host.contexts.restore(branch, row.id)
 
 
