@@ -155,7 +155,8 @@ directory by Dired as well."
   (lambda (&rest args)
     (if (or (null blocking-test--command)
             (member (car args) (list insert-directory-program
-                                     shell-file-name)))
+                                     ;; Emacs 30 looks which tar it has.
+                                     "tar" "gtar" shell-file-name)))
         (apply original args)
       (push (list blocking-test--command name (car args))
             blocking-test--waits)
