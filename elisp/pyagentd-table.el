@@ -235,10 +235,9 @@ SHOW is a function; it is called here with the answer."
 (defun pyagentd-table--soon (buffer number function)
   "Call FUNCTION as `pyagentd-table--with-latest' does, but not here.
 BUFFER and NUMBER are its arguments.  Here a process is being read."
-  (run-at-time 0 nil (lambda ()
-                       (pyagentd-guarded "List"
-                         (pyagentd-table--with-latest
-                          buffer number function)))))
+  (pyagentd-later-in buffer
+    (pyagentd-later-soon
+     (lambda () (pyagentd-table--with-latest buffer number function)))))
 
 (defun pyagentd-table-ask (fetch)
   "Call FETCH in this buffer once there is a daemon, which is not waited for."

@@ -16,8 +16,11 @@
   (and (or (null pyagentd-rpc--manager)
            (null (epc:manager-sessions pyagentd-rpc--manager)))
        (not (process-live-p pyagentd-start--process))
+       (not pyagentd-events--timer)
        (not (seq-some (lambda (timer)
-                        (eq (timer--function timer) #'pyagentd-later--give))
+                        (memq (timer--function timer)
+                              '(pyagentd-later--give
+                                pyagentd-list--read-slice)))
                       timer-list))))
 
 (defun pyagentd-test-settle ()
