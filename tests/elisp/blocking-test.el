@@ -262,6 +262,7 @@ directory by Dired as well."
   (setq blocking-test--waits nil
         blocking-test--asked 0)
   (let ((commands (blocking-test--commands))
+        (gc-cons-threshold (* 200 1024 1024)) ; a third of the time otherwise
         (reached 0))
     (should (< 150 (length commands)))
     (cl-progv (blocking-test--options)
