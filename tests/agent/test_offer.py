@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pyagentd.agent.running.equipping import Equipping
 from pyagentd.agent.running.offer import CORE, NAME, Offer, best
+from pyagentd.agent.running.tooling import Tooling
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
 from tests.agent.test_approvals import results, talking
@@ -74,8 +74,8 @@ def test_of_more_the_usual_ones_and_a_search_are_offered() -> None:
 async def test_what_is_found_is_offered_from_the_next_request_on_and_in_later_turns(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = Equipping._tools
-    monkeypatch.setattr(Equipping, "_tools", lambda self, *given: tools(self, *given) | MANY)
+    tools = Tooling.of
+    monkeypatch.setattr(Tooling, "of", lambda self, *given: tools(self, *given) | MANY)
 
     def offered(number: int) -> list[str]:
         return [tool["name"] for tool in world.server.requests[number].body["tools"]]

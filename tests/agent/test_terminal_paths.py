@@ -17,7 +17,7 @@ from pyagentd.agent.approving.asks import Answer as Answered
 from pyagentd.agent.branches.audience import Audience
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.recorder import Recorder
-from pyagentd.agent.running import equipping
+from pyagentd.agent.running import tooling
 from pyagentd.agent.running.answer import Answer
 from pyagentd.agent.running.machine import State
 from pyagentd.agent.running.outcome import Outcome
@@ -144,7 +144,7 @@ def tool_raises(world: World, patch: pytest.MonkeyPatch) -> None:
     def tools() -> dict[str, ToolSpec]:
         return {name: replace(spec, run=run) if name == "Read" else spec for name, spec in builtin_tools().items()}
 
-    patch.setattr(equipping, "builtin_tools", tools)
+    patch.setattr(tooling, "builtin_tools", tools)
 
 
 def listener_raises(world: World, patch: pytest.MonkeyPatch) -> None:

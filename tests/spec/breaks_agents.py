@@ -108,9 +108,9 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Tools captured from agent buffer context",
-        _EQUIPPING,
-        "permitted = permitted_tools(self._presets, ref, ancestors, wanted)",
-        "permitted = permitted_tools(self._presets, ref, ancestors, known)",
+        "pyagentd/agent/running/tooling.py",
+        "permitted = permitted_tools(self.presets, ref, ancestors, wanted)",
+        "permitted = permitted_tools(self.presets, ref, ancestors, known)",
     ),
     _of(
         "Backend, model, system message from preset YAML",
@@ -409,9 +409,9 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Tools captured in agent buffer context",
-        _EQUIPPING,
-        "permitted = permitted_tools(self._presets, ref, ancestors, wanted)",
-        "permitted = host.presets.of_branch(self._top).tools",
+        "pyagentd/agent/running/tooling.py",
+        "permitted = permitted_tools(self.presets, ref, ancestors, wanted)",
+        "permitted = host.presets.of_branch((ref, *ancestors)[-1]).tools",
     ),
     _of(
         "Overlay cleaned up on all paths",

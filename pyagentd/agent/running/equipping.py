@@ -13,20 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.approving.confining import shell_scope
-from pyagentd.agent.approving.expansion import Place, scope_expansion
 from pyagentd.agent.approving.ledger import RunWitness, local_user
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.override import Override, overridden, settings_of
 from pyagentd.agent.compacting.fitting import fitting
-from pyagentd.agent.emacs.equipped import run_buffers, run_tools
+from pyagentd.agent.emacs.equipped import run_buffers
 from pyagentd.agent.hooking.hooks import Moment
 from pyagentd.agent.hooking.projecthooks import guarded
-from pyagentd.agent.lifecycle import modelnames
 from pyagentd.agent.lifecycle.docs import docs_section
-from pyagentd.agent.lifecycle.selfedit import NAMES as SELFEDIT_TOOLS
-from pyagentd.agent.lifecycle.selfedit import Self, selfedit_tools
 from pyagentd.agent.mcp.joining import joining
-from pyagentd.agent.missions.missiontool import Lending
 from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.prompting.prompt import system_prompt
 from pyagentd.agent.prompting.skills import index
@@ -40,15 +35,10 @@ from pyagentd.agent.running.settings import (
     DEFAULT_MAX_TOKENS,
     SendOptions,
     backend_for,
-    permitted_tools,
     policy_context,
     provider_of,
-    variable_of,
 )
-from pyagentd.agent.running.toolbox import Around, tools_around
-from pyagentd.agent.tasks.tasktools import NAMES as TASK_TOOLS
-from pyagentd.agent.tasks.tasktools import task_tools
-from pyagentd.agent.triggering.wakeups import Sleeper, wakeup_tools
+from pyagentd.agent.running.tooling import Tooling
 from pyagentd.agent.turns.turnagent import Named, TurnPresets, named, turn_presets
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
@@ -59,7 +49,6 @@ from pyagentd.store import paths
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.trace import TraceWriter
-from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 if TYPE_CHECKING:  # the host equips the runs it starts
@@ -137,7 +126,15 @@ class Equipping:
             model = await host.hooks.model_resolve(moment, model, preset=preset.name, backend=preset.backend)
         await host.grants.load(self._top, root)
         authority = self._authority(root)
-        tools = self._tools(preset, authority, skill)
+        tooling = Tooling(
+            host=host,
+            branch=branch,
+            run_id=self._run_id,
+            options=self._options,
+            presets=self._presets,
+            ancestors=self._ancestors,
+        )
+        tools = tooling.of(preset, authority, skill)
         told = index(place.skills) if skill in tools.values() else ""
         offer, family = Offer(tools, found_before(branch.conversation)), (branch.ref, *self._ancestors)
         settings = RunSettings(
@@ -294,59 +291,3 @@ class Equipping:
             tasks=host.tasks.of_run(branch, self._options),
             buffers=run_buffers(host, branch),
         )
-
-    def _self(self) -> Self:
-        """Return the named agent whose run it is, for the tools by which it changes itself."""
-        host, ref, options = self._host, self._branch.ref, self._options
-
-        def model(name: str) -> str:
-            backend = host.presets.of_branch(ref).backend
-            return modelnames.written(name, host.models.known(options), backend=backend)
-
-        host.models.look_soon(options)  # by the time it is wanted, there is a list
-        return Self(directory=ref.session_dir, profiles=host.presets.profiles, model=model)
-
-    def _tools(self, preset: Preset, authority: Authority, skill: ToolSpec | None) -> dict[str, ToolSpec]:
-        """Return the tools that the model is offered, by name."""
-        host, ref, ancestors = self._host, self._branch.ref, self._ancestors
-        spawner = host.agents.spawner(self._branch, self._options, self._run_id)
-        around = Around(
-            spawner=spawner,
-            depth=len(ancestors),
-            authority=authority,
-            web=host.config.web,
-            variable=lambda name: variable_of(name, self._options),
-            conversation=self._branch.conversation,
-            lending=Lending(
-                preset=preset,
-                tools=tuple(permitted_tools(self._presets, ref, ancestors, preset.tools)),
-                above=lambda: host.kindred.above(ref),
-            ),
-        )
-        known: dict[str, ToolSpec] = builtin_tools() | tools_around(preset.tools, around)
-        place = Place(
-            ref=ref,
-            preset=lambda: host.presets.of_branch(ref),
-            tools=builtin_tools(),
-            clock=host.clock,
-            keeping=lambda: host.origins.keeping(ref),
-        )
-        known["request_scope_expansion"] = scope_expansion(place, authority)
-        sleeper = Sleeper(ref=ref, calendar=host.schedules, env=self._options.env, now=host.clock.now)
-        known |= wakeup_tools(sleeper)
-        known |= task_tools(host.tasks.of_run(self._branch, self._options))
-        if skill is not None:
-            known[skill.name] = skill
-        wanted = preset.tools
-        if host.named.is_named(ref):
-            known |= selfedit_tools(self._self())
-            wanted = (*wanted, *(name for name in SELFEDIT_TOOLS if name not in wanted))
-        permitted = permitted_tools(self._presets, ref, ancestors, wanted)
-        if "Bash" in permitted:  # what it begins, they look at and end
-            permitted += [name for name in TASK_TOOLS if name not in permitted]
-        tools = {name: known[name] for name in permitted if name in known}
-
-        def of_emacs(names: list[str]) -> list[str]:
-            return permitted_tools(self._presets, ref, ancestors, names)
-
-        return tools | run_tools(host, self._branch, wanted, known, of_emacs)
