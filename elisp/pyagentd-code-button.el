@@ -43,6 +43,9 @@
 (defconst pyagentd-code-button--most 200
   "Greatest number of buttons in a buffer.")
 
+(defconst pyagentd-code-button--reach 10000
+  "How far from what is displayed the fences of a block are looked for.")
+
 (defvar-local pyagentd-code-button--all nil
   "The overlays of buttons in this buffer, latest first.")
 
@@ -90,22 +93,40 @@
         (overlay-put overlay 'after-string (pyagentd-code-button--text))
         (push overlay pyagentd-code-button--all)))))
 
+(defun pyagentd-code-button--start (pos answer)
+  "Return where to look from for the block with POS in ANSWER, (BEG . END).
+In a long answer that is a fence not far above which begins a block, as
+one that names a language does."
+  (let ((start (- pos pyagentd-code-button--reach)))
+    (if (<= start (car answer)) (car answer)
+      (save-excursion
+        (goto-char start)
+        (forward-line 0)
+        (if (re-search-forward "^[ \t]*\\(?:```\\|~~~\\)[`~]* ?[[:alnum:]]" pos t)
+            (line-beginning-position)
+          (point))))))
+
+(defun pyagentd-code-button--near (pos end)
+  "Return the blocks of the answer with POS around it, and up to END."
+  (let ((answer (pyagentd-code--answer pos)))
+    (pyagentd-code-blocks (pyagentd-code-button--start pos answer)
+                          (min (cdr answer)
+                               (+ end pyagentd-code-button--reach)))))
+
 (defun pyagentd-code-button--blocks (beg end)
   "Return the complete blocks of code with a fence between BEG and END."
   (goto-char beg)
   (let (blocks)
     (while (re-search-forward pyagentd-code--fence end t)
       (when (eq (get-text-property (match-beginning 0) 'gptel) 'response)
-        (let* ((pos (match-beginning 0))
-               (answer (pyagentd-code--answer pos)))
+        (let ((pos (match-beginning 0)))
           (setq blocks (append (seq-filter
                                 (lambda (block)
                                   (and (<= (- (car block) 200) end)
                                        (<= beg (+ (nth 1 block) 200))))
-                                (pyagentd-code-blocks (car answer)
-                                                      (cdr answer)))
+                                (pyagentd-code-button--near pos end))
                                blocks))
-          (goto-char (min end (cdr answer))))))
+          (goto-char (min end (cdr (pyagentd-code--answer pos)))))))
     blocks))
 
 (defun pyagentd-code-button--find (beg end &rest _)
