@@ -149,6 +149,9 @@ stand its other branches and the agents.
         tabulated-list-entries #'pyagentd-rows-entries
         tabulated-list-printer #'pyagentd-rows-print-entry
         pyagentd-rows-limit pyagentd-list-lines
+        pyagentd-table-help '(("RET" "open") ("m" "mark") ("d" "delete")
+                              ("a" "archive") ("x" "do it") ("r" "rename")
+                              ("k" "abort") ("/" "filter") ("?" "all keys"))
         pyagentd-rows-marks (make-hash-table :test #'equal)
         pyagentd-here-function #'pyagentd-list--here
         pyagentd-live t)

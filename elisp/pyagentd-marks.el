@@ -94,13 +94,13 @@ The next flag is then for all that are marked."
   (pyagentd-rows-print))
 
 (defun pyagentd-list-flag-deletion ()
-  "Flag what is marked, else the line at point or the region, for deletion.
+  "Flag for deletion what is marked, else the line at point or the region.
 \\[pyagentd-list-execute] moves it to the trash."
   (interactive nil pyagentd-list-mode)
   (pyagentd-marks--flag ?D))
 
 (defun pyagentd-list-flag-archive ()
-  "Flag what is marked, else the line at point or the region, for the archive.
+  "Flag for the archive what is marked, else the line at point or the region.
 \\[pyagentd-list-execute] archives it, and lists \
 again what is archived."
   (interactive nil pyagentd-list-mode)

@@ -33,6 +33,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-here)
 (require 'pyagentd-numbers)
+(require 'pyagentd-table)
 (require 'pyagentd-tree)
 
 (defface pyagentd-agent-title '((t :inherit font-lock-type-face))
@@ -65,9 +66,10 @@
 (defun pyagentd-rows-format ()
   "Return the columns, the title as wide as the window allows."
   (let ((width (- (window-width (get-buffer-window)) 2 6 9 7 9 22)))
-    (vconcat (list (list "Title" (max 24 (min 64 (max (- width 24) (min width 30))))
-                         'pyagentd-rows--before))
-             pyagentd-rows--columns)))
+    (vconcat
+     (list (list "Title" (max 24 (min 64 (max (- width 24) (min width 30))))
+                 'pyagentd-rows--before))
+     pyagentd-rows--columns)))
 
 (declare-function pyagentd-list-more "pyagentd-list")
 
@@ -115,9 +117,11 @@ A session is followed by its current branch if that is not the first one."
     (if (zerop tokens) "" (pyagentd-numbers-short tokens))))
 
 (defun pyagentd-rows--cost (row)
-  "Return what ROW cost with the agents below it; nothing where that is free."
-  (pcase-let ((`(,_ ,usd ,unpriced) (pyagentd-tree-spent row)))
-    (if (or unpriced (> usd 0)) (pyagentd-numbers-cost usd unpriced) "")))
+  "Return what ROW cost with the agents below it."
+  (pcase-let ((`(,tokens ,usd ,unpriced) (pyagentd-tree-spent row)))
+    (cond ((zerop tokens) "")
+          ((or unpriced (> usd 0)) (pyagentd-numbers-cost usd unpriced))
+          (t (propertize (pyagentd-numbers-dollars 0) 'face 'shadow)))))
 
 (defun pyagentd-rows--entry (line rank)
   "Return LINE, the one in place RANK, as an entry of the list.
@@ -176,6 +180,16 @@ After its columns an entry has LINE and RANK, which are not shown."
                                          (_ 'warning)))
      " ")))
 
+(defun pyagentd-rows--show-keys ()
+  "Name the keys of the list below its lines; no line is made of that."
+  (when pyagentd-table-help
+    (remove-overlays (point-min) (point-max) 'pyagentd-rows-keys t)
+    (let ((overlay (make-overlay (point-max) (point-max) nil t t)))
+      (overlay-put overlay 'pyagentd-rows-keys t)
+      (overlay-put overlay 'after-string
+                   (concat "\n" (pyagentd-table-keys pyagentd-table-help)
+                           "\n")))))
+
 (defun pyagentd-rows-update (rows)
   "Show ROWS in the lines that they have, which stay where they are."
   (let ((inhibit-read-only t))
@@ -219,6 +233,7 @@ After its columns an entry has LINE and RANK, which are not shown."
     (tabulated-list-init-header)
     (tabulated-list-print t)
     (pyagentd-rows--say-nothing)
+    (pyagentd-rows--show-keys)
     (unless (or (null id) (equal id (tabulated-list-get-id)))
       (goto-char (point-min))
       (forward-line (1- number)))))

@@ -190,7 +190,7 @@ The variable `rows' is bound to them."
                        (,deep :tokens 500000 :usd 0.0 :unpriced t)))
         (apply #'list-test--told :branch (plist-get row :branch) spent)))
     (pyagentd-list--print)
-    (should (equal (list-test--columns "A cup" 3 4) '("950" "")))
+    (should (equal (list-test--columns "A cup" 3 4) '("950" "$0.00")))
     (should (equal (list-test--columns "Making tea" 3 4) '("2.0k" "$1.00")))
     (should (equal (list-test--columns "└ main" 3 4) '("520k" "$0.75+?")))
     (should (equal (list-test--columns "deep" 3 4) '("500k" "$?")))
