@@ -107,12 +107,15 @@ Nil before the first call of `pyagentd-gc-postpone'.")
   "Look after each key whether there is much garbage."
   (setq pyagentd-gc--timers
         ;; The longer the pause, the less likely a key comes just now.
-        (list (run-with-idle-timer 0.01 t #'pyagentd-gc--between-keys 0.5)
-              (run-with-idle-timer 0.3 t #'pyagentd-gc--between-keys 0.25))))
+        (list (run-with-idle-timer 0.01 t #'pyagentd-gc--between-keys 0.01 0.5)
+              (run-with-idle-timer 0.3 t #'pyagentd-gc--between-keys 0.3 0.25))))
 
-(defun pyagentd-gc--between-keys (part)
-  "Collect if there is garbage for PART of the threshold and no key waits."
+(defun pyagentd-gc--between-keys (delay part)
+  "Collect if there is garbage for PART of the threshold and no key waits.
+DELAY is how many seconds after the key this should be; when something
+else took most of the pause, the next one is awaited."
   (when (and (> (pyagentd-gc--garbage) (* part gc-cons-threshold))
+             (< (float-time (or (current-idle-time) 0)) (+ delay 0.03))
              (not (input-pending-p)))
     (garbage-collect)))
 
