@@ -149,6 +149,11 @@ The file is called session.log."
      (if-let ((mend (plist-get plist :mend)))
          (format "%s (%s)" message mend)
        (format "%s" message)))
+    ;; What was called is a name of the protocol's; a text says more.
+    (`(pyagentd-timeout . ,data)
+     (concat (get 'pyagentd-timeout 'error-message)
+             (if (stringp (car data)) (concat ": " (car data)) "")
+             "; wait and try again, or see M-x pyagentd-doctor"))
     ((and `(,symbol . ,(and data (pred consp)))
           (guard (memq 'pyagentd-error (get symbol 'error-conditions))))
      (format "%s: %s" (get symbol 'error-message)
@@ -157,21 +162,35 @@ The file is called session.log."
 
 (defun pyagentd-core--command-error (show data context caller)
   "Say an error of ours in a sentence; other errors as SHOW does.
-DATA, CONTEXT and CALLER are those of `command-error-function'."
-  (funcall show
-           (if (memq 'pyagentd-error (get (car-safe data) 'error-conditions))
-               (list 'user-error (pyagentd-error-text data))
-             data)
-           context caller))
+DATA, CONTEXT and CALLER are those of `command-error-function'.  The
+*Messages* buffer names this package, not the function, of what a command
+of ours tells the user."
+  (let ((ours (memq 'pyagentd-error (get (car-safe data) 'error-conditions))))
+    (funcall show
+             (if ours (list 'user-error (pyagentd-error-text data)) data)
+             context
+             (if (or ours (and (eq (car-safe data) 'user-error)
+                               (pyagentd-core--command-p this-command)))
+                 'pyagentd
+               caller))))
+
+(defun pyagentd-core--command-p (command)
+  "Return non-nil if COMMAND is one of this package."
+  (and (symbolp command)
+       (string-prefix-p "pyagentd-" (symbol-name command))))
 
 (add-function :around command-error-function #'pyagentd-core--command-error)
 
 ;;;; Log
 
-;; SPEC 001 Logging and observability names the prefix and the file.
+;; SPEC 001 Logging and observability names the levels and the file, and
+;; the prefix of its lines.  Who reads *Messages* sees who speaks.
 
 (defconst pyagentd-core--levels '(debug info warn error)
   "Log levels, least severe first.")
+
+(defconst pyagentd-core--level-words '((warn . "warning"))
+  "What a level is called where a user reads it, if not by its name.")
 
 (defconst pyagentd-core--log-file-name "session.log"
   "Name of the log in a session's directory.")
@@ -187,12 +206,16 @@ In a buffer of a session it also goes to the session's own log if
   "Log TEXT at LEVEL about the session in SESSION-DIR, nil for no session.
 WRITTEN means that the session's own log has it already."
   (when (memq level (memq pyagentd-log-level pyagentd-core--levels))
-    (let ((line (format "[GPTEL-%s] %s" (upcase (symbol-name level)) text)))
+    (let ((line (format "pyagentd %s: %s"
+                        (alist-get level pyagentd-core--level-words level)
+                        text)))
       (if (memq level '(debug info))
           (pyagentd-core--message-quietly line)
-        (message "%s" line))
-      (when (and pyagentd-log-to-file session-dir (not written))
-        (pyagentd-core--append line session-dir))))
+        (message "%s" line)))
+    (when (and pyagentd-log-to-file session-dir (not written))
+      (pyagentd-core--append
+       (format "[GPTEL-%s] %s" (upcase (symbol-name level)) text)
+       session-dir)))
   nil)
 
 (defun pyagentd-core--message-quietly (line)

@@ -95,7 +95,7 @@ def test_emacs_logs_metadata_that_cannot_be_parsed(system: System) -> None:
     (branch / "scope-plan.yml").write_text("a: b: c\n")
     emacs = names(system)
     emacs.eval(f"(jf/gptel--read-session-metadata {quoted(branch)})")
-    wanted = f"[GPTEL-ERROR] Failed to parse scope-plan.yml in {branch}: "
+    wanted = f"pyagentd error: Failed to parse scope-plan.yml in {branch}: "
     wait_for_message(emacs, wanted)
 
 
@@ -143,8 +143,8 @@ def test_making_a_session_is_logged_and_written_to_its_own_log(system: System) -
     emacs = names(system)
     emacs.eval('(progn (setq jf/gptel-log-to-file t) (jf/gptel-persistent-session "Log me") t)')
     directory = Path(emacs.eval("jf/gptel--session-dir"))
-    wanted = f"[GPTEL-INFO] Created session directory: {directory}"
-    wait_for_message(emacs, wanted)
+    wanted = f"Created session directory: {directory}"
+    wait_for_message(emacs, f"pyagentd info: {wanted}")
     line = next(line for line in (directory / "session.log").read_text().splitlines() if line.endswith(wanted))
     assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[GPTEL-INFO\]", line)
 

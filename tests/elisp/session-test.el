@@ -369,7 +369,8 @@
       (cl-letf (((symbol-function 'message)
                  (lambda (&rest args) (push (apply #'format args) logged))))
         (run-hooks 'gptel-mode-hook))
-      (should (member "[GPTEL-WARN] session.md: 2 duplicate save hooks" logged)))
+      (should (member "pyagentd warning: session.md: 2 duplicate save hooks"
+                      logged)))
     ;; One hook saves the state of the session: ours.
     (should-not (memq 'gptel--save-state before-save-hook))
     (should (equal (remq t write-contents-functions) '(pyagentd-session--write)))))
@@ -412,6 +413,33 @@
       (pyagentd-log 'debug "a")
       (pyagentd-log 'info "b")
       (pyagentd-log 'error "c"))
-    (should (equal logged '("[GPTEL-ERROR] c" "[GPTEL-INFO] b")))))
+    (should (equal logged '("pyagentd error: c" "pyagentd info: b")))))
+
+(ert-deftest pyagentd-session-its-own-log-has-the-prefix ()
+  "SPEC 001 Logging and observability."
+  (pyagentd-test-with-session session-test--text
+    (let ((pyagentd-log-to-file t))
+      (pyagentd-log 'warn "Too %s" "much")
+      (should (string-match-p
+               (concat "\\`\\[[-0-9]+ [0-9:]+\\] "
+                       (regexp-quote "[GPTEL-WARN] Too much") "\n\\'")
+               (pyagentd-test-content
+                (expand-file-name "session.log" pyagentd--session-dir)))))))
+
+(ert-deftest pyagentd-session-errors-of-its-commands-name-the-package ()
+  (let* (callers
+         (show (lambda (data _context caller)
+                 (push (cons caller (error-message-string data)) callers))))
+    (let ((this-command 'pyagentd-send))
+      (pyagentd-core--command-error show '(user-error "It waits") "" 'progn)
+      (pyagentd-core--command-error show '(error "A fault") "" 'progn))
+    (let ((this-command 'yank))
+      (pyagentd-core--command-error show '(user-error "Not ours") "" 'progn)
+      (pyagentd-core--command-error show '(pyagentd-timeout fork) "" 'signal))
+    (should (equal (nreverse callers)
+                   '((pyagentd . "It waits") (progn . "A fault")
+                     (progn . "Not ours")
+                     (pyagentd . "The daemon did not answer in time; \
+wait and try again, or see M-x pyagentd-doctor"))))))
 
 ;;; session-test.el ends here
