@@ -253,8 +253,22 @@ NARROW means that there is little room: then the preset is left out."
   (add-face-text-property 0 (length text) 'shadow t text)
   text)
 
+(defface pyagentd-header '((((type tty)) :inherit default :underline t)
+                           (t nil))
+  "Face below all others in the header line of a session.
+A terminal draws header lines dark on light where its text is light on
+dark, and the colours that are made for its text cannot be read there."
+  :group 'pyagentd)
+
 (defun pyagentd-status--make (narrow)
   "Return the header line; NARROW means that there is little room."
+  (let ((line (pyagentd-status--parts narrow)))
+    (add-face-text-property 0 (length line) 'pyagentd-header t line)
+    line))
+
+(defun pyagentd-status--parts (narrow)
+  "Return what the header line consists of.
+NARROW means that there is little room."
   (let ((right (pyagentd-status--right narrow)))
     ;; What it says is no format of a mode line.
     (replace-regexp-in-string
