@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import pytest
 
 from pyagentd.agent.branches import attaching, reading
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.persist import Lacking, Writing
 from pyagentd.daemon import SWITCH_INTERVAL_S
 from pyagentd.errors import StoreError
 from pyagentd.store import align, document, metadata
@@ -384,6 +386,54 @@ def no_more_than(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_who_reads_a_file_that_was_edited_while_its_editor_had_not_saved_is_told_what_it_lacks(
+    world: World,
+) -> None:
+    ref = await conversation(world)
+    world.server.say("Never saved.")
+    async with world.host.using(ref) as branch:
+        editor, reader = Watcher(), Watcher()
+        await attach(branch, editor)
+        await world.host.prompt(branch, text="Hello?", options=world.options)
+        await editor.finished(branch)
+        file_of(ref).write_text("### What does it say?\n\nEdited elsewhere.\n\n### ")
+        for client, mode in ((reader, "view"), (editor, "edit")):
+            given = await attach(branch, client, mode="edit" if mode == "edit" else "view")
+            text, marker = body(ref), given["marker"] - 1
+            shown = text[:marker] + "".join(insert for _, insert, _ in given["inserts"]) + text[marker:]
+            assert shown.count("Hello?") == shown.count("Never saved.") == shown.count("Edited elsewhere.") == 1
+            assert given["editor"] == (client is editor)
+        branch.detach(editor)
+        await branch.keeper.flush()
+    assert body(ref) == shown
+
+
+async def test_what_arrives_while_is_looked_what_a_file_lacks_is_told_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = await conversation(world)
+    world.server.say("Never saved.")
+    async with world.host.using(ref) as branch:
+        editor = Watcher()
+        await attach(branch, editor)
+        await world.host.prompt(branch, text="Hello?", options=world.options)
+        await editor.finished(branch)
+        file_of(ref).write_text("### Edited elsewhere.\n\n### ")
+        loop, keeper, survey = asyncio.get_running_loop(), branch.keeper, Writing.survey
+        late = keeper.inserts[-1]._replace(seq=branch.recorder.last_seq, text="Late.")
+
+        def slow(writing: Writing) -> Lacking:
+            found = survey(writing)
+            added = threading.Event()
+            loop.call_soon_threadsafe(lambda: (keeper.add(late), added.set()))
+            assert added.wait(10)
+            return found
+
+        monkeypatch.setattr(Writing, "survey", slow)
+        given = await attach(branch, editor)
+        assert [text for _, text, _ in given["inserts"]].count("Late.") == 1
 
 
 # -- prompts ---------------------------------------------------------------------------------------------------

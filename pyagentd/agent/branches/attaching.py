@@ -111,8 +111,9 @@ class Attaching:
                 break
             with contextlib.suppress(StoreError):  # whoever edits from now on must find the file as it was read
                 await self._keeper.flush()
-        incomplete = self._keeper.editor is None and not self._keeper.complete
-        return reading, await self._keeper.survey() if incomplete else None
+        # Its editor may be waiting for us: it cannot save where somebody else changed the file.
+        unknown = not self._keeper.complete and self._keeper.version(reading.sha256) is None
+        return reading, await self._keeper.survey() if unknown else None
 
     def _standing(self, reading: Reading, lacking: Lacking | None) -> _Standing | None:
         keeper, sha256 = self._keeper, self._sha256
@@ -127,7 +128,7 @@ class Attaching:
             return None
         if keeper.complete:
             return self._at(keeper.on_disk(sha256))
-        if lacking is not None:
+        if lacking is not None and lacking.sha256 == sha256:
             return _Standing(marker=lacking.marker, inserts=lacking.inserts)
         return None
 

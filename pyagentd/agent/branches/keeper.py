@@ -215,12 +215,16 @@ class Keeper:
         self._waiting = []
 
     async def survey(self) -> Lacking:
-        """Return what the file as it is lacks of the run, without writing it.
+        """Return what the file as it is lacks of the run, without writing it; also what came while it was read.
 
         Raises:
             StoreError: The disk refused.
         """
-        return await asyncio.to_thread(self._next_writing(()).survey)
+        while True:
+            run, known = self.inserts, len(self.inserts)
+            lacking = await asyncio.to_thread(self._next_writing(()).survey)
+            if self.inserts is run:
+                return replace(lacking, inserts=(*lacking.inserts, *run[known:]))
 
     # -- writing -----------------------------------------------------------------------------------------------
 

@@ -62,8 +62,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lacking:
-    """What a file lacks of a run: it goes to ``marker``."""
+    """What a file, whose body has hash ``sha256``, lacks of a run: it goes to ``marker``."""
 
+    sha256: str
     marker: int
     inserts: tuple[Insert, ...]
 
@@ -125,7 +126,7 @@ class Writing:
             StoreError: The disk refused.
         """
         writer, missing, _ = self._reopened()
-        return Lacking(marker=writer.marker, inserts=tuple(missing))
+        return Lacking(sha256=writer.sha256, marker=writer.marker, inserts=tuple(missing))
 
     def _reopened(self) -> tuple[DocumentWriter, Sequence[Insert], bool]:
         """Read the file and find out which inserts it lacks, where they go, and whether its text is a surprise."""
