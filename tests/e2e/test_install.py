@@ -41,14 +41,14 @@ class Terminal:
     """An Emacs of its own in tmux, started as a user starts it."""
 
     def __init__(self, home: Path, env: dict[str, str]) -> None:
-        self._env = env
+        self.env = env
         self._socket = str(home / "t")
         size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
         self._tmux("-f", "/dev/null", "new-session", "-d", "-s", "e", *size, "-c", str(home), "emacs", "-nw")
 
     def _tmux(self, *arguments: str) -> str:
         command = ["tmux", "-S", self._socket, *arguments]
-        return subprocess.run(command, env=self._env, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, check=True).stdout
 
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p", "-t", "e")
@@ -60,31 +60,31 @@ class Terminal:
         self._tmux("send-keys", "-t", "e", {"RET": "Enter"}.get(name, name))
 
     def close(self) -> None:
-        subprocess.run(["tmux", "-S", self._socket, "kill-server"], env=self._env, capture_output=True, check=False)
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], env=self.env, capture_output=True, check=False)
 
 
 class Graphical:
     """An Emacs with windows on a display that nobody sees; keys come by its server."""
 
     def __init__(self, home: Path, env: dict[str, str]) -> None:
-        self._env = env | {"GSETTINGS_BACKEND": "memory", "XDG_RUNTIME_DIR": str(home / "run")}
+        self.env = env | {"GSETTINGS_BACKEND": "memory", "XDG_RUNTIME_DIR": str(home / "run")}
         (home / "run").mkdir(mode=0o700)
         reader, writer = os.pipe()
         display = ["Xvfb", "-displayfd", str(writer), "-screen", "0", "1280x900x24", "-nolisten", "tcp", "-noreset"]
         self._display = subprocess.Popen(display, pass_fds=[writer], stderr=subprocess.DEVNULL)
         os.close(writer)
         with os.fdopen(reader) as number:
-            self._env["DISPLAY"] = f":{number.readline().strip()}"
+            self.env["DISPLAY"] = f":{number.readline().strip()}"
         emacs = shlex.split(subprocess.check_output([ROOT / "scripts" / "graphical-emacs.sh"], text=True))
         # Unpacked beside the installed one, it cannot compile natively.
         options = ["--eval", "(setq native-comp-deferred-compilation nil comp-enable-subr-trampolines nil)"]
-        self._emacs = subprocess.Popen([*emacs, *options, "-f", "server-start"], env=self._env, cwd=home)
+        self._emacs = subprocess.Popen([*emacs, *options, "-f", "server-start"], env=self.env, cwd=home)
         self._server = home / "run" / "emacs" / "server"
         wait_for(self._server.exists, "the server of Emacs")
 
     def _said(self, form: str) -> str:
         command = ["emacsclient", "-s", str(self._server), "--eval", form]
-        return subprocess.run(command, env=self._env, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, check=True).stdout
 
     def screen(self) -> str:
         # What was only in the echo area for a moment is among the messages.
@@ -193,4 +193,4 @@ def test_from_the_package_to_the_first_answer_in_two_steps(
         print(emacs.screen()[-4000:])
         emacs.close()
         stop = [sys.executable, "-m", "pyagentd", "stop"]
-        subprocess.run(stop, env={**env, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
+        subprocess.run(stop, env={**emacs.env, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
