@@ -82,7 +82,9 @@ list (SYMBOL . DATA); by default it is told in the echo area."
     (pyagentd-attached--fail
      (if silent (list 'pyagentd-timeout 'attach)
        (list 'user-error
-             "The file keeps changing on disk; try again in a moment")))))
+             (substitute-command-keys
+              "Buffer and file differ, or the file keeps changing; \
+\\[revert-buffer] reads it, then send again"))))))
 
 (defun pyagentd-attached-cancel ()
   "Let nothing wait any longer, since the user does not want it."

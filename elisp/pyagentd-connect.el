@@ -78,8 +78,10 @@
                                (pyagentd-insert-position))))))
 
 (defun pyagentd-connect--leave ()
-  "Detach the current buffer."
-  (when (and pyagentd-attach-state (pyagentd-rpc-connected-p))
+  "Detach the current buffer.
+The daemon may hold it for the one that writes although they do not
+agree on its text just now."
+  (when (and (> pyagentd-attach--latest 0) (pyagentd-rpc-connected-p))
     (pyagentd-rpc-call-async 'detach (list :branch pyagentd--branch-dir)
                              :error #'ignore))
   (pyagentd-attach-forget-fresh)

@@ -13,10 +13,10 @@ import pytest
 from pyagentd.store import document
 from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
-from tests.e2e.test_conversation import converse
+from tests.e2e.test_conversation import FINISHED, converse, send
 from tests.e2e.test_manners import body, role_of
 from tests.e2e.test_several_emacsen import EDITS, FOLLOWS, messages, on_disk, opened, take_over
-from tests.server import ModelServer, answer, tool_use
+from tests.server import ModelServer, answer, text, tool_use
 
 
 def written(system: System, server: ModelServer) -> tuple[str, Path]:
@@ -120,3 +120,27 @@ def test_a_model_chosen_in_the_buffer_is_used_shown_and_kept(system: System, mod
     emacs.eval("(progn (setq-local gptel-model 'yet-another) (driver-call #'pyagentd-drop-settings) t)")
     converse(emacs, "And last?")
     assert model_server.last.body["model"] == "model-of-mine"
+
+
+def test_a_session_edited_elsewhere_while_it_answers_is_reverted_and_goes_on(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    _, branch = system.new()
+    file = branch / "session.md"
+    emacs = opened(system, branch, EDITS)
+    model_server.say(answer(text("word " * 200 + "end.", chunks=100), pause_s=0.01), "Yes.")
+    send(emacs, "Tell me.")
+    emacs.wait('(string-match-p "word word" (buffer-string))')
+    file.write_text("### Tell me.\n\nEdited elsewhere.\n\n")
+    emacs.wait(f'(and {FINISHED} (string-match-p "end\\." (buffer-string)))')
+    emacs.eval("(progn (pyagentd-session-save) t)")
+    assert "revert-buffer reads it" in emacs.eval("pyagentd-session-trouble")
+    emacs.eval("(progn (revert-buffer t t) t)")
+    emacs.wait("(and (pyagentd-attached-p) (null pyagentd-session-trouble))")
+    shown = body(emacs)
+    assert shown.count("end.") == shown.count("Edited elsewhere.") == 1
+    converse(emacs, "Really?")
+    assert "Yes." in body(emacs)
+    wait_for(lambda: on_disk(branch) == body(emacs), "the file to have it all")
+    assert "Edited elsewhere." in str(model_server.last.messages)

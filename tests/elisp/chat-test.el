@@ -255,6 +255,17 @@
       (chat-test--push '(insert 2 "late" response))
       (pyagentd-rpc-call 'status))))
 
+;; It was attached once, and the daemon holds it for the one that writes.
+(ert-deftest pyagentd-chat-kill-buffer-that-is-not-attached-detaches ()
+  (chat-test--with-session "### Hi"
+    (let ((branch pyagentd--branch-dir))
+      (pyagentd-test-tell 'fake-answer "(:reread t)" 'attach)
+      (revert-buffer t t)
+      (pyagentd-test-await (> (length (pyagentd-test-calls 'attach)) 4))
+      (setq pyagentd-attach-state nil)
+      (kill-buffer)
+      (should (equal (pyagentd-test-calls 'detach) `((:branch ,branch)))))))
+
 (ert-deftest pyagentd-chat-disconnect-shows-and-comes-back ()
   (chat-test--with-session "### Hi"
     (pyagentd-rpc-disconnect)
