@@ -42,6 +42,7 @@
 (require 'pyagentd-answer)
 (require 'pyagentd-notify)
 (require 'pyagentd-status)
+(require 'pyagentd-cause)
 (require 'pyagentd-settings)
 (require 'pyagentd-viewing)
 (require 'pyagentd-attach)
@@ -135,7 +136,8 @@ writes the next prompt."
      (lambda (err)
        (setq waits nil)
        (pyagentd-chat--stop-waiting)
-       (message "Not sent: %s" (pyagentd-error-text err))))
+       (message "Not sent: %s"
+                (pyagentd-cause-with-mend (pyagentd-error-text err)))))
     (when waits
       (pyagentd-chat--wait))))
 

@@ -32,6 +32,7 @@
 (require 'pyagentd-server)
 (require 'pyagentd-install)
 (require 'pyagentd-installer)
+(require 'pyagentd-cause)
 (require 'pyagentd-doctor-mend)
 
 (defun pyagentd-doctor-check-finding (name level detail &rest buttons)
@@ -225,17 +226,9 @@ uv, is needed" pyagentd-installer-python)
 
 (defun pyagentd-doctor-check--file-button (text)
   "Return a list with the button that opens the file TEXT names, or nil."
-  (when (string-match "\\(/[^ \n:]+\\.\\(?:toml\\|md\\|json\\)\\)\\(?::\\([0-9]+\\)\\)?"
-                      text)
-    (let ((file (match-string 1 text))
-          (line (match-string 2 text)))
-      (when (file-exists-p file)
-        (list (cons (format "Open %s" (file-name-nondirectory file))
-                    (lambda ()
-                      (find-file-other-window file)
-                      (when line
-                        (goto-char (point-min))
-                        (forward-line (1- (string-to-number line)))))))))))
+  (when-let ((cause (pyagentd-cause text)))
+    (list (cons (format "Open %s" (file-name-nondirectory (car cause)))
+                (lambda () (pyagentd-cause-visit cause))))))
 
 (defun pyagentd-doctor-check--run-button (line)
   "Return a list with the button that runs LINE, if it is a command, or nil."

@@ -43,13 +43,15 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
   "Name of the model of this branch.")
 (defvar-local pyagentd-status-hindrance nil
   "Why nothing can be written here, a few words; nil if it can.")
+(defvar-local pyagentd-status-refusal nil
+  "Why the daemon does not take part in this session, a line, or nil.")
 (defvar-local pyagentd-status-title nil
   "Title of the session in this buffer, nil if it has none.")
 (defvar-local pyagentd-status--line nil
   "The header line, computed when something changes.")
 
 (defvar-local pyagentd-status--narrow nil
-  "The header line for windows in which there is little room, or nil.")
+  "Header lines for windows with less room, an alist (WIDTH . LINE).")
 
 (defvar pyagentd-title-functions nil
   "Functions called in a session buffer when its title becomes known or changes.
@@ -62,7 +64,8 @@ They are called in the session buffer.")
 
 (pyagentd-permanent-local 'pyagentd-status 'pyagentd-status-title
                           'pyagentd-status-preset 'pyagentd-status-model
-                          'pyagentd-status-hindrance 'pyagentd-status--line
+                          'pyagentd-status-hindrance 'pyagentd-status-refusal
+                          'pyagentd-status--line
                           'pyagentd-status--narrow)
 
 ;;;; What a run does
@@ -119,9 +122,23 @@ They are called in the session buffer.")
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-status--queued)
 
+(defun pyagentd-status--reason (message)
+  "Return MESSAGE, of an error, as short as a header line needs it.
+Of a file only its own name is left, and what is said of one of its lines
+stands first."
+  (let ((text (string-replace "\n" " " (string-trim (or message "")))))
+    (when (string-match "/\\([^/ :]+:[0-9]+: .*\\)" text)
+      (setq text (match-string 1 text)))
+    (replace-regexp-in-string
+     "\\(\\`\\|[ (\"'`]\\)~?/\\(?:[^/ :]+/\\)+\\([^/ :]\\)" "\\1\\2" text)))
+
 (defun pyagentd-status--text (status)
   "Return STATUS, see variable `pyagentd-status', in words."
   (pcase (plist-get status :state)
+    ((and 'nil (guard pyagentd-status-refusal))
+     (propertize (concat "Not connected: "
+                         (pyagentd-status--reason pyagentd-status-refusal))
+                 'face 'error))
     ('nil (propertize "Not connected" 'face 'shadow))
     ('idle (propertize "Ready" 'face 'success))
     ('sending (propertize "Waiting..." 'face 'warning))
@@ -129,7 +146,8 @@ They are called in the session buffer.")
     ('waiting (propertize "Waiting for your answer" 'face 'warning))
     ('retrying
      (propertize (pyagentd-status--retrying status) 'face 'warning))
-    ('error (propertize (format "Error: %s" (or (plist-get status :message) ""))
+    ('error (propertize (concat "Error: " (pyagentd-status--reason
+                                           (plist-get status :message)))
                         'face 'error))
     (state (format "%s" state))))
 
@@ -175,24 +193,39 @@ They are called in the session buffer.")
                                      "agent.json" pyagentd--session-dir))))))
   (cdr pyagentd-status--agent))
 
-(defun pyagentd-status--words (narrow)
+(defconst pyagentd-status--rooms
+  '((:name 1000 :state 1000 :preset 1000 :segments 1000)
+    (:name 40 :state 100 :preset 1000 :segments 1000)
+    (:name 24 :state 60 :preset 1000 :segments 1000)
+    (:name 24 :state 40 :preset 14 :segments 1000)
+    (:name 16 :state 30 :preset 14 :segments 1000)
+    (:name 16 :state 30 :segments 1000)
+    (:name 12 :state 16 :segments 24))
+  "How many columns parts of the header line have at most, widest first.
+A part without any is left out; the model is always whole.")
+
+(defun pyagentd-status--cut (text width)
+  "Return TEXT in at most WIDTH columns."
+  (truncate-string-to-width text width nil nil "…"))
+
+(defun pyagentd-status--words (room)
   "Return what the session is called: the name of an agent and the title.
-NARROW means that there is little room."
+ROOM is one of `pyagentd-status--rooms'."
   (pcase-let ((`(,id ,title)
                (mapcar (lambda (text)
-                         (truncate-string-to-width
-                          (or text "") (if narrow 24 1000) nil nil "…"))
+                         (pyagentd-status--cut (or text "")
+                                               (plist-get room :name)))
                        (list pyagentd--session-id pyagentd-status-title))))
     (cond ((not (pyagentd-status--agent-p))
            (if (string-empty-p title) id title))
           ((member title (list "" id)) (propertize id 'face 'bold))
           (t (concat (propertize id 'face 'bold) ": " title)))))
 
-(defun pyagentd-status--name (narrow)
+(defun pyagentd-status--name (room)
   "Return what the session is called, and its branch unless it is the first.
-NARROW means that there is little room."
+ROOM is one of `pyagentd-status--rooms'."
   (concat (pyagentd-status-button
-           (pyagentd-status--words narrow)
+           (pyagentd-status--words room)
            (if (pyagentd-status--agent-p) 'pyagentd-agent-config
              'pyagentd-rename)
            (format "%s\n%s" (or pyagentd--session-id "")
@@ -203,29 +236,44 @@ NARROW means that there is little room."
                      (propertize pyagentd--branch-name 'face 'shadow)
                      'pyagentd-branches "The branch")))))
 
-(defun pyagentd-status--state ()
-  "Return what the run does; a click shows more of it."
-  (let ((text (pyagentd-status--text pyagentd-status)))
-    (pcase (plist-get pyagentd-status :state)
+(defun pyagentd-status--state (room)
+  "Return what the run does; a click shows more of it.
+ROOM is one of `pyagentd-status--rooms'."
+  (let* ((state (plist-get pyagentd-status :state))
+         (width (plist-get room :state))
+         (text (pyagentd-status--cut
+                (if (and (eq state 'waiting) (< width 60))
+                    (propertize "Asks you" 'face 'warning)
+                  (pyagentd-status--text pyagentd-status))
+                width)))
+    (pcase state
+      ((and 'nil (guard pyagentd-status-refusal))
+       (pyagentd-status-button text 'pyagentd-visit-cause
+                               pyagentd-status-refusal))
       ('nil (pyagentd-status-button
              text 'pyagentd-connect
              "There is no daemon; what you write is kept"))
       ('waiting (pyagentd-status-button text 'pyagentd-answer
                                         "Something is asked"))
+      ('error (pyagentd-status-button text 'pyagentd-inspect
+                                      (or (plist-get pyagentd-status :message)
+                                          "It has failed")))
       (_ (pyagentd-status-button text 'pyagentd-inspect
                                  "What it does, request by request")))))
 
-(defun pyagentd-status--right (narrow)
+(defun pyagentd-status--right (room)
   "Return what stands at the right: who writes, preset and model.
-NARROW means that there is little room: then the preset is left out."
+ROOM is one of `pyagentd-status--rooms'."
   (string-join
    (delq nil
          (list (and pyagentd-status-hindrance
                     (pyagentd-status-button pyagentd-status-hindrance
                                             'pyagentd-take-over
                                             "Another one writes the file"))
-               (and pyagentd-status-preset (not narrow)
-                    (pyagentd-status-button pyagentd-status-preset
+               (and pyagentd-status-preset (plist-get room :preset)
+                    (pyagentd-status-button (pyagentd-status--cut
+                                             pyagentd-status-preset
+                                             (plist-get room :preset))
                                             'pyagentd-choose-agent
                                             "Instructions, tools and rights"))
                (and pyagentd-status-model
@@ -260,23 +308,24 @@ A terminal draws header lines dark on light where its text is light on
 dark, and the colours that are made for its text cannot be read there."
   :group 'pyagentd)
 
-(defun pyagentd-status--make (narrow)
-  "Return the header line; NARROW means that there is little room."
-  (let ((line (pyagentd-status--parts narrow)))
+(defun pyagentd-status--make (room)
+  "Return the header line; ROOM is one of `pyagentd-status--rooms'."
+  (let ((line (pyagentd-status--parts room)))
     (add-face-text-property 0 (length line) 'pyagentd-header t line)
     line))
 
-(defun pyagentd-status--parts (narrow)
+(defun pyagentd-status--parts (room)
   "Return what the header line consists of.
-NARROW means that there is little room."
-  (let ((right (pyagentd-status--right narrow)))
+ROOM is one of `pyagentd-status--rooms'."
+  (let ((right (pyagentd-status--right room)))
     ;; What it says is no format of a mode line.
     (replace-regexp-in-string
      "%" (lambda (sign) (concat sign sign))
-     (concat " " (pyagentd-status--name narrow) "  "
-             (pyagentd-status--state)
+     (concat " " (pyagentd-status--name room) "  "
+             (pyagentd-status--state room)
              "  "
-             (pyagentd-status--segments)
+             (pyagentd-status--cut (pyagentd-status--segments)
+                                   (plist-get room :segments))
              (pyagentd-status--trouble)
              (propertize " " 'display
                          `(space :align-to
@@ -286,16 +335,28 @@ NARROW means that there is little room."
 
 (defun pyagentd-status-refresh ()
   "Compute the header line again."
-  (setq pyagentd-status--line (pyagentd-status--make nil)
+  (setq pyagentd-status--line (pyagentd-status--make
+                               (car pyagentd-status--rooms))
         pyagentd-status--narrow nil)
   (force-mode-line-update))
 
 (defun pyagentd-status--shown ()
   "Return the header line as far as there is room for it in this window."
-  (if (<= (string-width (or pyagentd-status--line "")) (window-width))
-      pyagentd-status--line
-    (or pyagentd-status--narrow
-        (setq pyagentd-status--narrow (pyagentd-status--make t)))))
+  (let ((width (window-width)))
+    (if (<= (string-width (or pyagentd-status--line "")) width)
+        pyagentd-status--line
+      (or (alist-get width pyagentd-status--narrow)
+          (setf (alist-get width pyagentd-status--narrow)
+                (pyagentd-status--fitting width))))))
+
+(defun pyagentd-status--fitting (width)
+  "Return the header line with as much as WIDTH columns have room for."
+  (let ((rooms (cdr pyagentd-status--rooms)) line)
+    (while (and rooms
+                (> (string-width (setq line (pyagentd-status--make
+                                             (pop rooms))))
+                   width)))
+    line))
 
 (add-hook 'pyagentd-session-trouble-hook #'pyagentd-status-refresh)
 

@@ -80,11 +80,91 @@
                           :settings '(:model "opus"))
     (cl-letf (((symbol-function 'window-width) (lambda (&rest _) 200)))
       (should (string-search "programmer" (pyagentd-status--shown))))
-    (cl-letf (((symbol-function 'window-width) (lambda (&rest _) 50)))
+    (cl-letf (((symbol-function 'window-width) (lambda (&rest _) 34)))
       (let ((line (pyagentd-status--shown)))
-        (should (<= (string-width line) 50))
+        (should (<= (string-width line) 34))
         (should (string-search "opus" line))
         (should-not (string-search "programmer" line))))))
+
+(defun header-test--shown (width)
+  "Return the header line as a window of WIDTH shows it; it has room."
+  (cl-letf (((symbol-function 'window-width) (lambda (&rest _) width)))
+    (let ((line (substring-no-properties (pyagentd-status--shown))))
+      (should (<= (string-width line) width))
+      line)))
+
+(ert-deftest pyagentd-header-what-is-asked-leaves-room-for-preset-and-model ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach
+     :title "Making tea for all of us, and cake" :preset "programming-assistant"
+     :settings '(:model "claude-opus-4-5") :status '(:state waiting)
+     :context '(:used 500 :window 1000 :usable 900 :known-usd 0.5
+                :cost-usd 0.5 :estimated nil :window-known t)
+     :asks (list (list :id "q1" :branch pyagentd--branch-dir :kind 'tool
+                       :tool "Bash")))
+    (let ((line (header-test--shown 116)))
+      (should (string-search "Asks you" line))
+      (should (string-search "programming-" line))
+      (should (string-search "claude-opus-4-5" line)))
+    (should (string-search "claude-opus-4-5" (header-test--shown 80)))
+    (should (string-search "Waiting for your answer"
+                           (header-test--shown 200)))
+    (pyagentd-ask-clear)))
+
+(ert-deftest pyagentd-header-an-error-begins-with-the-reason ()
+  (pcase-dolist
+      (`(,message ,short)
+       '(("/tmp/a/session.md changed since it was saved (Save the buffer)"
+          "session.md changed since it was saved (Save the buffer)")
+         ("Failed to load preset from /h/x/main: /h/x/main/preset.md:3: Bad: x"
+          "preset.md:3: Bad: x")
+         ("It said 1/2 and https://a.b/c/d in ~/src/tea/Cup.py\nonce"
+          "It said 1/2 and https://a.b/c/d in Cup.py once")
+         (nil "")))
+    (should (equal (pyagentd-status--reason message) short))))
+
+(ert-deftest pyagentd-header-an-error-says-all-of-it-on-hovering ()
+  (pyagentd-test-with-session "### Hi"
+    (let ((text "/tmp/a/session.md changed since it was saved"))
+      (pyagentd-test-attach :status (list :state 'error :message text))
+      (let* ((line pyagentd-status--line)
+             (pos (string-search "Error: session.md changed" line)))
+        (should (string-prefix-p text (get-text-property pos 'help-echo
+                                                         line)))))))
+
+(ert-deftest pyagentd-header-a-session-that-is-refused-says-why ()
+  (pyagentd-test-with-daemon
+    (let* ((file (pyagentd-test-file root "### Hi"))
+           (preset (expand-file-name "preset.md" (file-name-directory file)))
+           said)
+      (write-region "---\nfoo: [\n---\n" nil preset nil 'quiet)
+      (pyagentd-test-tell
+       'fake-error (prin1-to-string
+                    (list 'preset (format "Failed to load preset from \
+%s: %s:2: Malformed" (file-name-directory preset) preset)))
+       'attach)
+      (with-current-buffer (find-file-noselect file)
+        (goto-char (point-max))
+        (cl-letf (((symbol-function 'message)
+                   (lambda (format &rest args)
+                     (push (apply #'format (or format "") args) said))))
+          (pyagentd-send)
+          (pyagentd-test-await
+           (seq-some (lambda (text)
+                       (string-match-p
+                        "\\`Not sent: .*; M-x pyagentd-visit-cause" text))
+                     said)))
+        (should (member '("Not connected: preset.md:2: Malformed"
+                          pyagentd-visit-cause)
+                        (header-test--commands)))
+        (save-window-excursion
+          (pyagentd-visit-cause)
+          (should (equal buffer-file-name preset))
+          (should (looking-at-p "foo"))
+          (kill-buffer))
+        (pyagentd-test-attach)
+        (should-not (string-search "Not connected" pyagentd-status--line))
+        (should-error (pyagentd-visit-cause) :type 'user-error)))))
 
 (provide 'header-test)
 ;;; header-test.el ends here
