@@ -145,10 +145,17 @@
   :package-version '(pyagentd . "0.1.0"))
 
 (defun pyagentd--project-root ()
-  "Return the root of the project here, or else `default-directory'."
-  (let ((project (project-current)))
-    (directory-file-name
-     (expand-file-name (if project (project-root project) default-directory)))))
+  "Return the root of the project here, or else `default-directory'.
+In what belongs to a session that is the directory of its branch, and
+for the daemon the project that the session works in."
+  (directory-file-name
+   (expand-file-name
+    (or (bound-and-true-p pyagentd--branch-dir)
+        (and (not (file-remote-p default-directory))
+             (locate-dominating-file default-directory "scope-plan.yml"))
+        (when-let ((project (project-current)))
+          (project-root project))
+        default-directory))))
 
 (defun pyagentd--preset-annotation (presets)
   "Return a function that says what a name in PRESETS, plists, stands for."
@@ -207,6 +214,7 @@ arguments in the buffer of the conversation."
 PRESET, ROOT and DIRECTORY may be nil: the default preset, the project
 here, and a directory among those of the other sessions."
   (list :name name
+        :titled t
         :preset (or preset pyagentd-default-preset)
         :root (or root (pyagentd--project-root))
         :session-dir (and directory (expand-file-name directory))))

@@ -235,7 +235,7 @@ def test_with_extra_requests_off_a_model_is_asked_only_what_was_typed(
 ) -> None:
     del system.env["PYAGENTD_TITLES"]
     system.env["PYAGENTD_EXTRA_REQUESTS"] = extra
-    session, _ = system.new()
+    session, _ = system.new("")
     server.say(*[answer("Yes.")] * 6)
     system.ok("send", session, "one")
     system.ok("send", session, "two")
@@ -372,7 +372,7 @@ def test_sessions_lists_what_there_is(system: System) -> None:
     first, _ = system.new("first")
     second, _ = system.new("second")
     assert [one["session_id"] for one in system.json("sessions")] == [first, second]
-    assert f"{first}/main\t\tidle\t" in system.ok("sessions")
+    assert f"{first}/main\tfirst\tidle\t" in system.ok("sessions")
 
 
 def test_presets_names_the_shipped_ones_and_the_users(system: System) -> None:

@@ -29,7 +29,7 @@ _CREATED = ("session_id", "session_dir", "branch_dir")
 def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
     """Create a session called NAME."""
     with daemon() as link:
-        created = link.call("create-session", name=name, preset=preset, root=str(root.resolve()))
+        created = link.call("create-session", name=name, titled=True, preset=preset, root=str(root.resolve()))
     if as_json:
         print_json({key: created[key] for key in _CREATED})
     else:

@@ -15,7 +15,7 @@ from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
-from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, directory, expanded
+from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, expanded, workplace
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.adopt import Adopted
 from pyagentd.store.atomic import write_bytes
@@ -69,7 +69,7 @@ class Exchange(Group):
         """Make a session of a saved gptel chat; ``notes`` says what could not be taken over."""
         path = expanded(file)
         chat = await asyncio.to_thread(importing.read_chat, path)
-        workspace = directory(root) if root else None
+        workspace = workplace(root) if root else None
         template, text = self._host.presets.for_project(workspace).template(preset)
         settings, notes = self._usable(chat.document.settings, template)
         text = importing.preset_text(text, template.name, settings, chat.system)

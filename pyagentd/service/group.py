@@ -19,12 +19,26 @@ from pyagentd.store import metadata, paths
 from pyagentd.store.atomic import write_text
 from pyagentd.store.paths import BranchRef, described
 from pyagentd.store.registry import Registry
+from pyagentd.store.workplace import workspace_root
 
 # A reply larger than this goes by file (DESIGN §5 Sizes).
 INLINE_LIMIT = 512 * 1024
 
+TITLE_LENGTH = 200  # characters
 
-__all__ = ["INLINE_LIMIT", "Client", "Group", "described", "directory", "expanded", "name_of", "spill"]
+
+__all__ = [
+    "INLINE_LIMIT",
+    "TITLE_LENGTH",
+    "Client",
+    "Group",
+    "described",
+    "directory",
+    "expanded",
+    "name_of",
+    "spill",
+    "workplace",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +112,22 @@ def directory(path: str) -> Path:
     place = expanded(path).resolve()
     if not place.is_dir():
         raise BadRequest(f"{path} is no directory", mend="Name the project's directory")
+    return place
+
+
+def workplace(path: str) -> Path | None:
+    """Return the project that ``path`` means: of what is in a branch's directory, the one that its session works in.
+
+    A session's own directory, with its rights in it, is no project. None where that session has no project either.
+
+    Raises:
+        BadRequest: It is no directory.
+    """
+    place = directory(path)
+    for each in (place, *place.parents):
+        if each.parent.name in (paths.BRANCHES_DIR, paths.AGENTS_DIR) and name_of(each):
+            root = workspace_root(each)
+            return directory(root) if root and Path(root) != Path.home() else None
     return place
 
 

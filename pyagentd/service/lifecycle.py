@@ -15,15 +15,13 @@ from pyagentd.agent.host import Host
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.events import Event
-from pyagentd.service.group import Client, Group, described, expanded
+from pyagentd.service.group import TITLE_LENGTH, Client, Group, described, expanded
 from pyagentd.store import branching, copies, lineage, metadata, paths
 from pyagentd.store.namedagents.layout import named_dir
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.trash import move_to_trash
 
 What = Literal["session", "branch", "agent"]
-
-_TITLE_LENGTH = 200
 
 
 class Lifecycle(Group):
@@ -36,7 +34,7 @@ class Lifecycle(Group):
         """
         wanted = " ".join(title.split())
         if not _is_title(wanted):
-            raise BadRequest(f"{title[:40]!r} is no title", mend=f"Give one line of up to {_TITLE_LENGTH} characters")
+            raise BadRequest(f"{title[:40]!r} is no title", mend=f"Give one line of up to {TITLE_LENGTH} characters")
         ref = self._ref(branch)
         await self._note(ref, title=wanted)
         self._touch(*_timelines(ref))
@@ -141,7 +139,7 @@ def _all_of(ref: BranchRef) -> list[BranchRef]:
 
 
 def _is_title(text: str) -> bool:
-    return 0 < len(text) <= _TITLE_LENGTH and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+    return 0 < len(text) <= TITLE_LENGTH and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 
 def _what(ref: BranchRef, wanted: str | None) -> What:

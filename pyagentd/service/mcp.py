@@ -15,7 +15,7 @@ from pyagentd.agent.mcp.servers import Server
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.config.mcp import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
-from pyagentd.service.group import Client, Group, directory
+from pyagentd.service.group import Client, Group, directory, workplace
 from pyagentd.service.options import send_options
 from pyagentd.tools.mcp.toolspecs import rule_of
 
@@ -140,7 +140,7 @@ class McpOperations(Group):
     async def _servers_of(self, root: str | None) -> tuple[Path, ProjectServers | None]:
         if root is None:
             return Path.home(), None
-        place = await asyncio.to_thread(directory, root)
+        place = await asyncio.to_thread(lambda: workplace(root) or directory(root))
         return place, await asyncio.to_thread(project_servers, place)
 
     def _one_server(

@@ -18,7 +18,7 @@ from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest
 from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.patterns import under
-from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, directory, spill
+from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, spill, workplace
 from pyagentd.service.options import send_options, told_submitted
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.paths import BranchRef
@@ -124,7 +124,7 @@ class Missions(Group):
 
     async def _made(self, prompt: str, preset: str, values: dict[str, Any], root: str | None) -> BranchRef:
         """Create the session of a mission."""
-        host, workspace = self._host, directory(root) if root else None
+        host, workspace = self._host, workplace(root) if root else None
         parsed, text = host.presets.for_project(workspace).template(preset)
         if not parsed.signature and "signature" not in values:
             raise BadRequest(f"The preset {preset} promises no signature", mend="Say what comes back")

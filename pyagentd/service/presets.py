@@ -15,7 +15,7 @@ from pyagentd.agent.running import toolbox
 from pyagentd.config import Config
 from pyagentd.errors import BadRequest, ConfigError, PyagentdError
 from pyagentd.policy.presets import Preset
-from pyagentd.service.group import Client, Group, expanded
+from pyagentd.service.group import Client, Group, expanded, workplace
 from pyagentd.spelling import nearest
 from pyagentd.store import presetfile
 from pyagentd.tools.builtin import builtin_tools
@@ -78,7 +78,8 @@ class PresetTemplates(Group):
         return {"trusted": [template.name for template in wanted]}
 
     def _for_project(self, root: str | None) -> ProjectPresets:
-        return self._host.presets.for_project(Path(expanded(root)) if root else None)
+        place = expanded(root) if root else None
+        return self._host.presets.for_project(workplace(str(place)) if place and place.is_dir() else place)
 
 
 def _shown(data: bytes, scripts: Sequence[tuple[Path, bytes]]) -> str:

@@ -16,10 +16,11 @@ from pyagentd.agent.context.report import priced
 from pyagentd.agent.context.usage import Spent, total
 from pyagentd.agent.overview import listed_row, spent_row
 from pyagentd.errors import BadRequest, StoreError
+from pyagentd.llm.description import one_line
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.policy.profiles import resolved
-from pyagentd.service.group import Client, Group, described, directory, expanded
+from pyagentd.service.group import TITLE_LENGTH, Client, Group, described, directory, expanded, workplace
 from pyagentd.sexp import encode
 from pyagentd.store import paths, presetfile, sessions
 from pyagentd.store.atomic import write_bytes
@@ -40,6 +41,7 @@ class Sessions(Group):
         *,
         name: str,
         preset: str = DEFAULT_PRESET,
+        titled: bool = False,
         root: str | None = None,
         session_dir: str | None = None,
         session_id: str | None = None,
@@ -48,9 +50,11 @@ class Sessions(Group):
     ) -> dict[str, Any]:
         """Create a session; with ``root`` (a project) it may read and write everything below it.
 
-        Activities give its directory and id, the directories of ``projects`` that it may read, and their document.
+        ``root`` may be a branch's directory, too: then it is where that one works. ``titled`` means that somebody
+        typed ``name``, which is the title then. Activities give its directory and id, the directories of ``projects``
+        that it may read, and their document.
         """
-        workspace = directory(root) if root else None
+        workspace = workplace(root) if root else None
         parsed, text = self._host.presets.for_project(workspace).template(preset)
         inside = [] if workspace is None else [under(str(workspace))]
         readable = [under(str(directory(project))) for project in projects]
@@ -70,7 +74,10 @@ class Sessions(Group):
         self._host.origins.made(ref)
         async with self._host.using(ref) as branch:
             branch.record_session(workspace_root=workspace or _first(projects) or Path.home(), agent=preset)
-        return described(ref)
+            if titled and (title := one_line(name, TITLE_LENGTH)):
+                branch.note_session(title=title)
+            title = str(branch.conversation.session.get("title") or "")
+        return described(ref) | {"title": title or None}
 
     async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
         """Trust a session that is not from this machine while its ``preset.md`` has the hash ``sha256``.

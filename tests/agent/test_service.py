@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +79,37 @@ async def test_a_session_is_made_listed_resolved_and_shown(world: World) -> None
     assert (await service.resolve(client, name="my-work"))["branch"] == session["branch"]
     shown = json.loads((await service.show(client, branch=session["branch"]))["json"])
     assert shown["session"]["workspace_root"] == str(world.project) and shown["messages"] == []
+
+
+async def test_a_name_that_somebody_typed_is_the_title(world: World) -> None:
+    service = world.service()
+    typed = await service.create_session(Watcher(), name=" My\n work", preset="main", titled=True)
+    other = await service.create_session(Watcher(), name="project", preset="main")
+    unnamed = await service.create_session(Watcher(), name="", preset="main", titled=True)
+    assert [made["title"] for made in (typed, other, unnamed)] == ["My work", None, None]
+    listed = {row["branch"]: row["title"] for row in (await service.sessions(Watcher()))["sessions"]}
+    assert listed[typed["branch"]] == "My work" and listed[other["branch"]] is None
+
+
+async def test_a_session_made_in_the_directory_of_another_works_where_that_one_does(world: World) -> None:
+    service, first = world.service(), await made(world)
+    for root in (first, below(first, "agents"), below(first, "files/deep")):
+        found = await service.create_session(Watcher(), name="second", preset="main", root=root)
+        shown = json.loads((await service.show(Watcher(), branch=found["branch"]))["json"])
+        assert shown["session"]["workspace_root"] == str(world.project)
+        assert f"{world.project}/**" in preset_text(found) and first not in preset_text(found)
+    rootless = await service.create_session(Watcher(), name="no project", preset="main")
+    found = await service.create_session(Watcher(), name="third", preset="main", root=rootless["branch"])
+    assert str(Path.home()) not in preset_text(found), "who may write nothing passes on no right to write at home"
+
+
+def below(directory: str, name: str) -> str:
+    (place := Path(directory, name)).mkdir(parents=True)
+    return str(place)
+
+
+def preset_text(made: dict[str, Any]) -> str:
+    return (Path(made["branch_dir"]) / "preset.md").read_text()
 
 
 async def test_presets_are_listed_with_what_is_wrong_with_them(world: World) -> None:

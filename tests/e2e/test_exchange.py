@@ -141,7 +141,7 @@ def test_an_unknown_preset_or_root_makes_nothing(system: System) -> None:
 
 def test_a_session_is_named_after_its_first_turn(system: System) -> None:
     system.env["PYAGENTD_TITLES"] = "on"
-    session, _ = system.new("untitled")
+    session, _ = system.new("")
     assert not title(system, session)
     system.ok("send", session, "please find the word “alpha” in the notes, and say where it is")
     wait_for(lambda: title(system, session), "a title")
@@ -154,7 +154,7 @@ def title(system: System, session: str) -> str:
 
 def test_titles_can_be_switched_off(system: System) -> None:
     assert system.env["PYAGENTD_TITLES"] == "off"
-    session, _ = system.new("untitled")
+    session, _ = system.new("")
     system.ok("send", session, "Hello")
     shown = {
         name: item for name, item in system.json("config", "show")["settings"].items() if name == "titles.enabled"

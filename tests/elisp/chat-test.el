@@ -313,6 +313,7 @@
           (should-not (buffer-modified-p))))
       (let ((request (car (pyagentd-test-calls 'create-session))))
         (should (equal (plist-get request :name) "API Integration"))
+        (should (equal (plist-get request :titled) t))
         (should (equal (plist-get request :preset) "coder"))
         (should (equal (plist-get request :root) root))))))
 

@@ -442,4 +442,19 @@
                      (pyagentd . "The daemon did not answer in time; \
 wait and try again, or see M-x pyagentd-doctor"))))))
 
+(ert-deftest pyagentd-session-made-in-a-session-names-that-as-its-project ()
+  (pyagentd-test-with-session "### Hi"
+    (let* ((branch (directory-file-name (file-name-directory file)))
+           (root-of (lambda ()
+                      (plist-get (pyagentd-session-request "x" nil nil nil)
+                                 :root))))
+      (make-directory (expand-file-name ".git" root))
+      (should (equal (funcall root-of) branch))
+      (write-region "" nil (pyagentd-place-scope-plan branch) nil 'silent)
+      (with-temp-buffer                 ; a file of the session's
+        (setq default-directory (file-name-as-directory branch))
+        (should (equal (funcall root-of) branch))
+        (setq default-directory (file-name-as-directory root))
+        (should (equal (funcall root-of) root))))))
+
 ;;; session-test.el ends here
