@@ -38,6 +38,7 @@
 (require 'pyagentd-place)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
+(require 'pyagentd-viewing)
 (require 'pyagentd-attach)
 (require 'pyagentd-chat)
 (require 'pyagentd-turns)
@@ -74,6 +75,10 @@
   (let ((root (buffer-local-value 'pyagentd-attach-root buffer)))
     (and root (file-in-directory-p directory root))))
 
+(defun pyagentd-add--writable-p (buffer)
+  "Return non-nil if BUFFER can be written."
+  (not (buffer-local-value 'buffer-read-only buffer)))
+
 (defun pyagentd-add--label (buffer)
   "Return what to call the session in BUFFER."
   (with-current-buffer buffer
@@ -83,15 +88,25 @@
 
 (defun pyagentd-add--session (&optional ask)
   "Return the buffer of the session that something is added to.
-ASK the user which, if it is non-nil."
+ASK the user which, if it is non-nil.  Signal a `user-error' if nothing
+can be written there."
+  (let ((session (pyagentd-add--choose ask)))
+    (with-current-buffer session
+      (pyagentd-viewing-check "with C-u you choose another session"))
+    session))
+
+(defun pyagentd-add--choose (ask)
+  "Return the buffer of the session that is meant; ASK which if non-nil.
+One that can be written here goes before others."
   (let* ((buffers (or (pyagentd-add--sessions)
                       (user-error
                        "No session is open; M-x pyagentd-session makes one")))
-         (near (seq-find (lambda (buffer)
-                           (pyagentd-add--near-p buffer default-directory))
-                         buffers)))
+         (near (seq-filter (lambda (buffer)
+                             (pyagentd-add--near-p buffer default-directory))
+                           buffers)))
     (if (not ask)
-        (or near (car buffers))
+        (let ((meant (or near buffers)))
+          (or (seq-find #'pyagentd-add--writable-p meant) (car meant)))
       (let ((names (mapcar (lambda (buffer)
                              (cons (pyagentd-add--label buffer) buffer))
                            buffers)))
@@ -110,7 +125,7 @@ ASK the user which, if it is non-nil."
   "Put TEXT at the end of the prompt that is written in BUFFER, a session.
 It is the current one by default; point there is moved behind it."
   (with-current-buffer (or buffer (current-buffer))
-    (barf-if-buffer-read-only)
+    (pyagentd-viewing-check)
     (save-restriction
       (widen)
       (let ((windows (get-buffer-window-list nil nil t)))
@@ -288,7 +303,7 @@ argument, or ASK from Lisp, ask which session."
 
 (defun pyagentd-add--above (text)
   "Put TEXT as a prompt above what is being written; leave point behind it."
-  (barf-if-buffer-read-only)
+  (pyagentd-viewing-check)
   (deactivate-mark)
   (if-let ((draft (pyagentd-turns-draft))
            (answered (pyagentd-turns-answered)))

@@ -130,7 +130,7 @@ It was called BASE with EXTENSION."
 (defun pyagentd-media--here ()
   "Signal a `user-error' unless a session is written here."
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
-  (barf-if-buffer-read-only))
+  (pyagentd-viewing-check))
 
 (defun pyagentd-media--insert (link)
   "Insert LINK where a person writes: at point, or else into the prompt."

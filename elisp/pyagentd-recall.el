@@ -91,7 +91,7 @@
   "Put a prompt of before, from this or any other session, into the prompt."
   (interactive)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
-  (barf-if-buffer-read-only)
+  (pyagentd-viewing-check)
   (let ((prompts (mapcar (lambda (prompt)
                            (cons (pyagentd-recall--line prompt) prompt))
                          (pyagentd-recall--prompts))))

@@ -71,6 +71,21 @@ M-x pyagentd-take-over helps"
                            (t "Another client writes this session; \
 M-x pyagentd-take-over")))))
 
+(defun pyagentd-viewing-check (&optional otherwise)
+  "Signal a `user-error' that helps if nothing can be written in this buffer.
+OTHERWISE says what else can be done, besides taking over."
+  (when buffer-read-only
+    (user-error
+     "%s cannot be written: %s"
+     (or pyagentd-status-title pyagentd--session-id (buffer-name))
+     (cond (pyagentd-viewing-refusal)
+           (pyagentd-session-viewing
+            (concat "another client writes it; M-x pyagentd-take-over there \
+writes here" (if otherwise (concat ", " otherwise) "")))
+           (t (substitute-command-keys
+               "its buffer is read-only; \\[read-only-mode] there changes \
+that"))))))
+
 (defun pyagentd-viewing--command-error (show data context caller)
   "Say why a session is read-only, and what to do; other errors as SHOW does.
 DATA, CONTEXT and CALLER are those of `command-error-function'."

@@ -79,6 +79,25 @@ The variables `session' and `project' are bound."
                    "### Diagnostics of `a.el`:\n
 - line 2: No such tea (error)\n\n"))))
 
+(ert-deftest pyagentd-add-says-what-to-do-where-another-emacs-writes ()
+  (add-test--with "### Hi"
+    (with-current-buffer session (pyagentd-test-attach :editor nil :title "Tea"))
+    (dolist (command (list #'pyagentd-add-buffer
+                           (lambda () (pyagentd-add-region 1 5))
+                           (lambda () (pyagentd-ask-about "Why?"))))
+      (should (equal (cadr (should-error (funcall command) :type 'user-error))
+                     "Tea cannot be written: another client writes it; \
+M-x pyagentd-take-over there writes here, with C-u you choose another session")))
+    (should (equal (add-test--said session) "### Hi"))
+    (let ((other (pyagentd-test-file
+                  root "### Ho"
+                  "sessions/other-20260205143053/branches/main/session.md"))
+          (project project))
+      (with-current-buffer (find-file-noselect other)
+        (pyagentd-test-attach :root project :title "Cake"))
+      (pyagentd-add-region 1 4)
+      (should (string-search "one" (add-test--said (get-file-buffer other)))))))
+
 (defun add-test--asked ()
   "Ask about this buffer; return what is sent and what stands below."
   (let (sent)
