@@ -31,6 +31,7 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-session)
+(require 'pyagentd-key-words)
 
 (defvar pyagentd-table-help)
 
@@ -80,10 +81,17 @@ That is a list of (KEY . COMMAND); PREFIX is typed before them."
   "Return in a few words what KEY, which runs COMMAND, does.
 What the list itself says of it goes before the command's documentation."
   (or (cadr (assoc key (bound-and-true-p pyagentd-table-help)))
+      (alist-get command pyagentd-key-words)
       (let ((line (car (split-string (pyagentd-keys--documentation command)
                                      "\n"))))
         (if (string-empty-p line) (symbol-name command)
-          (string-remove-suffix "." line)))))
+          (pyagentd-keys--begun-small (string-remove-suffix "." line))))))
+
+(defun pyagentd-keys--begun-small (text)
+  "Return TEXT beginning with a small letter, as what lists say does."
+  (if (string-match-p "\\`[[:upper:]][[:lower:]]" text)
+      (concat (downcase (substring text 0 1)) (substring text 1))
+    text))
 
 (defun pyagentd-keys--documentation (command)
   "Return the documentation of COMMAND, which is loaded for that."

@@ -31,12 +31,37 @@
     (should (equal (pyagentd-keys--text '(("a" . "one") ("RET" . "two")) 100)
                    (concat "a    one" (make-string 42 ?\s) "RET  two")))))
 
+(defun keys-test--too-long (keys)
+  "Return what of KEYS, a list of (KEY . WORDS), a sheet has no room for."
+  (seq-filter (lambda (pair)
+                (> (string-width (cdr pair)) pyagentd-key-words-width))
+              keys))
+
+(ert-deftest pyagentd-keys-are-never-cut-and-say-different-things ()
+  (pcase-dolist (`(,command . ,_) pyagentd-key-words)
+    (should (or (fboundp command) (eq command 'outline-cycle))))
+  (mapatoms
+   (lambda (mode)
+     (when (and (string-match-p "\\`pyagentd-.*-mode\\'" (symbol-name mode))
+                (commandp mode))
+       (with-temp-buffer
+         (funcall mode)
+         (when (derived-mode-p 'special-mode 'tabulated-list-mode)
+           (should-not (keys-test--too-long (pyagentd-keys-here))))))))
+  (with-temp-buffer
+    (setq-local pyagentd-mode t
+                pyagentd-ask-mode t)
+    (should-not (keys-test--too-long (pyagentd-keys-here))))
+  (with-temp-buffer
+    (pyagentd-list-mode)
+    (let ((keys (pyagentd-keys-here)))
+      (should-not (equal (cdr (assoc "a" keys)) (cdr (assoc "d" keys)))))))
+
 (ert-deftest pyagentd-keys-a-session-has-one-too ()
   (blocks-with
     (should (eq (key-binding (kbd "C-c ?")) #'pyagentd-keys))
     (let ((keys (pyagentd-keys-here)))
-      (should (string-prefix-p "Send the conversation"
-                               (cdr (assoc "C-c RET" keys))))
+      (should (equal (cdr (assoc "C-c RET" keys)) "send the prompt"))
       (should-not (assoc "?" keys)))))
 
 (ert-deftest pyagentd-menu-shows-what-holds ()
