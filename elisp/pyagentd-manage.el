@@ -213,23 +213,6 @@ Its text stays, also what was typed and not saved."
     (with-current-buffer buffer
       (pyagentd-status-set-title (plist-get (car args) :title)))))
 
-(defun pyagentd-manage--named ()
-  "Return the name of the agent whose conversation is here, nil of others."
-  (when-let* ((file buffer-file-name)
-              (place (expand-file-name "../.." (file-name-directory file))))
-    (when (file-exists-p (expand-file-name "agent.json" place))
-      (file-name-nondirectory place))))
-
-(defun pyagentd-name-buffer (title)
-  "Name the current session buffer after TITLE, or after its named agent.
-For `pyagentd-title-functions'."
-  (when-let* ((agent (pyagentd-manage--named)))
-    (setq title (format "agent %s" agent)))
-  (when title
-    (rename-buffer (if (equal pyagentd--branch-name "main") title
-                     (format "%s (%s)" title pyagentd--branch-name))
-                   t)))
-
 (defun pyagentd-manage--on-deleted (branch _seq args)
   "Leave the buffer of BRANCH, which was moved to the trash.
 Where ARGS say that it has another name now, follow it."

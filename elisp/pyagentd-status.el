@@ -45,6 +45,8 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
   "Why nothing can be written here, a few words; nil if it can.")
 (defvar-local pyagentd-status-refusal nil
   "Why the daemon does not take part in this session, a line, or nil.")
+(defvar-local pyagentd-status-silent nil
+  "Non-nil while the daemon does not say that it has a prompt.")
 (defvar-local pyagentd-status-title nil
   "Title of the session in this buffer, nil if it has none.")
 (defvar-local pyagentd-status--line nil
@@ -55,8 +57,9 @@ busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
 
 (defvar pyagentd-title-functions nil
   "Functions called in a session buffer when its title becomes known or changes.
-They get the title, a string, or nil if it has none any more.  Add
-`pyagentd-name-buffer' to have session buffers named after their titles.")
+They get the title, a string, or nil if it has none any more.
+`pyagentd-name-buffer' is among them: session buffers are named after
+their titles.")
 
 (defvar pyagentd-status-segment-functions nil
   "Functions that return more to say in the header line, a string or nil.
@@ -65,6 +68,7 @@ They are called in the session buffer.")
 (pyagentd-permanent-local 'pyagentd-status 'pyagentd-status-title
                           'pyagentd-status-preset 'pyagentd-status-model
                           'pyagentd-status-hindrance 'pyagentd-status-refusal
+                          'pyagentd-status-silent
                           'pyagentd-status--line
                           'pyagentd-status--narrow)
 
@@ -141,6 +145,8 @@ stands first."
                  'face 'error))
     ('nil (propertize "Not connected" 'face 'shadow))
     ('idle (propertize "Ready" 'face 'success))
+    ((and 'sending (guard pyagentd-status-silent))
+     (propertize "The daemon does not answer" 'face 'error))
     ('sending (propertize "Waiting..." 'face 'warning))
     ('busy (pyagentd-status--busy status))
     ('waiting (propertize "Waiting for your answer" 'face 'warning))
@@ -253,6 +259,9 @@ ROOM is one of `pyagentd-status--rooms'."
       ('nil (pyagentd-status-button
              text 'pyagentd-connect
              "There is no daemon; what you write is kept"))
+      ((and 'sending (guard pyagentd-status-silent))
+       (pyagentd-status-button text 'pyagentd-doctor
+                               "What you sent waits for it"))
       ('waiting (pyagentd-status-button text 'pyagentd-answer
                                         "Something is asked"))
       ('error (pyagentd-status-button text 'pyagentd-inspect

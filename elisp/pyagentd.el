@@ -49,6 +49,7 @@
 (require 'pyagentd-place)
 (require 'pyagentd-later)
 (require 'pyagentd-session)
+(require 'pyagentd-buffer-name)
 (require 'pyagentd-chat)
 (require 'pyagentd-plan)
 (require 'pyagentd-hidden)

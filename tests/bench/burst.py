@@ -104,7 +104,8 @@ def _bare_insertion(world: World, emacs: Emacs, count: int) -> float:
     """Return the CPU time of Emacs when a filter inserts each delta as it comes, in a plain buffer."""
     emacs.eval(
         '(progn (switch-to-buffer "plain") (text-mode) (buffer-disable-undo) '
-        '(insert-buffer-substring "session.md") (set-buffer-modified-p nil) (goto-char (point-max)) (recenter -1) t)'
+        "(insert-buffer-substring (car (pyagentd-place-buffers))) (set-buffer-modified-p nil) "
+        "(goto-char (point-max)) (recenter -1) t)"
     )
     size = emacs.eval("(buffer-size)")
     with peers.listening(world.system.home, peers.trickle(corpus.pieces(count), _RATE)) as socket:

@@ -46,7 +46,7 @@ def test_roles_that_were_lost_come_back_in_emacs_and_in_the_file(system: System,
     emacs.eval("(progn (driver-call #'pyagentd-show-recovery) t)")
     diff = emacs.eval("(buffer-string)")
     assert "+model" in diff and "It says alpha." in diff
-    emacs.eval('(progn (switch-to-buffer "session.md") t)')
+    emacs.eval(f'(progn (switch-to-buffer (get-file-buffer "{file}")) t)')
     model_server.say("Yes.")
     converse(emacs, "Really?")
     assert "'tool_use'" in str(model_server.last.messages)

@@ -369,7 +369,7 @@
       (cl-letf (((symbol-function 'message)
                  (lambda (&rest args) (push (apply #'format args) logged))))
         (run-hooks 'gptel-mode-hook))
-      (should (member "pyagentd warning: session.md: 2 duplicate save hooks"
+      (should (member "pyagentd warning: demo: 2 duplicate save hooks"
                       logged)))
     ;; One hook saves the state of the session: ours.
     (should-not (memq 'gptel--save-state before-save-hook))
@@ -456,5 +456,46 @@ wait and try again, or see M-x pyagentd-doctor"))))))
         (should (equal (funcall root-of) branch))
         (setq default-directory (file-name-as-directory root))
         (should (equal (funcall root-of) root))))))
+
+;;;; Names of buffers
+
+(defun session-test--visit (place)
+  "Visit the session at PLACE, below that of sessions, and return its buffer."
+  (find-file-noselect
+   (pyagentd-test-file (file-name-directory pyagentd-sessions-directory)
+                       "### Hi" (format "sessions/%s/session.md" place))))
+
+(ert-deftest pyagentd-buffers-are-called-what-their-sessions-are ()
+  (pyagentd-test-with-place
+    (let* ((tea (session-test--visit "making-tea-20260205143052/branches/main"))
+           (other (session-test--visit
+                   "making-tea-20260205143053/branches/main"))
+           (branch (session-test--visit
+                    "making-tea-20260205143052/branches/20260301000000-milk"))
+           (agent (session-test--visit
+                   (concat "making-tea-20260205143052/branches/main/agents/"
+                           "explorer-20260205143054-look-at-readme-md")))
+           (names (lambda ()
+                    (mapcar #'buffer-name (list tea other branch agent)))))
+      (should (equal (funcall names)
+                     '("making-tea" "making-tea<2>" "making-tea (milk)"
+                       "explorer: look-at-readme-md")))
+      (with-current-buffer other (pyagentd-test-attach :title "Two cups"))
+      (with-current-buffer agent
+        (pyagentd-test-attach :title "look at README.md"))
+      (should (equal (funcall names)
+                     '("making-tea" "Two cups" "making-tea (milk)"
+                       "explorer: look at README.md")))
+      (kill-buffer tea)
+      (should (equal (mapcar #'buffer-name (list other branch agent))
+                     '("Two cups" "making-tea (milk)"
+                       "explorer: look at README.md"))))))
+
+(ert-deftest pyagentd-buffer-keeps-the-name-that-the-user-gave-it ()
+  (pyagentd-test-with-session "### Hi"
+    (rename-buffer "mine")
+    (pyagentd-test-attach :title "Two cups")
+    (should (equal (buffer-name) "mine"))
+    (should (equal pyagentd-status-title "Two cups"))))
 
 ;;; session-test.el ends here
