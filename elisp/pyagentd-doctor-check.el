@@ -27,6 +27,7 @@
 ;;; Code:
 
 (require 'json)
+(require 'seq)
 (require 'pyagentd-core)
 (require 'pyagentd-rpc)
 (require 'pyagentd-server)
@@ -37,7 +38,7 @@
 
 (defun pyagentd-doctor-check-finding (name level detail &rest buttons)
   "Return a finding about NAME: LEVEL, DETAIL and BUTTONS.
-LEVEL is `ok', `warning' or `missing', DETAIL a text.  BUTTONS are
+LEVEL is `ok', `warning', `missing' or `asked', DETAIL a text.  BUTTONS are
 conses of a label and a function without arguments."
   (list :name name :level level :detail detail :buttons buttons))
 
@@ -167,6 +168,26 @@ uv, is needed" pyagentd-installer-python)
               "connection" 'ok (format "pid %s" (plist-get runtime :pid))))))))
 
 ;;;; What the server says
+
+(defun pyagentd-doctor-check-agree (own server)
+  "Return OWN, what Emacs knows, without what SERVER, findings, denies.
+SERVER is the symbol `asked' while they are awaited.  A daemon that we are
+connected with need not answer: the server has asked it."
+  (let ((daemon (and (listp server)
+                     (seq-find (lambda (finding)
+                                 (equal (plist-get finding :name) "daemon"))
+                               server))))
+    (seq-mapcat
+     (lambda (finding)
+       (cond ((not (equal (plist-get finding :name) "connection"))
+              (list finding))
+             ((eq server 'asked)
+              (list (pyagentd-doctor-check-finding
+                     "connection" 'asked
+                     (concat (plist-get finding :detail)
+                             "; asking whether it answers…"))))
+             ((memq (plist-get daemon :level) '(nil ok)) (list finding))))
+     own)))
 
 (defun pyagentd-doctor-check-read (text)
   "Return the findings in TEXT, what the server printed."

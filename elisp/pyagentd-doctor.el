@@ -83,7 +83,8 @@
 ;;;; The buffer
 
 (defconst pyagentd-doctor--marks
-  '((ok "✓" "ok" success) (warning "!" "!" warning) (missing "✗" "NO" error))
+  '((ok "✓" "ok" success) (warning "!" "!" warning) (missing "✗" "NO" error)
+    (asked "…" ".." shadow))
   "For each level its mark, what to show where that cannot be, its face.")
 
 (defun pyagentd-doctor--mark (level)
@@ -124,7 +125,9 @@
   "Show the findings."
   (let* ((inhibit-read-only t)
          (server (and (listp pyagentd-doctor--server) pyagentd-doctor--server))
-         (all (append pyagentd-doctor--own server))
+         (all (append (pyagentd-doctor-check-agree
+                       pyagentd-doctor--own pyagentd-doctor--server)
+                      server))
          (line (line-number-at-pos)))
     (erase-buffer)
     (insert (propertize (pyagentd-doctor--verdict all) 'face 'bold) "\n\n")

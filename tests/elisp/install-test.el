@@ -243,6 +243,42 @@ The variable `root' is bound to a temporary directory."
         (should (string-match-p part text)))
       (kill-buffer "*pyagentd-doctor*"))))
 
+(ert-deftest pyagentd-doctor-of-a-daemon-that-is-silent-says-one-thing ()
+  (let ((connection (pyagentd-doctor-check-finding "connection" 'ok "pid 7"))
+        (other (pyagentd-doctor-check-finding "emacs" 'ok "28.2"))
+        (said (lambda (level)
+                (list (pyagentd-doctor-check-finding "daemon" level "")))))
+    (pcase-dolist (`(,server . ,expected)
+                   `((asked asked "pid 7; asking whether it answers…")
+                     (,(funcall said 'ok) ok "pid 7")
+                     (nil ok "pid 7")
+                     (,(funcall said 'missing))
+                     (,(funcall said 'warning))))
+      (pcase-let ((`(,first . ,rest) (pyagentd-doctor-check-agree
+                                      (list other connection) server)))
+        (should (eq first other))
+        (should (equal (mapcan (lambda (finding)
+                                 (list (plist-get finding :level)
+                                       (plist-get finding :detail)))
+                               rest)
+                       expected)))))
+  (install-test--with-tools pyagentd-version
+    (install-test--program
+     (expand-file-name "tools/pyagentd" root)
+     (format "echo '%s'"
+             (json-serialize
+              `(:ok :false :version ,pyagentd-version
+                :protocol ,pyagentd-rpc-protocol
+                :checks [(:name "daemon" :level "missing" :detail "No answer"
+                          :mend "pyagentd stop")]))))
+    (cl-letf (((symbol-function 'pyagentd-rpc-connected-p) #'always)
+              ((symbol-function 'pyagentd-rpc-runtime)
+               (lambda () (list :proto pyagentd-rpc-protocol :pid 7))))
+      (let ((text (install-test--doctor)))
+        (should (string-match-p "daemon +No answer" text))
+        (should-not (string-search "pid 7" text))))
+    (kill-buffer "*pyagentd-doctor*")))
+
 (ert-deftest pyagentd-doctor-of-a-server-that-cannot-says-so ()
   (install-test--with-tools pyagentd-version
     (install-test--program (expand-file-name "tools/pyagentd" root)
