@@ -34,6 +34,7 @@
 (require 'pyagentd-session)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-text)
+(require 'pyagentd-ask-keys)
 (require 'pyagentd-ask-lasting)
 (require 'pyagentd-ask-notice)
 (require 'pyagentd-ask-here)
@@ -82,6 +83,7 @@ the answer."
    :success (lambda (answer)
               (pyagentd-ask-note-answered ask nil)
               (pyagentd-ask-remove (pyagentd-ask-id ask))
+              (pyagentd-ask-here-leave (pyagentd-ask-id ask))
               (unless (plist-get answer :accepted)
                 (message "Somebody else answered first"))
               (when then (funcall then)))
@@ -202,26 +204,33 @@ With a prefix argument read a REASON, which the model is told."
       (car asks))))
 
 (defconst pyagentd-answer--choices
-  '((allow ?y "allow once") (session ?s "for this session")
-    (always ?p "always in this project") (deny ?n "deny")
-    (show ?d "show all of it") (abort ?k "abort the run"))
-  "Decisions with their keys and words.")
+  '((pyagentd-allow-once allow "allow once")
+    (pyagentd-allow-session session "for this session")
+    (pyagentd-allow-always always "always in this project")
+    (pyagentd-deny deny "deny") (pyagentd-deny-with-reason why "deny, why")
+    (pyagentd-ask-diff diff "diff") (pyagentd-ask-show show "all of it")
+    (pyagentd-ask-abort abort "abort the run"))
+  "Commands whose keys decide, with what is decided and words.")
+
+(defun pyagentd-answer--offered (ask)
+  "Return how ASK may be answered, a list of (LETTER WORDS DECISION)."
+  (let ((offered (pyagentd-ask-keys-offered ask)))
+    (cl-loop for (letter command when _) in pyagentd-ask-keys
+             for (_ decision words) = (assq command pyagentd-answer--choices)
+             when (and decision (memq when offered))
+             collect (list letter words decision))))
 
 (defun pyagentd-answer--read-decision (ask)
   "Read how to answer ASK; return a symbol of `pyagentd-answer--choices'."
-  (let ((offered (append '(show abort) (pyagentd-ask-choices ask))))
+  (let ((offered (pyagentd-answer--offered ask))
+        (title (truncate-string-to-width (pyagentd-ask-title ask) 200)))
     (cl-loop for key = (car (read-multiple-choice
-                             (truncate-string-to-width (pyagentd-ask-title ask)
-                                                       200)
-                             (cl-loop for (choice . entry)
-                                      in pyagentd-answer--choices
-                                      when (memq choice offered)
-                                      collect entry)))
-             for choice = (car (seq-find (lambda (entry)
-                                           (eq key (cadr entry)))
-                                         pyagentd-answer--choices))
-             while (eq choice 'show) do (pyagentd-ask-show ask)
-             finally return choice)))
+                             title (mapcar #'butlast offered)))
+             for decision = (nth 2 (assq key offered))
+             while (memq decision '(show diff))
+             do (if (eq decision 'show) (pyagentd-ask-show ask)
+                  (pyagentd-ask-diff ask))
+             finally return decision)))
 
 (defun pyagentd-answer--choose ()
   "Answer one of the open asks as the user wants it.
@@ -231,11 +240,12 @@ That is the one here if it is a question, else one to choose."
     (if (pyagentd-ask-question-p ask)
         (pyagentd-question-open ask)
       (let ((decision (pyagentd-answer--read-decision ask)))
-        (pyagentd-answer--decide
-         ask decision
-         (and (eq decision 'deny)
-              (pyagentd-answer--read-reason "Reason (optional): "))
-         t)))))
+        (if (eq decision 'why)
+            (pyagentd-answer--decide
+             ask 'deny (pyagentd-answer--read-reason
+                        "Deny because (the model is told): ")
+             t)
+          (pyagentd-answer--decide ask decision nil t))))))
 
 (defun pyagentd-answer (&optional ask decision reason)
   "Answer the questions that are open here in a form, or any open ask.

@@ -32,13 +32,12 @@
 (require 'pyagentd-core)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-here)
+(require 'pyagentd-ask-keys)
 (require 'pyagentd-answer)
 
 (defvar pyagentd-ask-diff-mode-map
-  (let ((map (make-sparse-keymap)))
-    (define-key map "E" #'pyagentd-ask-ediff)
-    (define-key map "Y" #'pyagentd-allow-once)
-    (define-key map "N" #'pyagentd-deny)
+  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
+    (define-key map "d" nil)
     map)
   "Keymap of `pyagentd-ask-diff-mode'.")
 
@@ -48,13 +47,18 @@
 \\{pyagentd-ask-diff-mode-map}"
   ;; The file is before the change, so its colours are those of the hunk.
   (setq-local diff-font-lock-syntax 'hunk-only)
-  (setq buffer-read-only t))
+  (setq buffer-read-only t)
+  ;; `diff-mode' gives letters to hunks where the text is read-only.
+  (push (cons 'buffer-read-only pyagentd-ask-diff-mode-map)
+        minor-mode-overriding-map-alist))
 
 ;;;###autoload
-(defun pyagentd-ask-diff ()
-  "Show the change that is asked for here, as a diff."
+(defun pyagentd-ask-diff (&optional ask)
+  "Show the change that is asked for here, or by ASK, as a diff.
+With ASK, from Lisp, its window is not selected."
   (interactive)
-  (let* ((ask (pyagentd-answer-current))
+  (let* ((selected (null ask))
+         (ask (or ask (pyagentd-answer-current)))
          (preview (plist-get ask :preview)))
     (unless (and preview (pyagentd-ask-diff-p preview))
       (user-error "This changes no file"))
@@ -64,14 +68,11 @@
         (insert preview "\n"))
       (pyagentd-ask-diff-mode)
       (pyagentd-ask-here-set
-       ask
-       (substitute-command-keys
-        " \\<pyagentd-ask-diff-mode-map>\\[pyagentd-allow-once] allow once   \
-\\[pyagentd-deny] deny   \\[pyagentd-ask-ediff] Ediff   q close")
-       " (answered)   q close")
+       ask (pyagentd-ask-keys-header ask '(pyagentd-ask-diff))
+       " (answered)   q close" t)
       (goto-char (point-min))
       (set-buffer-modified-p nil)
-      (display-buffer (current-buffer)))))
+      (pyagentd-ask-here-display selected))))
 
 ;;;; Ediff
 

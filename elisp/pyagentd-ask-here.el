@@ -38,16 +38,18 @@ It returns nil if there is none; nil here means the one of the notice.")
 
 (defvar-local pyagentd-ask-here-about nil
   "The ask that this buffer is about and stays about, nil for none.
-A list (ID OPEN ANSWERED), the header lines while it is and after.")
+A list (ID OPEN ANSWERED PASSING), the header lines while it is open and
+after; PASSING says that the buffer is left once we have answered.")
 
 (pyagentd-permanent-local 'pyagentd-ask-here-about)
 
-(defun pyagentd-ask-here-set (ask open answered)
+(defun pyagentd-ask-here-set (ask open answered &optional passing)
   "Let commands in this buffer answer ASK, and no other.
-OPEN and ANSWERED are header lines, the latter for when it is settled."
+OPEN and ANSWERED are header lines, the latter for when it is settled.
+PASSING says that there is nothing to see any more once we have answered."
   (let ((id (pyagentd-ask-id ask)))
     (setq pyagentd-ask-function (lambda () (pyagentd-ask-find id))
-          pyagentd-ask-here-about (list id open answered)
+          pyagentd-ask-here-about (list id open answered passing)
           header-line-format open)))
 
 (defun pyagentd-ask-here--on-change ()
@@ -62,6 +64,20 @@ OPEN and ANSWERED are header lines, the latter for when it is settled."
         (force-mode-line-update)))))
 
 (add-hook 'pyagentd-ask-changed-hook #'pyagentd-ask-here--on-change)
+
+(defun pyagentd-ask-here-display (selected)
+  "Show this buffer, in a window that is SELECTED or not.
+Its keys are letters, so whoever asked for it is there."
+  (if selected (pop-to-buffer (current-buffer))
+    (display-buffer (current-buffer))))
+
+(defun pyagentd-ask-here-leave (id)
+  "Leave the windows that were there only to decide about the ask ID."
+  (dolist (buffer (buffer-list))
+    (pcase (buffer-local-value 'pyagentd-ask-here-about buffer)
+      (`(,(pred (equal id)) ,_ ,_ t)
+       (dolist (window (get-buffer-window-list buffer nil t))
+         (quit-window nil window))))))
 
 (defun pyagentd-ask-here ()
   "Return the ask that commands in this buffer answer, or nil."

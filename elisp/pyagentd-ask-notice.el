@@ -35,6 +35,7 @@
 (require 'pyagentd-insert)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-text)
+(require 'pyagentd-ask-keys)
 
 (defvar-local pyagentd-ask-notice--overlay nil
   "Overlay of the notice in this buffer, nil if there is none.")
@@ -71,16 +72,13 @@ It turns itself on and off.
      (own pyagentd-abort "abort the run")
      (agent pyagentd-abort "abort this agent"))
     ("Look " (diff pyagentd-ask-diff "diff")
-     (long pyagentd-ask-show "all of it")
+     (t pyagentd-ask-show "all of it")
      (several pyagentd-ask-next "next")))
   "Lines of keys: a word and (CONDITION COMMAND WORDS) for each command.")
 
 (defun pyagentd-ask-notice--offered (ask several)
   "Return the conditions of keys that hold for ASK, one of SEVERAL or not."
-  (append (list t 'long)
-          (pyagentd-ask-choices ask)
-          (and (plist-get ask :input) (not (pyagentd-ask-scope-p ask)) '(edit))
-          (and (pyagentd-ask-diff-p (or (plist-get ask :preview) "")) '(diff))
+  (append (pyagentd-ask-keys-offered ask)
           (and several '(several))
           (list (if (plist-get ask :agent) 'agent 'own))))
 

@@ -36,26 +36,11 @@
 (require 'pyagentd-table)
 (require 'pyagentd-follow)
 (require 'pyagentd-ask-here)
+(require 'pyagentd-ask-keys)
 (require 'pyagentd-answer)
 
-(defvar pyagentd-asks-keys
-  '(("y" pyagentd-allow-once "once") ("s" pyagentd-allow-session "session")
-    ("a" pyagentd-allow-always "always") ("d" pyagentd-deny "deny")
-    ("D" pyagentd-deny-with-reason "deny, why")
-    ("e" pyagentd-ask-edit "edit") ("=" pyagentd-ask-diff "diff")
-    ("E" pyagentd-ask-ediff "Ediff") ("k" pyagentd-ask-abort "abort")
-    ("v" pyagentd-asks-visit "conversation"))
-  "Keys where asks are listed: key, command and a word for each.")
-
-(defun pyagentd-asks--define-keys (map)
-  "Define `pyagentd-asks-keys' in MAP and return it."
-  (pcase-dolist (`(,key ,command ,_) pyagentd-asks-keys map)
-    (define-key map key command)))
-
-(defun pyagentd-asks--words ()
-  "Return the keys of `pyagentd-asks-keys', each with its word."
-  (mapcar (pcase-lambda (`(,key ,_ ,word)) (list key word))
-          pyagentd-asks-keys))
+(defconst pyagentd-asks--also '(("v" "conversation"))
+  "Keys where asks are listed that decide nothing, with their words.")
 
 (defun pyagentd-asks-visit ()
   "Visit the conversation that asks what is at point."
@@ -67,7 +52,10 @@
 ;;;; One ask
 
 (defvar pyagentd-ask-show-mode-map
-  (pyagentd-asks--define-keys (make-sparse-keymap))
+  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
+    (define-key map "o" nil)
+    (define-key map "v" #'pyagentd-asks-visit)
+    map)
   "Keymap of `pyagentd-ask-show-mode'.")
 
 (define-derived-mode pyagentd-ask-show-mode special-mode "Asked"
@@ -87,21 +75,25 @@
   (when-let ((input (plist-get ask :input)))
     (insert "\n" (propertize "Arguments\n" 'face 'pyagentd-heading)
             (pyagentd-ask-text-json input) "\n"))
-  (insert "\n" (pyagentd-table-keys (pyagentd-asks--words)) "\n"))
+  (insert "\n" (pyagentd-table-keys
+                (append (pyagentd-ask-keys-words ask '(pyagentd-ask-show))
+                        pyagentd-asks--also)) "\n"))
 
 ;;;###autoload
 (defun pyagentd-ask-show (&optional ask)
-  "Show all of ASK, by default the one that commands here answer."
+  "Show all of ASK, by default the one that commands here answer.
+With ASK, from Lisp, its window is not selected."
   (interactive)
-  (let ((ask (or ask (pyagentd-answer-current))))
+  (let ((selected (null ask))
+        (ask (or ask (pyagentd-answer-current))))
     (with-current-buffer (get-buffer-create "*pyagentd ask*")
       (pyagentd-ask-show-mode)
-      (pyagentd-ask-here-set ask nil " (answered)   q close")
+      (pyagentd-ask-here-set ask nil " (answered)   q close" t)
       (let ((inhibit-read-only t))
         (erase-buffer)
         (pyagentd-asks--insert ask))
       (goto-char (point-min))
-      (display-buffer (current-buffer)))))
+      (pyagentd-ask-here-display selected))))
 
 ;;;; The list
 
@@ -193,10 +185,11 @@ Questions of the model's are answered one by one, in a form."
 ;;;; The mode
 
 (defvar pyagentd-asks-mode-map
-  (let ((map (pyagentd-asks--define-keys (make-sparse-keymap))))
+  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
     (define-key map (kbd "RET") #'pyagentd-ask-show)
+    (define-key map "v" #'pyagentd-asks-visit)
     (define-key map "y" #'pyagentd-asks-allow)
-    (define-key map "d" #'pyagentd-asks-deny)
+    (define-key map "n" #'pyagentd-asks-deny)
     (pyagentd-table-define-marks map))
   "Keymap of `pyagentd-asks-mode'.")
 
@@ -207,8 +200,8 @@ Questions of the model's are answered one by one, in a form."
   (setq tabulated-list-padding 1
         tabulated-list-format [("Asked" 11 nil) ("Agent" 24 t) ("What" 60 t)
                                ("Session" 0 t)]
-        pyagentd-table-help `(("RET" "all of it") ,@(pyagentd-asks--words)
-                              ("m" "mark"))
+        pyagentd-table-help `(,@(pyagentd-ask-keys-words)
+                              ,@pyagentd-asks--also ("m" "mark"))
         pyagentd-table-empty "Nothing is asked."
         pyagentd-ask-function #'pyagentd-asks--at-point)
   (setq-local revert-buffer-function #'pyagentd-asks--revert)

@@ -227,16 +227,18 @@ sessions are listed."
     ("L" pyagentd-choose-agent :description pyagentd-menu--agent)
     ("*" pyagentd-choose-model :description pyagentd-menu--model)
     ("!" "Approve plan" pyagentd-approve)
-    ("o" "Pick an option" pyagentd-chips-pick)
+    ("#" "Pick an option" pyagentd-chips-pick)
     ("t" "Take over" pyagentd-take-over)]
    ["What is asked"
     ("y" "Allow once" pyagentd-allow-once)
-    ("Y" "In this session" pyagentd-allow-session)
-    ("P" "In this project" pyagentd-allow-always)
+    ("s" "In this session" pyagentd-allow-session)
+    ("p" "In this project" pyagentd-allow-always)
     ("n" "Deny" pyagentd-deny)
-    ("N" "Deny, why" pyagentd-deny-with-reason)
-    ("=" "Diff" pyagentd-ask-diff)
-    ("E" "Edit arguments" pyagentd-ask-edit)
+    ("r" "Deny, why" pyagentd-deny-with-reason)
+    ("e" "Edit arguments" pyagentd-ask-edit)
+    ("d" "Diff" pyagentd-ask-diff)
+    ("E" "Ediff" pyagentd-ask-ediff)
+    ("o" "All of it" pyagentd-ask-show)
     ("a" "Answer any" pyagentd-answer)
     ("q" pyagentd-asks :description pyagentd-menu--asks)]
    ["Turns"
@@ -266,7 +268,7 @@ sessions are listed."
     ("S" "Sessions…" pyagentd-menu-sessions)
     ("A" "Agents…" pyagentd-menu-agents)
     ("R" "Rights…" pyagentd-menu-rights)
-    ("p" "Settings…" pyagentd-menu-settings)
+    ("P" "Settings…" pyagentd-menu-settings)
     ("?" "Keys" pyagentd-keys)]])
 
 ;;;###autoload (autoload 'pyagentd-menu-sessions "pyagentd-menu" nil t)

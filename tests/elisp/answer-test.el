@@ -9,6 +9,7 @@
 (require 'pyagentd-asks)
 (require 'pyagentd-ask-edit)
 (require 'pyagentd-ask-diff)
+(require 'pyagentd-menu)
 
 (defun answer-test--open (&rest more)
   "Open an ask with MORE keys and let the keys answer it."
@@ -209,8 +210,69 @@
         (should (derived-mode-p 'diff-mode))
         (should (string-search "-100" (buffer-string)))
         (should (equal "q2" (pyagentd-ask-id (pyagentd-ask-here))))
-        (call-interactively (lookup-key pyagentd-ask-diff-mode-map "Y")))
+        (call-interactively (key-binding "y")))
       (should (eq 'allow (plist-get (answer-test--sent) :decision))))))
+
+(defun answer-test--letters ()
+  "Return `pyagentd-ask-keys' as an alist of letters and commands."
+  (mapcar (lambda (entry) (cons (string (car entry)) (nth 1 entry)))
+          pyagentd-ask-keys))
+
+(defun answer-test--menu (key)
+  "Return the command of `pyagentd-menu' with KEY."
+  (plist-get (nth 2 (transient-get-suffix 'pyagentd-menu key)) :command))
+
+(ert-deftest pyagentd-answer-letters-are-the-same-wherever-asks-are-answered ()
+  (dolist (pair (answer-test--letters))
+    (pcase-let ((`(,letter . ,command) pair)
+                (chat (kbd (concat "C-c C-" (car pair)))))
+      (unless (member letter '("E" "k")) ; the whole run, or this agent
+        (should (eq command (or (lookup-key pyagentd-ask-mode-map chat)
+                                (lookup-key pyagentd-mode-map chat)))))
+      (dolist (map (list pyagentd-asks-mode-map pyagentd-ask-show-mode-map
+                         pyagentd-ask-diff-mode-map))
+        (should (memq (lookup-key map letter)
+                      (list command nil 'pyagentd-asks-allow
+                            'pyagentd-asks-deny))))
+      (should (eq (if (equal letter "k") 'pyagentd-abort command)
+                  (answer-test--menu letter)))))
+  (with-temp-buffer
+    (insert "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b\n")
+    (pyagentd-ask-diff-mode)
+    (dolist (pair (answer-test--letters))
+      (unless (equal (car pair) "d")
+        (should (eq (cdr pair) (key-binding (car pair))))))
+    (should (eq 'quit-window (key-binding "q")))))
+
+(ert-deftest pyagentd-answer-windows-of-one-ask-are-selected-and-left ()
+  (dolist (look '((pyagentd-ask-diff . "*pyagentd diff*")
+                  (pyagentd-ask-show . "*pyagentd ask*")))
+    (pyagentd-test-with-ask
+      (answer-test--open :tool "Edit" :path "/x"
+                         :preview "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b\n")
+      (save-window-excursion
+        (switch-to-buffer (current-buffer))
+        (delete-other-windows)
+        (let ((chat (selected-window)))
+          (funcall (car look))
+          (should (equal (cdr look) (buffer-name (window-buffer))))
+          (with-current-buffer (window-buffer)
+            (call-interactively (key-binding "n")))
+          (pyagentd-test-await (null (get-buffer-window (cdr look))))
+          (should (eq chat (selected-window))))))))
+
+(ert-deftest pyagentd-answer-from-elsewhere-leaves-the-diff-and-says-so ()
+  (pyagentd-test-with-ask
+    (answer-test--open :tool "Edit" :path "/x"
+                       :preview "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b\n")
+    (save-window-excursion
+      (switch-to-buffer (current-buffer))
+      (delete-other-windows)
+      (pyagentd-ask-diff)
+      (pyagentd-test-events '(answered 3 (:id "q2" :decision "allow")))
+      (should (get-buffer-window "*pyagentd diff*"))
+      (with-current-buffer "*pyagentd diff*"
+        (should (string-search "(answered)" header-line-format))))))
 
 (ert-deftest pyagentd-answer-knows-the-text-after-a-change ()
   (pcase-dolist (`(,input ,before ,after)
@@ -231,7 +293,7 @@
                (lambda (_ table &rest _) (caadr table)))
               ((symbol-function 'read-multiple-choice)
                (lambda (_ choices)
-                 (should (equal '(?y ?s ?p ?n ?d ?k) (mapcar #'car choices)))
+                 (should (equal '(?y ?s ?p ?n ?r ?o ?k) (mapcar #'car choices)))
                  (assq ?y choices))))
       (call-interactively #'pyagentd-answer))
     (should (equal "q2" (plist-get (answer-test--sent) :ask)))))
@@ -253,7 +315,7 @@
       (goto-char (point-min))
       (should (looking-at-p (concat " " (format-time-string
                                          "%m-%d %R" (encode-time 52 30 14 5 2 2026 t)))))
-      (call-interactively (key-binding "d"))
+      (call-interactively (key-binding "n"))
       (should (equal "q7" (plist-get (answer-test--sent) :ask)))
       (pyagentd-test-await (null (pyagentd-ask-find "q7")))
       (should (string-search "Nothing is asked" (buffer-string))))

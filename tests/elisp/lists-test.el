@@ -113,7 +113,7 @@ The variable `branch' is that of the session it is about."
                              '("q2" "q3")))
               (pyagentd-test-await (= 1 (length pyagentd-table-rows)))
               (goto-char (point-min))
-              (call-interactively (key-binding "d"))
+              (call-interactively (key-binding "n"))
               (pyagentd-test-await (nthcdr 2 (pyagentd-test-calls 'answer)))
               (should (equal (plist-get (car (last (pyagentd-test-calls 'answer)))
                                         :decision)
