@@ -43,6 +43,7 @@
 (require 'pyagentd-notify)
 (require 'pyagentd-status)
 (require 'pyagentd-cause)
+(require 'pyagentd-silent)
 (require 'pyagentd-settings)
 (require 'pyagentd-viewing)
 (require 'pyagentd-attach)
@@ -144,10 +145,12 @@ writes the next prompt."
 (defun pyagentd-chat--wait ()
   "Show that a prompt is on its way."
   (setq pyagentd-chat--known (or pyagentd-status '(:state nil)))
-  (pyagentd-status-set '(:state sending)))
+  (pyagentd-status-set '(:state sending))
+  (pyagentd-silent-watch))
 
 (defun pyagentd-chat--stop-waiting ()
   "Show the status again that the session had while a prompt waited."
+  (pyagentd-silent-over)
   (when pyagentd-chat--known
     (when (eq (plist-get pyagentd-status :state) 'sending)
       (pyagentd-status-set pyagentd-chat--known))
@@ -217,32 +220,63 @@ While a run is in progress it waits for its turn, and stays where it is."
                          (pyagentd-queued-start end) end))
     (unless busy
       (pyagentd-insert-start end)
-      (pyagentd-status-set '(:state sending)))
+      (pyagentd-status-set '(:state sending))
+      (pyagentd-silent-watch end))
+    (pyagentd-chat--ask
+     id here
+     (lambda (answer)
+       (pyagentd-later-in buffer
+         (pyagentd-silent-over)
+         (unless (plist-get answer :queued)
+           (pyagentd-later-soon #'pyagentd-silent-taken))
+         (cond ((plist-get answer :command)
+                (pyagentd-chat--commanded answer id busy))
+               ((plist-get answer :queued)
+                ;; What waited before it may have fired meanwhile.
+                (pyagentd-chat--queued
+                 id (and (= (pyagentd-insert-position) here) marker))))))
+     (lambda (err)
+       (pyagentd-later-in buffer
+         (pyagentd-silent-over)
+         (pyagentd-later-soon #'pyagentd-silent-refused)
+         (pyagentd-queued-forget id)
+         (unless busy
+           (pyagentd-status-set
+            (list :state 'error
+                  :message (pyagentd-error-text err)))))
+       (message "%s" (pyagentd-error-text err))))))
+
+(defconst pyagentd-chat--max-tries 5
+  "How often a prompt is sent whose text was changed while it was.")
+
+(defun pyagentd-chat--ask (id end success failure &optional tries)
+  "Ask the daemon to answer the saved text up to the marker END, message ID.
+SUCCESS is called with its answer, FAILURE with an error.  Where the text
+was saved again before the daemon read it, it is asked again: TRIES is
+how often that was done before."
+  (let ((buffer (current-buffer))
+        (sha256 pyagentd-session-sha256)
+        (tries (or tries 0)))
     (pyagentd-rpc-call-async
      'send (append (list :branch pyagentd--branch-dir
-                         :sha256 pyagentd-session-sha256 :end end :id id
+                         :sha256 sha256 :end (marker-position end) :id id
                          :env (pyagentd-env-variables) :key (pyagentd-env-key)
                          :allow nil)
                    (pyagentd-chat--agent))
-     :success (lambda (answer)
-                (when (buffer-live-p buffer)
-                  (with-current-buffer buffer
-                    (cond ((plist-get answer :command)
-                           (pyagentd-chat--commanded answer id busy))
-                          ((plist-get answer :queued)
-                           ;; What waited before it may have fired meanwhile.
-                           (pyagentd-chat--queued
-                            id (and (= (pyagentd-insert-position) here)
-                                    marker)))))))
+     :success success
      :error (lambda (err)
-              (when (buffer-live-p buffer)
-                (with-current-buffer buffer
-                  (pyagentd-queued-forget id)
-                  (unless busy
-                    (pyagentd-status-set
-                     (list :state 'error
-                           :message (pyagentd-error-text err))))))
-              (message "%s" (pyagentd-error-text err))))))
+              (if (and (eq (pyagentd-symbol (nth 1 err)) 'stale)
+                       (< tries pyagentd-chat--max-tries)
+                       (buffer-live-p buffer))
+                  (with-current-buffer buffer
+                    (pyagentd-later-soon ; files are not written here
+                     (lambda ()
+                       (if (and (pyagentd-session-save)
+                                (not (equal sha256 pyagentd-session-sha256)))
+                           (pyagentd-chat--ask id end success failure
+                                               (1+ tries))
+                         (funcall failure err)))))
+                (funcall failure err))))))
 
 (defun pyagentd-chat--commanded (answer id busy)
   "Note the ANSWER to the message ID, which was a slash command.

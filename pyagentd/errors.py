@@ -19,6 +19,7 @@
     │   ├── Unconfirmed          something would be lost, and nobody has confirmed it
     │   ├── RateLimited          a trigger delivers more often than it may
     │   └── BadRequest           arguments of an operation do not fit
+    │       └── Stale            they are about a text that is another one by now
     ├── ProviderError            the model's server refused for good
     │   ├── TransientProviderError   ... or for now: the loop retries
     │   └── ContextOverflow      ... because the conversation is too long for the model
@@ -189,6 +190,12 @@ class BadRequest(UserError):
     """The arguments of an operation do not fit its signature."""
 
     code = "bad-request"
+
+
+class Stale(BadRequest):
+    """A document is not the text any more that its client speaks of; who has that saves and asks again."""
+
+    code = "stale"
 
 
 class ProviderError(PyagentdError):

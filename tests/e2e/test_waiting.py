@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.e2e.conftest import System
+from tests.e2e.emacs import wait_for
 from tests.e2e.test_conversation import FINISHED, open_session
 from tests.e2e.test_manners import body
 from tests.server import ModelServer
@@ -57,3 +58,25 @@ def test_saving_goes_on_while_the_daemon_sleeps(system: System) -> None:
         assert (branch / "session.md").read_text().startswith("### " + 400 * "x")
     emacs.wait("(null pyagentd-outbox--held)")
     assert (branch / "session.md").read_text().startswith("### " + 400 * "x")
+
+
+def test_what_is_typed_while_a_prompt_waits_for_the_daemon_is_the_next_one(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    _, branch = system.new()
+    model_server.say("Four.")
+    emacs = system.emacs(terminal=True)
+    open_session(emacs, branch)
+    emacs.wait("(pyagentd-attached-p)")
+    with asleep(system):
+        emacs.keys("Two and two?", "C-c", "Enter", "and")
+        wait_for(lambda: "The daemon does not answer" in emacs.screen(), "it to be said")
+        emacs.keys(" a draft")
+        emacs.wait('(and (string-suffix-p "a draft" (buffer-string)) (not (buffer-modified-p)))')
+        assert body(emacs) == "### Two and two?\n\n### and a draft"
+    emacs.wait(f'(and {FINISHED} (string-match-p "Four" (buffer-string)))')
+    wait_for(lambda: body(emacs) == "### Two and two?\n\nFour.\n\n### and a draft", "one heading")
+    assert "does not answer" not in emacs.screen()
+    (asked,) = model_server.requests
+    assert asked.messages[-1]["content"][-1]["text"] == "Two and two?"

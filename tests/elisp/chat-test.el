@@ -255,6 +255,48 @@
       (chat-test--push '(insert 2 "late" response))
       (pyagentd-rpc-call 'status))))
 
+(ert-deftest pyagentd-chat-prompt-is-sent-again-when-its-text-was-saved-since ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-error "(stale \"changed\")" 'send)
+    (pyagentd-send)
+    (insert "\n\n### More")
+    (pyagentd-test-await (eq (plist-get pyagentd-status :state) 'error))
+    ;; The text is as it was the second time, so there is no third.
+    (pcase-let ((`(,first ,second) (pyagentd-test-calls 'send)))
+      (should second)
+      (should-not (equal (plist-get first :sha256)
+                         (plist-get second :sha256)))
+      (dolist (key '(:id :end))
+        (should (equal (plist-get first key) (plist-get second key)))))
+    (should-not (nthcdr 2 (pyagentd-test-calls 'send)))))
+
+(ert-deftest pyagentd-chat-silent-daemon-is-shown-and-typing-goes-below ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-silent "" 'send)
+    (let ((pyagentd-silent--after 0.01))
+      (pyagentd-send))
+    (save-excursion (insert " there"))
+    (pyagentd-test-await pyagentd-status-silent)
+    (should (string-match-p "does not answer" (pyagentd-status--shown)))
+    (should (equal (buffer-string) "### Hi\n\n###  there"))
+    (chat-test--push '(insert 1 "\n\nYes\n\n### " response))
+    (pyagentd-test-await (string-match-p "Yes" (buffer-string)))
+    (pyagentd-silent-over)
+    (pyagentd-silent-taken)
+    (should-not (string-match-p "does not answer" (pyagentd-status--shown)))
+    (should (equal (buffer-string) "### Hi\n\nYes\n\n###  there"))))
+
+(ert-deftest pyagentd-chat-refused-prompt-has-no-heading-below ()
+  (chat-test--with-session "### Hi"
+    (pyagentd-test-tell 'fake-silent "" 'send)
+    (let ((pyagentd-silent--after 0.01))
+      (pyagentd-send))
+    (pyagentd-test-await pyagentd-status-silent)
+    (should (equal (buffer-string) "### Hi\n\n### "))
+    (should (eobp))
+    (pyagentd-silent-refused)
+    (should (equal (buffer-string) "### Hi"))))
+
 ;; It was attached once, and the daemon holds it for the one that writes.
 (ert-deftest pyagentd-chat-kill-buffer-that-is-not-attached-detaches ()
   (chat-test--with-session "### Hi"

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyagentd.agent.branches.opening import LastRun
 from pyagentd.agent.branches.persist import Roles, Version
-from pyagentd.errors import BadRequest
+from pyagentd.errors import BadRequest, Stale
 from pyagentd.messages import Message, Text
 from pyagentd.store import document
 from pyagentd.store.align import Aligned, align
@@ -67,12 +67,12 @@ def saved(file: Path, sha256: str) -> Document:
     """Return the document as its client saved it.
 
     Raises:
-        BadRequest: The file is not what the client says it saved.
+        Stale: The file is not what the client says it saved.
         StoreError: The file cannot be read.
     """
     read = memory.read(file)
     if read.sha256 != sha256:
-        raise BadRequest(f"{file} changed since it was saved", mend="Revert or save the buffer, then send")
+        raise Stale(f"{file} changed since it was saved", mend="Revert or save the buffer, then send")
     return read.document
 
 
