@@ -286,13 +286,10 @@ same, Emacs asks."
   "Functions that return non-nil where TAB completes in a session buffer.
 Elsewhere it does what it does in the major mode.")
 
-(defun pyagentd-session--tab (command)
+(defun pyagentd-session-completing (command)
   "Return COMMAND where `pyagentd-completing-functions' say so, else nil."
   (and (run-hook-with-args-until-success 'pyagentd-completing-functions)
        command))
-
-(define-key pyagentd-mode-map (kbd "TAB")
-  '(menu-item "" completion-at-point :filter pyagentd-session--tab))
 
 ;;;###autoload
 (define-minor-mode pyagentd-mode

@@ -50,6 +50,7 @@
 (require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-buffer-name)
+(require 'pyagentd-prompt)
 (require 'pyagentd-chat)
 (require 'pyagentd-plan)
 (require 'pyagentd-hidden)

@@ -498,4 +498,38 @@ wait and try again, or see M-x pyagentd-doctor"))))))
     (should (equal (buffer-name) "mine"))
     (should (equal pyagentd-status-title "Two cups"))))
 
+;;;; Keys at a prompt
+
+(ert-deftest pyagentd-prompt-is-typed-and-not-folded ()
+  (pyagentd-test-with-session "### Hi\n\n"
+    (goto-char (point-max))
+    (insert (propertize "Hello.\n\n## Two\n\n" 'gptel 'response) "### ")
+    (should (eq (key-binding (kbd "TAB")) #'pyagentd-prompt-nothing))
+    (insert "/he")
+    (should (eq (key-binding (kbd "TAB")) #'completion-at-point))
+    (search-backward "## Two")
+    (should-not (memq (key-binding (kbd "TAB"))
+                      '(pyagentd-prompt-nothing completion-at-point)))
+    (goto-char (point-min))             ; a prompt of before
+    (should-not (eq (key-binding (kbd "TAB")) #'pyagentd-prompt-nothing))))
+
+(ert-deftest pyagentd-prompt-begins-after-its-sign ()
+  (pyagentd-test-with-session "### Hi there"
+    (switch-to-buffer (current-buffer))
+    (dolist (visual '(t nil))
+      (visual-line-mode (if visual 1 -1))
+      (goto-char (point-max))
+      (execute-kbd-macro (kbd "C-a"))
+      (should (= (point) 5))
+      (execute-kbd-macro (kbd "C-a"))
+      (should (= (point) 1))
+      (execute-kbd-macro (kbd "C-a"))
+      (should (= (point) 1)))
+    (goto-char (point-max))
+    (execute-kbd-macro (kbd "C-a C-k"))
+    (should (equal (buffer-string) "### "))
+    (insert "One\ntwo")
+    (execute-kbd-macro (kbd "C-a"))
+    (should (looking-at-p "two"))))
+
 ;;; session-test.el ends here
