@@ -111,7 +111,7 @@ Questions of the model's are answered in a form."
 (defun pyagentd-answer--shown-p (ask)
   "Return non-nil if the notice here shows all that ASK would remember."
   (and (null pyagentd-ask-function)
-       (pyagentd-ask-text-whole-p ask)))
+       (pyagentd-ask-text-whole-p ask (pyagentd-ask-notice-shown))))
 
 (defun pyagentd-answer--lasting (ask decision)
   "Allow ASK with DECISION, which is remembered.

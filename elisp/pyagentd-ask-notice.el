@@ -158,13 +158,26 @@ It turns itself on and off.
 What does not fit below the top of a window cannot be scrolled to."
   (let* ((text (pyagentd-ask-notice--text current asks))
          (window (get-buffer-window nil 'visible))
-         (excess (if window
-                     (- (pyagentd-ask-notice--rows text (window-body-width window))
-                        (- (window-body-height window) 2))
-                   0)))
-    (if (<= excess 0) text
+         (brief (if (<= (pyagentd-ask-notice--excess text window) 0) text
+                  (pyagentd-ask-text-brief
+                    (pyagentd-ask-notice--text current asks))))
+         (excess (pyagentd-ask-notice--excess brief window)))
+    (if (<= excess 0) brief
       (pyagentd-ask-text-shorter (plist-get current :preview) excess
         (pyagentd-ask-notice--text current asks)))))
+
+(defun pyagentd-ask-notice--excess (text window)
+  "Return how many rows TEXT has more than WINDOW, which may be nil."
+  (if window
+      (- (pyagentd-ask-notice--rows text (window-body-width window))
+         (- (window-body-height window) 2))
+    0))
+
+(defun pyagentd-ask-notice-shown ()
+  "Return the notice of this buffer as it is shown, nil if there is none."
+  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
+    (and pyagentd-ask-notice--overlay
+         (overlay-get pyagentd-ask-notice--overlay 'before-string))))
 
 (defun pyagentd-ask-notice--reveal (position)
   "Scroll the windows whose point is at POSITION so that they show the notice."

@@ -30,6 +30,7 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
+(require 'pyagentd-here)
 (require 'pyagentd-ask)
 (require 'pyagentd-ask-words)
 (require 'pyagentd-ask-lasting)
@@ -41,6 +42,11 @@
 
 (defvar pyagentd-ask-text--width 160
   "How many columns of a line are shown; nil means all.")
+
+(defvar pyagentd-ask-text--brief nil
+  "Non-nil where there is little room.
+Then only the number of rules that would be remembered is shown.
+`changed' means to leave out what comes before the first changed line.")
 
 ;;;; Lines
 
@@ -84,15 +90,29 @@
               (seq-take lines most)
             lines)))
 
+(defun pyagentd-ask-text--unchanged (lines)
+  "Return how many LINES of a diff come before its first change but one."
+  (let ((first (seq-position (nthcdr 2 lines) nil
+                             (lambda (line _)
+                               (string-match-p "\\`[-+]" line)))))
+    (if first (max 2 (1+ first)) 0)))
+
 (defun pyagentd-ask-text-preview (text &optional path)
   "Return TEXT, a preview such as a diff, bounded and coloured.
 PATH is the file that it is about, if it is about one."
   (let* ((lines (split-string (string-trim-right text) "\n"))
-         (shown (pyagentd-ask-text--shown 'preview lines)))
+         (skipped (if (and (eq pyagentd-ask-text--brief 'changed)
+                           (pyagentd-ask-diff-p text))
+                      (pyagentd-ask-text--unchanged lines)
+                    0))
+         (shown (append (seq-take lines skipped)
+                        (pyagentd-ask-text--shown 'preview
+                                                  (nthcdr skipped lines)))))
     (pyagentd-ask-text--bounded
      'preview
      (if (pyagentd-ask-diff-p text)
-         (append (pyagentd-ask-look path shown) (nthcdr (length shown) lines))
+         (nthcdr skipped (append (pyagentd-ask-look path shown)
+                                 (nthcdr (length shown) lines)))
        (mapcar (lambda (line)
                  (propertize (concat "  " (pyagentd-ask-text--cut line))
                              'face 'pyagentd-detail))
@@ -163,25 +183,37 @@ PATH is the file that it is about, if it is about one."
        (mapcar (lambda (line) (propertize line 'face 'pyagentd-detail))
                (split-string (format "%s" reason) "\n"))))))
 
+(defun pyagentd-ask-text--remember-brief (ask)
+  "Return how much an answer to ASK that is to last would remember."
+  (propertize (format "  For longer than once: %s, shown before you agree\n"
+                      (pyagentd-count (length (pyagentd-ask-lasting-rules ask))
+                                      "rule"))
+              'face 'shadow 'pyagentd-ask-brief t))
+
 (defun pyagentd-ask-text--remember (ask)
-  "Return exactly what an answer to ASK that is to last would remember."
+  "Return what an answer to ASK that is to last would remember, if it can be."
   (when-let ((decisions (pyagentd-ask-lasting ask)))
-    (concat
-     (propertize "  For longer than once, exactly this would be remembered:\n"
-                 'face 'shadow)
-     (pyagentd-ask-text--bounded
-      'remember
-      (mapcar (pcase-lambda (`(,expression . ,words))
-                (concat (and words (concat "    " words "\n"))
-                        "    " (propertize expression 'face
-                                           'font-lock-string-face)))
-              (pyagentd-ask-lasting-rules ask)))
-     (mapconcat (lambda (decision)
-                  (propertize
-                   (format "    %s\n" (pyagentd-ask-lasting-words
-                                       ask decision pyagentd-ask-text--width))
-                   'face 'shadow))
-                decisions ""))))
+    (if pyagentd-ask-text--brief (pyagentd-ask-text--remember-brief ask)
+      (pyagentd-ask-text--remember-all ask decisions))))
+
+(defun pyagentd-ask-text--remember-all (ask decisions)
+  "Return exactly what each of DECISIONS about ASK would remember."
+  (concat
+   (propertize "  For longer than once, exactly this would be remembered:\n"
+               'face 'shadow)
+   (pyagentd-ask-text--bounded
+    'remember
+    (mapcar (pcase-lambda (`(,expression . ,words))
+              (concat (and words (concat "    " words "\n"))
+                      "    " (propertize expression 'face
+                                         'font-lock-string-face)))
+            (pyagentd-ask-lasting-rules ask)))
+   (mapconcat (lambda (decision)
+                (propertize
+                 (format "    %s\n" (pyagentd-ask-lasting-words
+                                     ask decision pyagentd-ask-text--width))
+                 'face 'shadow))
+              decisions "")))
 
 (defun pyagentd-ask-text-others (asks current)
   "Return a line for each of the first ASKS but CURRENT."
@@ -244,19 +276,27 @@ Lines after the first have INDENT before them."
 
 (defmacro pyagentd-ask-text-shorter (preview rows &rest body)
   "Evaluate BODY, in which PREVIEW, a text or nil, has ROWS rows less.
-A few lines of it are shown all the same."
+A few lines of it are shown all the same, from the first changed one on."
   (declare (indent 2) (debug t))
   `(let* ((shown (min (alist-get 'preview pyagentd-ask-text--lines)
                       (length (split-string (or ,preview "") "\n"))))
+          (pyagentd-ask-text--brief 'changed)
           (pyagentd-ask-text--lines
            (cons (cons 'preview (max 3 (- shown ,rows 1)))
                  pyagentd-ask-text--lines)))
      ,@body))
 
-(defun pyagentd-ask-text-whole-p (ask)
-  "Return non-nil if a notice shows all that ASK would remember."
-  (<= (length (plist-get ask :remember))
-      (alist-get 'remember pyagentd-ask-text--lines)))
+(defmacro pyagentd-ask-text-brief (&rest body)
+  "Evaluate BODY, in which what would be remembered is not shown, only counted."
+  (declare (indent 0) (debug t))
+  `(let ((pyagentd-ask-text--brief t)) ,@body))
+
+(defun pyagentd-ask-text-whole-p (ask notice)
+  "Return non-nil if NOTICE, a text, shows all that ASK would remember."
+  (and notice
+       (not (text-property-any 0 (length notice) 'pyagentd-ask-brief t notice))
+       (<= (length (plist-get ask :remember))
+           (alist-get 'remember pyagentd-ask-text--lines))))
 
 (defun pyagentd-ask-text--question (question)
   "Return the lines of QUESTION, one of a model's."

@@ -65,7 +65,7 @@
                 (task (or (gethash "description" arguments)
                           (gethash "prompt" arguments))))
       (format ": %s" (truncate-string-to-width
-                      (pyagentd-ask-one-line task) 60 nil nil "…")))))
+                      (pyagentd-ask-one-line task) 160 nil nil "…")))))
 
 (defun pyagentd-ask-what (ask)
   "Return in a line what ASK is about, without who asks."

@@ -65,12 +65,23 @@ One that is still being written is none."
           (when (and end (< (line-end-position) end))
             (list kind pos (line-end-position) end)))))))
 
+(defun pyagentd-fenced--call-end (beg end)
+  "Return where the call ends that is written at BEG, before END.
+Texts in it may have lines; where it is none it is taken for one line."
+  (save-restriction
+    (narrow-to-region beg end)
+    (with-syntax-table emacs-lisp-mode-syntax-table
+      (let ((parse-sexp-lookup-properties nil)
+            (parse-sexp-ignore-comments nil))
+        (or (ignore-errors (scan-sexps beg 1))
+            (save-excursion (goto-char beg) (forward-line 1) (point)))))))
+
 (defun pyagentd-fenced--result (eol end)
   "Return the result in a block between EOL and END, as (BEG . END)."
   (save-excursion
     (goto-char (1+ eol))
     (when (looking-at "(:name ")
-      (forward-line 1)
+      (goto-char (pyagentd-fenced--call-end (point) end))
       (skip-chars-forward "\n" end))
     (let ((end (max eol (- end 4))))
       (cons (min (point) end) end))))

@@ -270,6 +270,35 @@
         (pyagentd-ask-notice-refresh)
         (should (> (funcall height) 30))))))
 
+(ert-deftest pyagentd-ask-notice-with-little-room-has-what-changes ()
+  (pyagentd-test-with-ask
+    (goto-char (point-max))
+    (switch-to-buffer (current-buffer))
+    (let ((diff (concat "--- /x\n+++ /x\n@@ -1,7 +1,7 @@\n one\n two\n three\n"
+                        "-four\n+quattro\n five\n six\n seven\n"))
+          (asked nil))
+      (cl-letf (((symbol-function 'window-body-height) (lambda (&rest _) 12))
+                ((symbol-function 'window-body-width) (lambda (&rest _) 80))
+                ((symbol-function 'yes-or-no-p)
+                 (lambda (prompt) (setq asked prompt) nil)))
+        (pyagentd-test-events
+         (list 'ask 2 (ask-test--plist "q2" :preview diff :path "/x")))
+        (pyagentd-ask-next)
+        (let ((text (pyagentd-test-notice)))
+          (should (string-search "\n-four\n+quattro\n" text))
+          (should (string-search "For longer than once: 1 rule" text))
+          (should-not (string-search "exactly this" text))
+          (should-not (string-search "--- /x" text)))
+        (pyagentd-allow-session)        ; what is not shown is asked about
+        (should (string-search "tool:Bash:ls" asked))))))
+
+(ert-deftest pyagentd-ask-shows-the-task-of-an-agent-whole ()
+  (let ((task (concat "Look " (make-string 80 ?x) " end")))
+    (should (string-search
+             " end" (pyagentd-ask-what
+                     (list :tool "PersistentAgent" :detail "explorer"
+                           :input (format "{\"description\":%S}" task)))))))
+
 (ert-deftest pyagentd-ask-notice-counts-rows ()
   (should (= 4 (pyagentd-ask-notice--rows "ab\n\nabcdef\n" 4))))
 

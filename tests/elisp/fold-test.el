@@ -119,6 +119,14 @@
               (tool "id_3"))
      '(insert 2 "\n```\n" ignore))
     (should (string-suffix-p "▸ Bash :command \"ls\"  ✗ exit code 2  2 lines\n"
+                             (fold-test--shown)))
+    (pyagentd-test-events
+     '(failed 2 (:id "id_4"))
+     '(insert 3 "``` tool (Write :content \"y = 2 \")" ignore)
+     '(insert 3 "\n(:name \"Write\" :args (:content \"y = (2\n# \\\"\n\"))\n\nDenied."
+              (tool "id_4"))
+     '(insert 3 "\n```\n" ignore))
+    (should (string-suffix-p "▸ Write :content \"y = 2 \"  ✗ Denied.  1 line\n"
                              (fold-test--shown)))))
 
 (ert-deftest pyagentd-fold-few-of-many-blocks-have-overlays ()
