@@ -66,6 +66,9 @@ with a star.
                                ("Comes from" 0 nil)]
         tabulated-list-padding 1
         tabulated-list-sort-key nil
+        pyagentd-table-help '(("RET" "open") ("s" "make it current")
+                              ("b" "branch") ("=" "compare") ("e" "export")
+                              ("d" "delete") ("?" "all keys"))
         pyagentd-here-function #'pyagentd-branches--here)
   (setq-local revert-buffer-function #'pyagentd-branches--revert)
   (add-hook 'pyagentd-changed-hook #'pyagentd-branches--on-change)
@@ -108,7 +111,8 @@ with a star.
         tabulated-list-entries
         (cl-mapcar #'pyagentd-branches--entry pyagentd-table-rows
                    (pyagentd-branches--stems pyagentd-table-rows)))
-  (tabulated-list-print t))
+  (tabulated-list-print t)
+  (pyagentd-table-show-keys))
 
 (defun pyagentd-branches--fetch (&optional branch)
   "Fetch the branches; they are shown when they come, with point at BRANCH."

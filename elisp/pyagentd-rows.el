@@ -180,16 +180,6 @@ After its columns an entry has LINE and RANK, which are not shown."
                                          (_ 'warning)))
      " ")))
 
-(defun pyagentd-rows--show-keys ()
-  "Name the keys of the list below its lines; no line is made of that."
-  (when pyagentd-table-help
-    (remove-overlays (point-min) (point-max) 'pyagentd-rows-keys t)
-    (let ((overlay (make-overlay (point-max) (point-max) nil t t)))
-      (overlay-put overlay 'pyagentd-rows-keys t)
-      (overlay-put overlay 'after-string
-                   (concat "\n" (pyagentd-table-keys pyagentd-table-help)
-                           "\n")))))
-
 (defun pyagentd-rows-update (rows)
   "Show ROWS in the lines that they have, which stay where they are."
   (let ((inhibit-read-only t))
@@ -233,7 +223,7 @@ After its columns an entry has LINE and RANK, which are not shown."
     (tabulated-list-init-header)
     (tabulated-list-print t)
     (pyagentd-rows--say-nothing)
-    (pyagentd-rows--show-keys)
+    (pyagentd-table-show-keys)
     (unless (or (null id) (equal id (tabulated-list-get-id)))
       (goto-char (point-min))
       (forward-line (1- number)))))

@@ -31,6 +31,7 @@
 (require 'pyagentd-core)
 (require 'pyagentd-later)
 (require 'pyagentd-here)
+(require 'pyagentd-table)
 (require 'pyagentd-found)
 
 (autoload 'pyagentd-branches "pyagentd-branches" nil t)
@@ -160,6 +161,7 @@
            (insert-text-button "More messages" 'follow-link t
                                'action (lambda (_) (pyagentd-search-more)))
            (insert "\n")))
+    (pyagentd-table-show-keys)
     (goto-char (point-min))))
 
 (defun pyagentd-search--header (&optional note)
@@ -375,7 +377,10 @@ For `next-error-function'."
   "Major mode for what a search in all sessions has found.
 
 \\{pyagentd-search-mode-map}"
-  (setq-local revert-buffer-function #'pyagentd-search--revert
+  (setq-local pyagentd-table-help '(("RET" "open") ("n" "next") ("p" "previous")
+                                    ("f" "follow") ("s" "search") ("+" "more")
+                                    ("a" "archived too") ("?" "all keys"))
+              revert-buffer-function #'pyagentd-search--revert
               next-error-function #'pyagentd-search--next-error
               pyagentd-here-function #'pyagentd-search--here
               word-wrap t

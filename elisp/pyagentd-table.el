@@ -82,6 +82,16 @@
            (setq column (if fits wide (string-width text))))))
      keys "")))
 
+(defun pyagentd-table-show-keys ()
+  "Name the keys of a list below its lines; no line is made of that."
+  (when pyagentd-table-help
+    (remove-overlays (point-min) (point-max) 'pyagentd-table-keys t)
+    (let ((overlay (make-overlay (point-max) (point-max) nil t t)))
+      (overlay-put overlay 'pyagentd-table-keys t)
+      (overlay-put overlay 'after-string
+                   (concat "\n" (pyagentd-table-keys pyagentd-table-help)
+                           "\n")))))
+
 (defun pyagentd-table-print (entries &optional note)
   "Show ENTRIES, as `tabulated-list-entries' has them, and name the keys.
 Where there are none say NOTE, by default that there is nothing."

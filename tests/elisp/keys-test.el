@@ -24,6 +24,37 @@
         (should (commandp (key-binding (kbd key))))
         (should-not (string-empty-p words))))))
 
+(defun keys-test--last-line ()
+  "Return what this list says of its keys below its lines."
+  (let* ((overlays (overlays-in (point-min) (point-max)))
+         (keys (seq-find (lambda (overlay)
+                           (overlay-get overlay 'pyagentd-table-keys))
+                         overlays)))
+    (concat (buffer-string) (and keys (overlay-get keys 'after-string)))))
+
+(ert-deftest pyagentd-keys-every-list-names-some-below-its-lines ()
+  (pcase-dolist (`(,mode . ,print)
+                 '((pyagentd-list-mode . pyagentd-rows-print)
+                   (pyagentd-branches-mode
+                    . (lambda () (pyagentd-branches--show nil)))
+                   (pyagentd-search-mode . pyagentd-search--print)))
+    (with-temp-buffer
+      (funcall mode)
+      (funcall print)
+      (funcall print)
+      (should (string-match-p "RET open  [^z]*\\? all keys\n\\'"
+                              (keys-test--last-line)))))
+  (mapatoms
+   (lambda (mode)
+     (when (and (string-match-p "\\`pyagentd-.*-mode\\'" (symbol-name mode))
+                (commandp mode) (not (eq mode 'pyagentd-table-mode)))
+       (with-temp-buffer
+         (funcall mode)
+         (when (derived-mode-p 'tabulated-list-mode)
+           (should pyagentd-table-help)
+           (pcase-dolist (`(,key ,_) pyagentd-table-help)
+             (should (commandp (key-binding (kbd key)))))))))))
+
 (ert-deftest pyagentd-keys-the-list-says-it-in-fewer-words ()
   (with-temp-buffer
     (pyagentd-agents-mode)
