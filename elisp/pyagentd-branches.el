@@ -51,7 +51,7 @@
     (define-key map (kbd "d") #'pyagentd-delete)
     (define-key map (kbd "=") #'pyagentd-branches-diff)
     (define-key map (kbd "e") #'pyagentd-export)
-    (define-key map (kbd "S") nil)
+    (define-key map (kbd "S") #'undefined) ; the tree has its order
     map)
   "Keymap of `pyagentd-branches-mode'.")
 

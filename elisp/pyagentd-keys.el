@@ -55,8 +55,7 @@ That is a list of (KEY . COMMAND); PREFIX is typed before them."
              (command (pyagentd-keys--command binding)))
          (cond ((keymapp command)
                 (setq found (append (pyagentd-keys--of command key) found)))
-               ((and (commandp command) (symbolp command)
-                     (not (memq command '(ignore undefined)))
+               ((and (symbolp command) (pyagentd-keys--does-p command)
                      (pyagentd-keys--key-p key))
                 (push (cons (key-description key) command) found)))))
      map)
@@ -119,8 +118,13 @@ What the list itself says of it goes before the command's documentation."
      (if session own
        (append own
                (seq-filter (lambda (pair)
-                             (commandp (key-binding (kbd (car pair)))))
+                             (pyagentd-keys--does-p
+                              (key-binding (kbd (car pair)))))
                            pyagentd-keys--everywhere))))))
+
+(defun pyagentd-keys--does-p (binding)
+  "Return non-nil if BINDING, of a key, is a command that does something."
+  (and (commandp binding) (not (memq binding '(ignore undefined)))))
 
 (defun pyagentd-keys--unique (pairs)
   "Return PAIRS without those whose key came before, and without `?'."

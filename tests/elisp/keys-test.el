@@ -84,6 +84,10 @@
                 pyagentd-ask-mode t)
     (should-not (keys-test--too-long (pyagentd-keys-here))))
   (with-temp-buffer
+    (pyagentd-branches-mode)
+    (should-not (assoc "/" (pyagentd-keys-here)))
+    (should-not (assoc "S" (pyagentd-keys-here))))
+  (with-temp-buffer
     (pyagentd-list-mode)
     (let ((keys (pyagentd-keys-here)))
       (should-not (equal (cdr (assoc "a" keys)) (cdr (assoc "d" keys)))))))
