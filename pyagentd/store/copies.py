@@ -1,7 +1,8 @@
 """Copies of branches, agents and whole sessions, while others may be writing in the originals.
 
 A session's copy is a session of its own: it has another id, everywhere an id of the session stands in its metadata
-and logs. Messages and agents keep theirs.
+and logs. Messages and agents keep theirs; messages say what they are copies of, so that what they cost counts once,
+where it was spent.
 """
 
 from __future__ import annotations
@@ -109,8 +110,13 @@ def _rename(branch_dir: Path, *, old: str, new: str, title: str, now: datetime) 
         changed: dict[str, Any] = {"title": title, "archived_at": None, "permissions_json": []}
         facts.append(("session", {**sessions[-1], **changed, "created_at": at, "updated_at": at}))
     _write(branch_dir, facts)
-    for plan in paths.agents_dir(branch_dir).glob(f"*/{paths.SCOPE_PLAN_FILE}"):
+    _adopt_all(branch_dir, old=old, new=new)
+
+
+def _adopt_all(parent_dir: Path, *, old: str, new: str) -> None:
+    for plan in paths.agents_dir(parent_dir).glob(f"*/{paths.SCOPE_PLAN_FILE}"):
         _adopt(plan.parent, old=old, new=new)
+        _adopt_all(plan.parent, old=old, new=new)
 
 
 def _adopt(agent_dir: Path, *, old: str, new: str) -> None:
@@ -118,13 +124,16 @@ def _adopt(agent_dir: Path, *, old: str, new: str) -> None:
     if (metadata.read_session_metadata(agent_dir) or {}).get("parent_session_id") == old:
         metadata.set_scope_plan_values(agent_dir, {"parent_session_id": new})
     rows = _rows(agent_dir)
-    if any(row.type == "session" and row.data.get("parent_id") == old for row in rows):
-        _write(agent_dir, [(row.type, _renamed(row, old, new)) for row in rows])
+    _write(agent_dir, [(row.type, _renamed(row, old, new)) for row in rows])
 
 
 def _renamed(row: Row, old: str, new: str) -> Mapping[str, Any]:
     keys = ("id", "session_id", "parent_id") if row.type == "session" else ("session_id",)
-    return {key: new if key in keys and value == old else value for key, value in row.data.items()}
+    data = {key: new if key in keys and value == old else value for key, value in row.data.items()}
+    known = data.get("metadata_json") or {}
+    if row.type == "message" and isinstance(known, Mapping):
+        data["metadata_json"] = {"copied_from": data.get("id"), **known}  # the first one, of a copy of a copy
+    return data
 
 
 def _rows(branch_dir: Path) -> list[Row]:

@@ -2,19 +2,22 @@
 
 import shutil
 import sqlite3
+import tomllib
+from importlib.resources import files
 
 import pytest
 
 from pyagentd.messages import Usage
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.copies import duplicate_session
 from pyagentd.store.forking import fork_session
 from pyagentd.store.index.requests import LENGTHS, QUARTER_MS, spent_by_branch, sums
 from pyagentd.store.index.schema import MIGRATIONS
 from pyagentd.store.index.state import APPLICATION_ID, State
 from pyagentd.store.journal import read_rows
-from tests.store.places import StandingClock
-from tests.store.shelf import Shelf
+from tests.store.places import StandingClock, new_agent
+from tests.store.shelf import Recorded, Shelf
 
 
 @pytest.fixture
@@ -100,6 +103,20 @@ def test_copies_in_branches_duplicates_and_forks_count_once_and_where_they_were_
     assert whole(shelf) == {"m-1": (1, Usage(input=4))}, "of those that are left one counts"
 
 
+def test_a_duplicate_costs_nothing_though_it_comes_first(shelf):
+    ref = shelf.new("thing", ("question", "answer"))
+    spend(shelf, ref, Usage(input=4))
+    agent = new_agent(ref)
+    shelf.talks[agent.key] = Recorded()
+    shelf.talk(agent).say("Look", "Seen.")
+    spend(shelf, agent, Usage(input=5), model="m-2")
+    copy = duplicate_session(ref, root=shelf.root, name="a", clock=StandingClock())
+    duplicate_session(copy, root=shelf.root, name="0", clock=StandingClock())
+    assert whole(shelf) == {"m-1": (1, Usage(input=4)), "m-2": (1, Usage(input=5))}
+    assert copy.session_id < ref.session_id
+    assert {key.partition("/")[0] for key, _ in sums(shelf.state, "branch")} == {ref.session_id}
+
+
 def test_what_was_removed_or_read_anew_is_counted_as_the_log_says(shelf):
     ref = shelf.new("thing", ("question", "answer"))
     spend(shelf, ref, Usage(input=4))
@@ -110,6 +127,11 @@ def test_what_was_removed_or_read_anew_is_counted_as_the_log_says(shelf):
     assert whole(shelf) == {"m-1": (1, Usage(input=6))}
     shutil.rmtree(ref.session_dir)
     assert whole(shelf) == {}
+
+
+def test_a_price_by_length_can_be_told_from_what_is_kept():
+    shipped = tomllib.loads(files("pyagentd.llm").joinpath("models.toml").read_text(encoding="utf-8"))
+    assert {table["long"]["above"] for table in shipped.values() if "long" in table} <= {*LENGTHS}
 
 
 def test_sums_are_by_quarters_of_an_hour_from_a_moment_on(shelf):
