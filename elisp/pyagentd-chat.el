@@ -334,8 +334,9 @@ One that was removed is taken back."
 
 (defun pyagentd-chat-submit (text unsent &rest plist)
   "Send TEXT to the session of this buffer, which is put into it by the daemon.
-If that fails UNSENT, a function or nil, is called here with TEXT.  PLIST
-has further arguments of the operation, such as :steer or :agent."
+If that fails UNSENT, a function or nil, is called here with TEXT; a string
+that it returns is said, too.  PLIST has further arguments of the
+operation, such as :steer or :agent."
   (let ((back (pyagentd-later-back (or unsent #'ignore))))
     (pyagentd-rpc-call-async
      'prompt (append (list :branch pyagentd--branch-dir :text text
@@ -344,8 +345,9 @@ has further arguments of the operation, such as :steer or :agent."
                            :allow nil)
                      plist)
      :error (lambda (err)
-              (funcall back text)
-              (message "%s" (pyagentd-error-text err))))))
+              (let ((also (funcall back text)))
+                (message "%s%s" (pyagentd-error-text err)
+                         (if (stringp also) (concat "; " also) "")))))))
 
 (defun pyagentd-abort (&optional whole)
   "Stop the run of this buffer; what it has said stays.

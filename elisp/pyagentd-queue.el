@@ -133,24 +133,35 @@ moves to where the model reads it; without any it is asked for."
     (pyagentd-queue--call
      'queue-cancel (list :id id)
      (lambda (answer)
-       (unless (equal (plist-get item :origin) "document")
-         (pyagentd-queue--return (plist-get answer :text)))
-       (message "Taken back; its text is a draft")))))
+       (message "Taken back; %s"
+                (if (equal (plist-get item :origin) "document")
+                    "the text is a draft"
+                  (pyagentd-queue--return (plist-get answer :text))))))))
 
 (defun pyagentd-queue--return (text)
-  "Put TEXT, which was never in the buffer, at its end as a draft."
-  (unless pyagentd-session-viewing
-    (save-excursion
-      (save-restriction
-        (widen)
-        (goto-char (point-max))
-        (let ((prefix pyagentd-prompt-prefix))
-          (insert (if (string-suffix-p
-                       prefix (buffer-substring-no-properties
-                               (max (point-min) (- (point) (length prefix)))
-                               (point)))
-                      text
-                    (concat "\n\n" prefix text))))))))
+  "Put TEXT, which was never in the buffer, at its end as a draft.
+Where this buffer only shows what another client writes, put it into the
+kill ring.  Return words that say where it is."
+  (cond ((not pyagentd-session-viewing)
+         (pyagentd-queue--append text)
+         "the text is a draft")
+        (t (kill-new text)
+           (substitute-command-keys
+            "the text is in the kill ring, \\[yank] inserts it"))))
+
+(defun pyagentd-queue--append (text)
+  "Put TEXT at the end of this buffer as a draft."
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char (point-max))
+      (let ((prefix pyagentd-prompt-prefix))
+        (insert (if (string-suffix-p
+                     prefix (buffer-substring-no-properties
+                             (max (point-min) (- (point) (length prefix)))
+                             (point)))
+                    text
+                  (concat "\n\n" prefix text)))))))
 
 (defun pyagentd-queue-edit ()
   "Change the text of the message at point; its place stays."

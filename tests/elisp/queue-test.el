@@ -82,6 +82,25 @@
     (pyagentd-test-await
      (equal (buffer-string) "### One\n\nHello\n\n### Hurry"))))
 
+(ert-deftest pyagentd-queue-what-a-viewer-said-in-vain-can-be-yanked ()
+  "What was said to a run is not lost where another client writes by then."
+  (queue-test--with-session "### One\n\n"
+    (pyagentd-insert-start (point-max))
+    (pyagentd-insert "Hello" 'response)
+    (insert "\n\n### Hurry")
+    (pyagentd-test-tell 'fake-error "(lease-lost \"Taken over\")" 'prompt)
+    (let (kill-ring said)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (format &rest args)
+                   (push (apply #'format (or format "") args) said))))
+        (call-interactively #'pyagentd-steer)
+        (setq pyagentd-session-viewing t)
+        (pyagentd-test-await
+         (member "Taken over; the text is in the kill ring, C-y inserts it"
+                 said)))
+      (should (equal (current-kill 0) "Hurry"))
+      (should (equal (buffer-string) "### One\n\nHello\n\n### ")))))
+
 (ert-deftest pyagentd-queue-what-does-not-wait-any-more-is-a-draft ()
   "A message that is taken back is text like any other."
   (queue-test--with-session "### One\n\n"
