@@ -41,7 +41,7 @@ A socket of macOS takes 8192.")
   "How many bytes a frame takes beside its text.")
 
 (defvar pyagentd-outbox--held nil
-  "Frames held back, pairs (UID . FRAME), latest first.")
+  "Frames held back, pairs (UID . FRAME), first one first.")
 
 (defvar pyagentd-outbox--written nil
   "What the daemon may not have read, pairs (UID . BYTES), latest first.")
@@ -72,8 +72,13 @@ A socket of macOS takes 8192.")
 
 (defun pyagentd-outbox-put (uid frame)
   "Write FRAME, the call UID, or hold it back."
-  (push (cons uid frame) pyagentd-outbox--held)
+  (setq pyagentd-outbox--held
+        (nconc pyagentd-outbox--held (list (cons uid frame))))
   (pyagentd-outbox--flush))
+
+(defun pyagentd-outbox-drop (uid)
+  "Do not write the call UID, if that is held back."
+  (setq pyagentd-outbox--held (assq-delete-all uid pyagentd-outbox--held)))
 
 (defun pyagentd-outbox-answered (uid)
   "Note that the call UID was answered, so that it and all before were read."
@@ -105,17 +110,19 @@ A frame that never fits is written where all before it was read."
             pyagentd-outbox--most))))
 
 (defun pyagentd-outbox--flush ()
-  "Write what can be written of the frames held back."
-  (when (and pyagentd-outbox--open pyagentd-outbox--held)
-    (let ((frames (nreverse pyagentd-outbox--held)))
-      (setq pyagentd-outbox--held nil)
-      (while (and frames (pyagentd-outbox--fits-p (cdar frames)))
-        (pyagentd-outbox--write (pop frames)))
-      (setq pyagentd-outbox--held (nreverse frames))
-      (when (and pyagentd-outbox--held (null pyagentd-outbox--fence))
-        (let ((fence (funcall pyagentd-outbox-fence-function)))
-          (setq pyagentd-outbox--fence (car fence))
-          (pyagentd-outbox--write fence))))))
+  "Write what can be written of the frames held back.
+Where Emacs waits for the socket, timers and filters run, which put more
+or reset all: what is true is looked up again after each frame."
+  (while (and pyagentd-outbox--open pyagentd-outbox--held
+              (pyagentd-outbox--fits-p (cdar pyagentd-outbox--held)))
+    (pyagentd-outbox--write (pop pyagentd-outbox--held)))
+  (when (and pyagentd-outbox--open pyagentd-outbox--held
+             (null pyagentd-outbox--fence))
+    (let ((fence (funcall pyagentd-outbox-fence-function)))
+      (setq pyagentd-outbox--fence (car fence))
+      (pyagentd-outbox--write fence)
+      ;; It may have been answered already.
+      (pyagentd-outbox--flush))))
 
 (provide 'pyagentd-outbox)
 ;;; pyagentd-outbox.el ends here

@@ -144,6 +144,11 @@
             (delq pair (epc:manager-sessions pyagentd-rpc--manager)))
       (cdr pair))))
 
+(defun pyagentd-rpc--drop (uid)
+  "Let nothing wait for the call UID; do not send it if that was not done."
+  (pyagentd-rpc--forget uid)
+  (pyagentd-outbox-drop uid))
+
 (defun pyagentd-rpc--process ()
   "Return the process of the connection, or nil."
   (and pyagentd-rpc--manager
@@ -346,8 +351,8 @@ SUCCESS is called with the answer.  ERROR is called with an error
 \(SYMBOL . DATA) if the daemon refuses, the connection ends, there is
 none, or TIMEOUT seconds pass (nil means no limit); by default it is
 logged.  Neither is called twice.  An answer that comes after TIMEOUT is
-given to LATE, a function; nil means it is dropped.  Never starts a
-daemon."
+given to LATE, a function; nil means that it is dropped, and that what
+was held back is not sent any more.  Never starts a daemon."
   (let* ((timer nil) (over nil)
          (call (lambda (function value)
                  (when function
@@ -374,7 +379,7 @@ daemon."
       (setq timer
             (run-at-time timeout nil
                          (lambda ()
-                           (unless late (pyagentd-rpc--forget uid))
+                           (unless late (pyagentd-rpc--drop uid))
                            (funcall done failure
                                     (list 'pyagentd-timeout method))
                            (setq over t)))))
@@ -401,7 +406,7 @@ for commands, see `pyagentd-later'."
             (unless (process-live-p process)
               (pyagentd-rpc--sentinel process nil))))
       (unless outcome
-        (pyagentd-rpc--forget uid)))
+        (pyagentd-rpc--drop uid)))
     (pcase outcome
       (`(t ,value) value)
       (`(nil ,err) (signal (car err) (cdr err)))

@@ -86,6 +86,73 @@
       (should-not pyagentd-outbox--written)
       (pyagentd-outbox-answered 2))))
 
+;; Emacs runs timers and filters where it waits for a socket that is full.
+(ert-deftest pyagentd-outbox-keeps-what-is-put-while-it-writes ()
+  (let ((uid 1000) pyagentd-outbox--held pyagentd-outbox--written
+        pyagentd-outbox--fence pyagentd-outbox--open written meanwhile)
+    (let ((pyagentd-outbox-send-function
+           (lambda (frame)
+             (push frame written)
+             (when-let ((function (alist-get frame meanwhile nil t #'equal)))
+               (funcall function))))
+          (pyagentd-outbox-fence-function
+           (lambda () (cons (cl-incf uid) "fence"))))
+      (setq meanwhile
+            (list (cons "a" (lambda () (pyagentd-outbox-put 4 "d")))
+                  (cons "b" (lambda ()
+                              (pyagentd-outbox-put
+                               5 (make-string pyagentd-outbox--most ?x))
+                              (pyagentd-outbox-put 6 "f")))))
+      (pyagentd-outbox-put 1 "a")
+      (pyagentd-outbox-put 2 "b")
+      (pyagentd-outbox-put 3 "c")
+      (pyagentd-outbox-open)
+      (should (equal '("a" "b" "c" "d" "fence") (reverse written)))
+      (pyagentd-outbox-answered 1001)
+      (should (equal (list pyagentd-outbox--most 5)
+                     (reverse (mapcar #'length (seq-take written 2)))))
+      ;; The fence is answered before it is known to be written.
+      (setq pyagentd-outbox--fence nil
+            written nil
+            meanwhile (list (cons "fence"
+                                  (lambda () (pyagentd-outbox-answered uid)))))
+      (pyagentd-outbox--flush)
+      (should (equal '("fence" "f") (reverse written)))
+      (should-not pyagentd-outbox--held)
+      ;; The connection ends.
+      (pyagentd-outbox-reset)
+      (setq written nil
+            meanwhile (list (cons "a" #'pyagentd-outbox-reset)))
+      (pyagentd-outbox-put 1 "a")
+      (pyagentd-outbox-put 2 "b")
+      (pyagentd-outbox-open)
+      (should (equal '("a") written)))))
+
+(ert-deftest pyagentd-rpc-what-timed-out-is-not-sent-any-more ()
+  (pyagentd-test-with-daemon
+    (pyagentd-rpc-call 'asks)
+    (signal-process daemon 'SIGSTOP)
+    (let (failure late)
+      (unwind-protect
+          (progn
+            (pyagentd-rpc-call-async
+             'asks (list :text (make-string pyagentd-outbox--most ?x)))
+            (pyagentd-rpc-call-async
+             'abort '(:n 1) :timeout 0.02
+             :error (lambda (err) (setq failure err)))
+            (pyagentd-rpc-call-async
+             'abort '(:n 2) :timeout 0.01 :error #'ignore
+             :late (lambda (_) (setq late t)))
+            (should (cdr pyagentd-outbox--held))
+            (should (eq (car (pyagentd-test-await failure))
+                        'pyagentd-timeout))
+            (should-error (pyagentd-rpc-call 'abort '(:n 3) 0.01)
+                          :type 'pyagentd-timeout))
+        (signal-process daemon 'SIGCONT))
+      ;; Only what somebody still waits for.
+      (pyagentd-test-await late)
+      (should (equal '((:n 2)) (pyagentd-test-calls 'abort))))))
+
 (ert-deftest pyagentd-rpc-disconnect-fails-every-pending-call ()
   (pyagentd-test-with-daemon
     (let (failures)
