@@ -119,7 +119,8 @@ class PyagentdAgent:
         # The daemon takes nil for left out.
         made = await self._daemon.call("create-session", name=name, root=cwd, preset=self._preset or None)
         opened, modes = await self._open(str(made["session_id"]), made, tells_history=False)
-        await opened.lend(servers)
+        if servers:
+            await opened.lend(servers)
         self._greet(opened)
         return schema.NewSessionResponse(session_id=opened.id, modes=modes)
 

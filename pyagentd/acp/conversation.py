@@ -23,7 +23,7 @@ from pyagentd.acp.prompts import Prompt
 from pyagentd.acp.updates import Update, Updates
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import run_environment
-from pyagentd.errors import PyagentdError, Unreachable
+from pyagentd.errors import PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
 from pyagentd.ids import new_id
 from pyagentd.rpc.client import CALL_TIMEOUT_S
@@ -66,7 +66,7 @@ class Conversation:
         self._waiting: set[str] = set()  # those messages that are queued
         self._runs: dict[str, str] = {}  # run → its message
         self._settings: Mapping[str, Any] = {}
-        self._servers = "[]"  # those of the editor
+        self._servers: Sequence[Mapping[str, Any]] = ()  # those of the editor
 
     # -- opening -------------------------------------------------------------------------------------------------
 
@@ -88,15 +88,19 @@ class Conversation:
         return await self.modes.read(self.key)
 
     async def lend(self, servers: Sequence[Mapping[str, Any]]) -> None:
-        """Have the session get the editor's own servers of tools, from the next prompt on."""
-        self._servers = json.dumps(servers)
-        await self._daemon.call("lend-mcp", branch=self.key, servers=self._servers)
+        """Have the session get the editor's own servers of tools, from the next prompt on, and none lent before."""
+        self._servers = servers
+        try:
+            await self._daemon.call("lend-mcp", branch=self.key, servers=json.dumps(servers))
+        except WireError as error:
+            if servers or isinstance(error, Unreachable):
+                raise  # else it is an older daemon, which has been lent none
 
     async def awaken(self) -> None:
         """Watch the session again, if the daemon ended since, and tell what was missed."""
         if not self._is_attached:
             self._take_state(await self._attach())
-            await self._daemon.call("lend-mcp", branch=self.key, servers=self._servers)
+            await self.lend(self._servers)
             await self._catch_up()
 
     async def greet(self) -> None:

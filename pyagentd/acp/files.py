@@ -125,13 +125,20 @@ def _facts(asked: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_on_disk(path: str, text: str) -> bool:
-    """Return whether a file has this text, or is no text at all."""
+    """Return whether a file has this text, or is no text at all.
+
+    Many editors keep line ends and the byte order mark to themselves.
+    """
     try:
-        return Path(path).read_bytes().decode() == text
+        return _lines(Path(path).read_bytes().decode()) == _lines(text)
     except UnicodeDecodeError:
         return True
     except OSError:
         return False
+
+
+def _lines(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def _version(text: str) -> str:
