@@ -31,6 +31,7 @@
 (require 'pyagentd-place)
 (require 'pyagentd-session)
 (require 'pyagentd-status-button)
+(require 'pyagentd-status-words)
 
 (defvar-local pyagentd-status nil
   "What the daemon said last about this branch, a plist with :state.
@@ -74,33 +75,6 @@ They are called in the session buffer.")
 
 ;;;; What a run does
 
-(defun pyagentd-status--busy (status)
-  "Return what a run with STATUS does, in gptel's words."
-  (let ((tools (mapcar (lambda (call) (truncate-string-to-width call 40 nil nil "…"))
-                       (plist-get status :tools))))
-    (pcase (pyagentd-symbol (plist-get status :phase))
-      ('TYPE (propertize "Typing..." 'face 'success))
-      ('COMPACT (propertize "Compacting..." 'face 'warning))
-      ((guard (null tools)) (propertize "Waiting..." 'face 'warning))
-      (_ (propertize (format (if (cdr tools) "Calling tools (%s)" "Calling tool (%s)")
-                             (string-join tools ", "))
-                     'face 'warning)))))
-
-(defun pyagentd-status--retrying (status)
-  "Return which attempt of a request failed, as STATUS says, and what follows."
-  (concat "Retrying"
-          (when-let ((attempt (plist-get status :attempt)))
-            (format " (%s%s failed)" attempt
-                    (if-let ((most (plist-get status :max-attempts)))
-                        (format " of %s" most)
-                      "")))
-          (if-let ((time (plist-get status :retry-at)))
-              (format " in %d s" (max 0 (ceiling (- (/ time 1000.0)
-                                                    (float-time)))))
-            "…")
-          (when-let ((message (plist-get status :message)))
-            (concat ": " message))))
-
 (defvar pyagentd-status--countdown nil
   "Timer that counts down to the next attempt, in all session buffers.")
 
@@ -126,33 +100,23 @@ They are called in the session buffer.")
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-status--queued)
 
-(defun pyagentd-status--reason (message)
-  "Return MESSAGE, of an error, as short as a header line needs it.
-Of a file only its own name is left, and what is said of one of its lines
-stands first."
-  (let ((text (string-replace "\n" " " (string-trim (or message "")))))
-    (when (string-match "/\\([^/ :]+:[0-9]+: .*\\)" text)
-      (setq text (match-string 1 text)))
-    (replace-regexp-in-string
-     "\\(\\`\\|[ (\"'`]\\)~?/\\(?:[^/ :]+/\\)+\\([^/ :]\\)" "\\1\\2" text)))
-
 (defun pyagentd-status--text (status)
   "Return STATUS, see variable `pyagentd-status', in words."
   (pcase (plist-get status :state)
     ((and 'nil (guard pyagentd-status-refusal))
      (propertize (concat "Not connected: "
-                         (pyagentd-status--reason pyagentd-status-refusal))
+                         (pyagentd-status-words-reason pyagentd-status-refusal))
                  'face 'error))
     ('nil (propertize "Not connected" 'face 'shadow))
     ('idle (propertize "Ready" 'face 'success))
     ((and 'sending (guard pyagentd-status-silent))
      (propertize "The daemon does not answer" 'face 'error))
     ('sending (propertize "Waiting..." 'face 'warning))
-    ('busy (pyagentd-status--busy status))
+    ('busy (pyagentd-status-words-busy status))
     ('waiting (propertize "Waiting for your answer" 'face 'warning))
     ('retrying
-     (propertize (pyagentd-status--retrying status) 'face 'warning))
-    ('error (propertize (concat "Error: " (pyagentd-status--reason
+     (propertize (pyagentd-status-words-retrying status) 'face 'warning))
+    ('error (propertize (concat "Error: " (pyagentd-status-words-reason
                                            (plist-get status :message)))
                         'face 'error))
     (state (format "%s" state))))

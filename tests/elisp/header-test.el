@@ -121,7 +121,7 @@
          ("It said 1/2 and https://a.b/c/d in ~/src/tea/Cup.py\nonce"
           "It said 1/2 and https://a.b/c/d in Cup.py once")
          (nil "")))
-    (should (equal (pyagentd-status--reason message) short))))
+    (should (equal (pyagentd-status-words-reason message) short))))
 
 (ert-deftest pyagentd-header-an-error-says-all-of-it-on-hovering ()
   (pyagentd-test-with-session "### Hi"
