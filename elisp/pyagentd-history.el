@@ -53,22 +53,24 @@
   "Save and attach this buffer, whose text the daemon is to change; call THEN."
   (pyagentd-chat-when-ready then t))
 
-(defun pyagentd-history--call (operation arguments then &optional late)
+(defun pyagentd-history--call (operation arguments then &optional late failure)
   "Have the daemon do OPERATION with ARGUMENTS, a plist, on this branch.
 THEN is called with its answer, in this buffer, and may ask something;
-LATE, if it comes too late."
+LATE, if it comes too late; FAILURE with an error, which else is said."
   (pyagentd-later-asking operation
                          (append (list :branch pyagentd--branch-dir) arguments)
-                         then pyagentd-history--patience nil late))
+                         then pyagentd-history--patience failure late))
 
-(defun pyagentd-history--run (operation arguments &optional then)
+(defun pyagentd-history--run (operation arguments &optional then failure)
   "Have the daemon do OPERATION, which starts a run, with ARGUMENTS, a plist.
-THEN is called when it has begun."
+THEN is called when it has begun, FAILURE with an error, which else is
+said."
   (pyagentd-history--call
    operation
    (append arguments (list :env (pyagentd-env-variables) :key (pyagentd-env-key)
                            :allow nil))
-   (lambda (_) (when then (funcall then)))))
+   (lambda (_) (when then (funcall then)))
+   nil failure))
 
 (defun pyagentd-history--call-in-base (function)
   "Call FUNCTION with the position of point in the session buffer.
@@ -268,15 +270,46 @@ come and go with it."
       (buffer-substring-no-properties (plist-get point :start)
                                       (plist-get point :end))))))
 
-(defun pyagentd-history--put-back (point text recorded)
-  "Replace TEXT, which the prompt POINT has become, by what it was, RECORDED."
+(defun pyagentd-history--replace (start end old new)
+  "Replace OLD, the text between START and END or a part of it, by NEW.
+Return the bounds of NEW, markers, or nil if OLD is not there."
   (save-restriction
     (widen)
     (save-excursion
-      (goto-char (plist-get point :start))
-      (when (search-forward text (plist-get point :end) t)
-        (replace-match recorded t t))))
-  (pyagentd-chat--save))
+      (goto-char start)
+      (when (search-forward old end t)
+        (let ((place (match-beginning 0)))
+          (replace-match new t t)
+          (cons (copy-marker place t) (copy-marker (point))))))))
+
+(defun pyagentd-history--send-edited (point text recorded)
+  "Send TEXT, which the prompt POINT has become, instead of it, RECORDED.
+Until the daemon has taken it the prompt is what it was."
+  (let* ((place (pyagentd-history--replace (plist-get point :start)
+                                           (plist-get point :end)
+                                           text recorded))
+         (failure (lambda (err)
+                    (pyagentd-history--not-sent err place text recorded))))
+    (condition-case err
+        (progn
+          (pyagentd-chat--save)
+          (pyagentd-history--run
+           'edit (list :message (plist-get point :message-id) :text text)
+           nil failure))
+      (error (funcall failure err)))))
+
+(defun pyagentd-history--not-sent (err place text recorded)
+  "Say that ERR kept TEXT from being sent, and let it not be lost.
+It stands again where it was written, the bounds PLACE, in which RECORDED
+is now; if the daemon may still take it, it is in the kill ring."
+  (if (and place
+           (not (memq (car err) '(pyagentd-timeout pyagentd-disconnected)))
+           (pyagentd-history--replace (car place) (cdr place) recorded text))
+      (message "Not sent: %s" (pyagentd-error-text err))
+    (kill-new text)
+    (message "%s; what you wrote is in the kill ring, %s inserts it"
+             (pyagentd-error-text err)
+             (substitute-command-keys "\\[yank]"))))
 
 ;;;###autoload
 (defun pyagentd-edit-prompt ()
@@ -305,9 +338,7 @@ variant: see `pyagentd-next-variant'."
        (let ((recorded (plist-get answer :text)))
          (if (equal text (string-trim recorded))
              (pyagentd-history--edit message text)
-           (pyagentd-history--put-back point text recorded)
-           (pyagentd-history--run 'edit
-                                  (list :message message :text text))))))))
+           (pyagentd-history--send-edited point text recorded)))))))
 
 (defun pyagentd-history--edit (message text)
   "Show TEXT, the prompt MESSAGE, to be edited."
@@ -327,7 +358,8 @@ variant: see `pyagentd-next-variant'."
   (interactive nil pyagentd-edit-prompt-mode)
   (let ((text (string-trim (buffer-string)))
         (message pyagentd-history--message)
-        (buffer (current-buffer)))
+        (buffer (current-buffer))
+        (tick (buffer-chars-modified-tick)))
     (when (string-empty-p text)
       (user-error "The prompt is empty"))
     (unless (buffer-live-p pyagentd-history--session)
@@ -337,12 +369,20 @@ variant: see `pyagentd-next-variant'."
        (lambda ()
          (pyagentd-history--run
           'edit (list :message message :text text)
-          (lambda () (pyagentd-history--leave buffer))))))))
+          (lambda () (pyagentd-history--leave-sent buffer tick))))))))
 
 (defun pyagentd-edit-prompt-cancel ()
   "Leave the prompt as it was."
   (interactive nil pyagentd-edit-prompt-mode)
   (pyagentd-history--leave (current-buffer)))
+
+(defun pyagentd-history--leave-sent (buffer tick)
+  "Close BUFFER, whose text was sent, unless it was changed since TICK."
+  (pyagentd-later-in buffer
+    (if (= tick (buffer-chars-modified-tick))
+        (pyagentd-history--leave buffer)
+      (message "Sent without what you wrote since, which is still in %s"
+               (buffer-name)))))
 
 (defun pyagentd-history--leave (buffer)
   "Close BUFFER, in which a prompt was edited, unless that is done."

@@ -70,6 +70,49 @@ The variable `branch' is bound to its directory."
                            (pyagentd-test-calls 'edit))
                    '("Or One?" "Or One?")))))
 
+(ert-deftest pyagentd-edit-prompt-keeps-what-was-typed-while-it-was-sent ()
+  (history-test-with-session
+    (pyagentd-test-answer 'prompt-text '(:text "One?"))
+    (pyagentd-test-answer 'edit nil)
+    (goto-char 3)
+    (pyagentd-test-type "M-x pyagentd-edit-prompt RET")
+    (let ((buffer (window-buffer)))
+      (with-current-buffer buffer
+        (should (string-prefix-p "Sent without what you wrote since"
+                                 (pyagentd-test-said
+                                   (pyagentd-edit-prompt-finish)
+                                   (insert "And two? ")))))
+      (should (buffer-live-p buffer))
+      (with-current-buffer buffer
+        (should (equal (buffer-string) "And two? One?"))
+        (pyagentd-edit-prompt-cancel)))))
+
+(ert-deftest pyagentd-edit-prompt-in-place-stands-again-when-it-is-refused ()
+  (history-test-with-session
+    (pyagentd-test-answer 'prompt-text '(:text "Uno?"))
+    (pyagentd-test-refuse 'edit "A run is in flight")
+    (goto-char 3)
+    (let ((text (buffer-string)))
+      (should (equal (pyagentd-test-said (pyagentd-edit-prompt))
+                     "Not sent: A run is in flight"))
+      (should (equal (plist-get (car (pyagentd-test-calls 'edit)) :text)
+                     "One?"))
+      (should (equal (buffer-string) text)))))
+
+(ert-deftest pyagentd-edit-prompt-in-place-that-may-be-sent-yet-can-be-yanked ()
+  (history-test-with-session
+    (pyagentd-test-answer 'prompt-text '(:text "Uno?"))
+    (pyagentd-test-tell 'fake-silent "" 'edit)
+    (goto-char 3)
+    (let ((pyagentd-history--patience 0.3) kill-ring)
+      (should (string-suffix-p
+               "what you wrote is in the kill ring, C-y inserts it"
+               (pyagentd-test-said
+                 (pyagentd-edit-prompt)
+                 (pyagentd-test-await kill-ring))))
+      (should (equal (current-kill 0) "One?"))
+      (should (string-prefix-p "### Uno?" (buffer-string))))))
+
 (ert-deftest pyagentd-fork-that-comes-too-late-is-told ()
   (history-test-with-session
     (pyagentd-test-tell 'fake-silent "" 'fork)
