@@ -27,6 +27,7 @@
 
 ;;; Code:
 
+(require 'filenotify)
 (require 'pyagentd-core)
 (require 'pyagentd-place)
 (require 'pyagentd-rpc)
@@ -130,7 +131,35 @@ session is in any buffer.")
       (pyagentd-overlay-forget)
       (pyagentd-insert-flush)
       (pyagentd-status-set nil)))
+  (when (pyagentd-connect--wanted-p)
+    (pyagentd-connect--watch))
   (pyagentd-connect--retry 1))
+
+(defvar pyagentd-connect--watch nil
+  "What watches for the next daemon after the connection ended, or nil.")
+
+(defun pyagentd-connect--watch ()
+  "Connect as soon as a daemon listens, where a directory can be watched.
+Whoever wrote a session is to come back before those that only followed
+it ask whether they may write (`pyagentd-lease--modesty')."
+  (pyagentd-connect--unwatch)
+  (setq pyagentd-connect--watch
+        (ignore-errors
+          (file-notify-add-watch
+           (file-name-directory (pyagentd-rpc-runtime-file))
+           '(change) #'pyagentd-connect--on-file))))
+
+(defun pyagentd-connect--unwatch ()
+  "Watch for a daemon no more."
+  (when pyagentd-connect--watch
+    (ignore-errors (file-notify-rm-watch pyagentd-connect--watch))
+    (setq pyagentd-connect--watch nil)))
+
+(defun pyagentd-connect--on-file (event)
+  "Look for a daemon if EVENT is about the file that says where it listens."
+  (when (and (not (memq (nth 1 event) '(deleted stopped)))
+             (member (pyagentd-rpc-runtime-file) (nthcdr 2 event)))
+    (pyagentd-connect--retry 0.01)))
 
 (defun pyagentd-connect--retry (delay)
   "Look for a daemon after DELAY seconds, and ever less often after that."
@@ -149,6 +178,7 @@ session is in any buffer.")
 (add-hook 'pyagentd-session-saved-hook #'pyagentd-connect--saved)
 (add-hook 'pyagentd-session-leave-hook #'pyagentd-connect--leave)
 (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--all)
+(add-hook 'pyagentd-rpc-connected-hook #'pyagentd-connect--unwatch)
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-connect--disconnected)
 
 (provide 'pyagentd-connect)

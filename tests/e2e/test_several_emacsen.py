@@ -225,6 +225,26 @@ def test_the_daemon_may_die_while_two_watch(system: System, model_server: ModelS
     shows(writer, "### Before. Without it. After?\n\nYes.\n\n### ")
 
 
+def test_after_a_restart_who_wrote_goes_on_writing_whoever_started_the_daemon(system: System) -> None:
+    _, branch = system.new()
+    first = opened(system, branch, EDITS)
+    second = system.emacs(terminal=True)  # one in batch is told of no files
+    open_session(second, branch)
+    second.wait(FOLLOWS)
+    take_over(second)
+    system.ok("stop")
+    second.wait("(and (null pyagentd-attach-state) (timerp pyagentd-connect--retry))")
+    # As if it had looked for a daemon in vain so often that it waits long before it looks again.
+    second.eval("(progn (cancel-timer pyagentd-connect--retry) t)")
+    type_(second, "ty")
+    first.eval("(progn (pyagentd-connect) t)")
+    second.wait(EDITS)
+    type_(second, "ping in the second")
+    saved(branch, "### typing in the second")
+    shows(first, "### typing in the second")
+    assert first.eval(FOLLOWS)
+
+
 def test_one_that_does_not_answer_loses_its_turn_and_overwrites_nothing(
     system: System, model_server: ModelServer
 ) -> None:
