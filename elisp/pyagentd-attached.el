@@ -58,9 +58,10 @@ list (SYMBOL . DATA); by default it is told in the echo area."
       (condition-case err
           (pyagentd-start (pyagentd-later-back #'pyagentd-attached--begin)
                           (pyagentd-later-back #'pyagentd-attached--fail))
-        (error (setq pyagentd-attach-awaited
-                     (delq entry pyagentd-attach-awaited))
-               (signal (car err) (cdr err)))))
+        ;; The user may quit when asked whether to install the server.
+        ((error quit)
+         (setq pyagentd-attach-awaited (delq entry pyagentd-attach-awaited))
+         (signal (car err) (cdr err)))))
     nil))
 
 (defun pyagentd-attached--begin ()

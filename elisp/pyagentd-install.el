@@ -54,8 +54,9 @@ package with its version."
 
 (defvar pyagentd-install--running nil
   "Plist of the installation that runs, or nil.
-:directory is where to, :steps is what is still to be done, :then are
-functions to call after it, :begun and :timer are about progress.")
+:directory is where to, :steps is what is still to be done, :waiting are
+pairs (THEN . FAILED) of functions, one of which is called after it, the
+latest first, :begun and :timer are about progress.")
 
 (defvar pyagentd-install--declined nil
   "Non-nil after the user did not want the server to be installed.")
@@ -141,15 +142,14 @@ for name in {'lib', 'Lib'} & {*os.listdir()}:
 ;;;; Doing it
 
 ;;;###autoload
-(defun pyagentd-install-server (&optional then)
+(defun pyagentd-install-server (&optional then failed)
   "Install the server of this package's version for this Emacs.
 It goes into a directory of its own below `pyagentd-server-directory'.
 Emacs stays usable meanwhile.  THEN, a function, is called afterwards
-if that worked."
+if that worked; else FAILED is, with an error, a list (SYMBOL . DATA)."
   (interactive)
   (if pyagentd-install--running
-      (when then
-        (push then (plist-get pyagentd-install--running :then)))
+      (push (cons then failed) (plist-get pyagentd-install--running :waiting))
     (let ((requirement (pyagentd-install-requirement))
           (directory (pyagentd-install--new-directory)))
       (make-directory pyagentd-server-directory t)
@@ -160,7 +160,7 @@ if that worked."
             pyagentd-install--running
             (list :directory directory
                   :steps '(("search"))
-                  :then (and then (list then))
+                  :waiting (list (cons then failed))
                   :begun (float-time)
                   :timer (run-at-time 1 1 #'pyagentd-install--say)))
       (pyagentd-installer-find
@@ -242,7 +242,7 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
 (defun pyagentd-install--finish ()
   "Note that the environment is complete, and go on with what waits for it."
   (let ((directory (plist-get pyagentd-install--running :directory))
-        (then (reverse (plist-get pyagentd-install--running :then)))
+        (waiting (reverse (plist-get pyagentd-install--running :waiting)))
         (seconds (- (float-time) (plist-get pyagentd-install--running :begun)))
         (version (and (string-match "[0-9]+\\.[0-9][^ \n]*"
                                     (pyagentd-install--last-line))
@@ -257,23 +257,33 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
       (pyagentd-install--prune directory)
       (pyagentd-install--compile directory)
       (message "pyagentd: server %s is installed (%d s)" version seconds)
-      (dolist (function then)
-        (pyagentd-guarded "After installing" (funcall function))))))
+      (pcase-dolist (`(,then . ,_) waiting)
+        (when then
+          (pyagentd-guarded "After installing" (funcall then)))))))
 
 (defun pyagentd-install--fail (reason)
   "Give up for REASON, a sentence; what was installed before stays."
-  (let ((directory (plist-get pyagentd-install--running :directory)))
+  (let ((directory (plist-get pyagentd-install--running :directory))
+        (waiting (reverse (plist-get pyagentd-install--running :waiting))))
     (pyagentd-install--end)
     (pyagentd-install--print (concat "\n" reason ".\n"))
     (when directory
       (ignore-errors (delete-directory directory t)))
-    (let ((left (car (pyagentd-server-environments))))
-      (display-buffer pyagentd-install-buffer)
-      (message "pyagentd: %s.  %sSee %s; M-x pyagentd-doctor" reason
-               (if left (format "Version %s stays.  "
-                                (plist-get left :version))
-                 "")
-               pyagentd-install-buffer))))
+    (display-buffer pyagentd-install-buffer)
+    (let ((text (pyagentd-install--failure reason)))
+      (message "pyagentd: %s" text)
+      (pcase-dolist (`(,_ . ,failed) waiting)
+        (when failed
+          (pyagentd-guarded "After installing"
+            (funcall failed (list 'user-error text))))))))
+
+(defun pyagentd-install--failure (reason)
+  "Return what to tell a user about an installation that failed for REASON."
+  (let ((left (car (pyagentd-server-environments))))
+    (format "%s.  %sSee %s; M-x pyagentd-doctor" reason
+            (if left (format "Version %s stays.  " (plist-get left :version))
+              "")
+            pyagentd-install-buffer)))
 
 (defun pyagentd-install--end ()
   "Forget the installation that ran."
@@ -300,13 +310,14 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
 
 ;;;; Asking
 
-(defun pyagentd-install-offer (then)
+(defun pyagentd-install-offer (then &optional failed)
   "Ask once whether to install the server, and call THEN after it is.
+FAILED is called with the error, a list (SYMBOL . DATA), if that fails.
 Without leave, now or earlier, signal an error that says what to do."
-  (cond (pyagentd-install--running (pyagentd-install-server then))
+  (cond (pyagentd-install--running (pyagentd-install-server then failed))
         ((and (not pyagentd-install--declined) (not noninteractive)
               (y-or-n-p (pyagentd-install--question)))
-         (pyagentd-install-server then))
+         (pyagentd-install-server then failed))
         (t (setq pyagentd-install--declined t)
            (user-error "There is no server; M-x pyagentd-install-server \
 installs it, `pyagentd-command' says where one is"))))

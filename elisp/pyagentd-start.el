@@ -44,20 +44,25 @@ They are those of `pyagentd-start'.")
   "Call THEN without arguments once there is a connection to the daemon.
 At once, if there is one.  Otherwise return, start the daemon, after
 asking install its server, and call THEN later.  What goes wrong is
-said to the user; if a daemon was started in vain, FAILED is called
-with that error, a list (SYMBOL . DATA), instead."
+said to the user; if a daemon was started in vain, or the installation
+failed, FAILED is called with that error, a list (SYMBOL . DATA)."
   (cond ((pyagentd-rpc-connect) (funcall then))
         ((pyagentd-server-found) (pyagentd-start--launch then failed))
         (t (require 'pyagentd-install)
-           (pyagentd-install-offer (lambda () (pyagentd-start then failed)))))
+           (pyagentd-install-offer
+            (lambda ()
+              (condition-case err (pyagentd-start then failed)
+                (error (pyagentd-start--failed
+                        err (list (cons then failed))))))
+            failed)))
   nil)
 
 (defun pyagentd-start--launch (then failed)
   "Start the daemon unless that is under way, and call THEN after it.
 FAILED is called with the error if it does not start."
   (unless (process-live-p pyagentd-start--process)
-    (setq pyagentd-start--waiting nil
-          pyagentd-start--process (pyagentd-rpc-launch))
+    ;; What waits for one whose end was not told yet waits for this one.
+    (setq pyagentd-start--process (pyagentd-rpc-launch))
     (set-process-sentinel pyagentd-start--process #'pyagentd-start--ended)
     (run-at-time pyagentd-start-timeout nil #'pyagentd-start--give-up
                  pyagentd-start--process)
@@ -72,19 +77,24 @@ FAILED is called with the error if it does not start."
 (defun pyagentd-start--ended (process _change)
   "Connect to the daemon that PROCESS has started, and go on."
   (unless (process-live-p process)
-    (let ((waiting (reverse pyagentd-start--waiting))
-          (output (pyagentd-start--output process)))
-      (setq pyagentd-start--waiting nil
-            pyagentd-start--process nil)
-      (condition-case err
-          (unless (pyagentd-rpc-connect)
-            (signal 'pyagentd-connection-error
-                    (pyagentd-start--reason process output)))
-        (error (pyagentd-start--failed err waiting))
-        (:success
-         (message nil)
-         (pcase-dolist (`(,then . ,_) waiting)
-           (pyagentd-guarded "After starting the daemon" (funcall then))))))))
+    (let ((output (pyagentd-start--output process)))
+      (when (eq process pyagentd-start--process)
+        (setq pyagentd-start--process nil)
+        (pyagentd-start--go-on process output)))))
+
+(defun pyagentd-start--go-on (process output)
+  "Connect, and go on with what waits for PROCESS, which printed OUTPUT."
+  (let ((waiting (reverse pyagentd-start--waiting)))
+    (setq pyagentd-start--waiting nil)
+    (condition-case err
+        (unless (pyagentd-rpc-connect)
+          (signal 'pyagentd-connection-error
+                  (pyagentd-start--reason process output)))
+      (error (pyagentd-start--failed err waiting))
+      (:success
+       (message nil)
+       (pcase-dolist (`(,then . ,_) waiting)
+         (pyagentd-guarded "After starting the daemon" (funcall then)))))))
 
 (defun pyagentd-start--reason (process output)
   "Return why PROCESS, which printed OUTPUT, has started no daemon."

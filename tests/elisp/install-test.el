@@ -121,6 +121,58 @@ The variable `root' is bound to a temporary directory."
       (pyagentd-test-await (= called 2))
       (should (pyagentd-rpc-connected-p)))))
 
+(ert-deftest pyagentd-install-that-fails-is-told-to-who-waits-for-it ()
+  (install-test--with-tools nil
+    (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
+      (goto-char (point-max))
+      (let ((noninteractive nil) said failed)
+        (cl-letf (((symbol-function 'y-or-n-p) #'always)
+                  ((symbol-function 'message)
+                   (lambda (format &rest args)
+                     (when format
+                       (push (apply #'format format args) said)))))
+          (pyagentd-send)
+          (should (eq (plist-get pyagentd-status :state) 'sending))
+          (pyagentd-start #'ignore (lambda (err) (setq failed err)))
+          (pyagentd-test-await (not pyagentd-install--running)))
+        (should (seq-find (lambda (line)
+                            (string-match-p "\\`Not sent: .*uv pip.* failed"
+                                            line))
+                          said))
+        (should (string-match-p "failed.*M-x pyagentd-doctor"
+                                (pyagentd-error-text failed)))
+        (should-not (plist-get pyagentd-status :state))
+        (should-not pyagentd-attach-awaited)))))
+
+(ert-deftest pyagentd-install-that-is-quit-leaves-nothing-to-be-sent ()
+  (install-test--with-tools pyagentd-version
+    (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
+      (goto-char (point-max))
+      (let ((noninteractive nil) quit)
+        (cl-letf (((symbol-function 'y-or-n-p)
+                   (lambda (_) (signal 'quit nil))))
+          (condition-case nil (pyagentd-send)
+            (quit (setq quit t))))
+        (should quit)
+        (should-not (plist-get pyagentd-status :state))
+        (should-not pyagentd-attach-awaited)))))
+
+;; The sentinel of a process is called a while after it has ended.
+(ert-deftest pyagentd-start-again-forgets-nobody-who-waits ()
+  (pyagentd-test-with-place
+    (let* ((called 0) (then (lambda () (setq called (1+ called)))))
+      (let ((pyagentd-command '("false")))
+        (pyagentd-start then))
+      (let ((deadline (+ (float-time) 60)))
+        (while (and (process-live-p pyagentd-start--process)
+                    (< (float-time) deadline))))
+      (let ((pyagentd-command
+             (list "python3" (expand-file-name "fake-daemon.py"
+                                               pyagentd-test-directory))))
+        (pyagentd-start then)
+        (pyagentd-test-await (= called 2)))
+      (should-not pyagentd-start--waiting))))
+
 (ert-deftest pyagentd-start-that-fails-says-why-and-calls-nothing ()
   (pyagentd-test-with-place
     (let ((pyagentd-command '("sh" "-c" "echo No room >&2; exit 1"))
