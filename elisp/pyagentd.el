@@ -52,6 +52,7 @@
 (require 'pyagentd-buffer-name)
 (require 'pyagentd-prompt)
 (require 'pyagentd-chat)
+(require 'pyagentd-pending)
 (require 'pyagentd-plan)
 (require 'pyagentd-hidden)
 (require 'pyagentd-compact)
@@ -188,7 +189,7 @@ for the daemon the project that the session works in."
 
 ;;;###autoload
 (defun pyagentd-session (name &optional preset directory then)
-  "Make a session called NAME and open its conversation.
+  "Make a session called NAME and open its conversation, to type at once.
 Its agent may read and write the project around `default-directory'.
 With a prefix argument ask for the preset.  The first time this starts
 the daemon and, after asking, installs its server.
@@ -200,11 +201,10 @@ arguments in the buffer of the conversation."
   (interactive (list (read-string "Session name: ")
                      (and current-prefix-arg t)))
   (let* ((root (pyagentd--project-root))
-         (window (selected-window))
          (make (lambda (preset)
-                 (pyagentd--make-session
+                 (pyagentd-pending-make
                   (pyagentd-session-request name preset root directory)
-                  window then))))
+                  then))))
     (if (eq preset t)
         (pyagentd-later-asking
          'presets (list :root root)

@@ -55,7 +55,7 @@ def make_session(emacs: Emacs, prompt: str) -> None:
     shows(emacs, "Session name:")
     type_text(emacs, "tea time")
     emacs.keys("Enter")
-    shows(emacs, "tea-time-", "###")
+    shows(emacs, "tea time", "###")
     header(emacs, "Ready")
     type_text(emacs, prompt)
     shows(emacs, f"### {prompt}")

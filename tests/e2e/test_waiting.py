@@ -48,6 +48,24 @@ def test_a_prompt_sent_while_the_daemon_sleeps_is_answered_when_it_wakes(
     assert asked.messages[-1]["content"][-1]["text"] == "Two and two?"
 
 
+def test_the_first_prompt_is_typed_before_there_is_a_session(system: System, model_server: ModelServer) -> None:
+    system.use_server(model_server.url)
+    system.new("another")
+    model_server.say("Four.")
+    emacs = system.emacs(terminal=True)
+    emacs.eval(f'(progn (setq default-directory "{system.project}/") t)')
+    with asleep(system):
+        emacs.keys("M-x", "pyagentd-session", "Enter", "Two cups", "Enter")
+        emacs.wait('(equal (buffer-name (window-buffer)) "Two cups")')
+        emacs.keys("Two and two?", "C-c", "Enter", "and a draft")
+        emacs.wait('(string-match-p "and a draft" (buffer-string))')
+        emacs.eval("(progn (setq its-buffer (window-buffer)) t)")
+    emacs.wait(f'(and {FINISHED} (string-match-p "Four" (buffer-string)))')
+    assert emacs.eval("(and (eq its-buffer (window-buffer)) (buffer-name))") == "Two cups"
+    assert body(emacs) == "### Two and two?\n\nFour.\n\n### and a draft"
+    assert [session["title"] for session in system.json("sessions")] == ["another", "Two cups"]
+
+
 def test_saving_goes_on_while_the_daemon_sleeps(system: System) -> None:
     _, branch = system.new()
     emacs = system.emacs()
