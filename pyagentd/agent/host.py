@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.approving.asking import Questions
@@ -143,6 +144,10 @@ class Host(OpenBranches):
         branch.conversation.as_sent = not self.origins.foreign(branch.ref)
         self.agents.background.recover(branch)
         self.queue.recover(branch)
+
+    def branches_gone(self, directory: Path) -> None:
+        """Forget what editors lent to branches that are not there any more."""
+        self.servers.lent.forget(directory)
 
     async def submit(self, branch: LiveBranch, given: Submission) -> Submitted:
         """Start a run for a message, or queue it behind the run in flight; see ``Submitting.submit``."""

@@ -56,6 +56,7 @@ class ServerSettings:
     enabled: bool = True
     source: str = ""  # FILE:LINE, or FILE
     of_project: bool = False  # a project's file names it, which the user trusts as it is
+    literal: bool = False  # its texts mean what they say: ${NAME} and ~ stand for nothing
 
 
 def read_server(name: str, table: object, place: str, *, strict: bool = True) -> ServerSettings:

@@ -101,7 +101,8 @@ class McpOperations(Group):
     async def lend_mcp(self, client: Client, *, branch: str, servers: str) -> dict[str, Any]:
         """Have ``branch`` get the client's servers too, from its next run on, in place of those it lent before.
 
-        ``servers`` is a JSON list of tables as of ``config.toml``, each with its ``name``; they are not kept on disk.
+        ``servers`` is a JSON list of tables as of ``config.toml``, each with its ``name``, whose texts mean what
+        they say: ``${NAME}`` is no variable. They are not kept on disk.
         """
         given = [
             read_server(

@@ -10,8 +10,11 @@ import pytest
 
 from pyagentd.agent.hooking.hooks import with_text
 from pyagentd.agent.mcp import mentions
+from pyagentd.agent.mcp.lent import Lent
 from pyagentd.agent.mcp.mentions import mentioned
+from pyagentd.config.mcp import read_server
 from pyagentd.errors import BadRequest
+from pyagentd.policy.servers import read_wanted
 from pyagentd.store import paths
 from tests.agent.test_approvals import talking
 from tests.agent.test_mcp import having, notices, offered
@@ -163,3 +166,55 @@ async def test_what_a_client_lends_is_offered_beside_what_is_configured(world: W
         await talk.say("Done.")
         await talk.watcher.finished(talk.branch)
         assert "more_echo" not in offered(world)
+
+
+async def lend(talk: Any, *servers: dict[str, Any]) -> None:
+    await talk.service.lend_mcp(talk.watcher, branch=talk.branch.key, servers=json.dumps(servers))
+
+
+async def test_a_preset_that_names_servers_has_only_those_of_the_lent(world: World) -> None:
+    async with having(world, table("mine", plain())) as talk:
+        await lend(talk, {"name": "other", "command": ["x"]}, {"name": "more", "command": ["x"]})
+        ref, servers = talk.branch.ref, world.host.servers
+        preset = world.host.presets.of_branch(ref)
+        for value, names in [
+            (None, ["mine", "other", "more"]),
+            ("all", ["mine", "other", "more"]),
+            (["more"], ["more"]),
+            ([], []),
+        ]:
+            wanted = None if value is None else read_wanted(value, "main.md")
+            found = await servers.of(ref, replace(preset, mcp=wanted), world.project, world.options)
+            assert [server.name for server in found] == names, value
+        assert "server other is not started: the preset main has no such server" in notices(talk)
+        assert "There is no MCP server" not in notices(talk)
+
+
+async def test_what_is_lent_means_what_it_says_and_goes_with_its_branch(world: World) -> None:
+    async with having(world) as talk:
+        key, servers = talk.branch.key, world.host.servers
+        await lend(talk, {"name": "more", "command": [*plain(), "${NOBODY_HAS_THIS}"]})
+        (server,) = await servers.of_branch(talk.branch, world.options)
+        assert server.connection.launch.command[-1] == "${NOBODY_HAS_THIS}"
+        async with world.host.removing(talk.branch.ref.session_dir):
+            assert servers.lent.has(key)
+        assert not servers.lent.has(key)
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        ({"url": "https://a.example/mcp"}, {"url": "https://b.example/mcp"}),
+        ({"url": "https://a.example/mcp"}, {"url": "https://a.example/mcp", "headers": {"K": "v"}}),
+        ({"command": ["a"], "env": {"A": "1"}}, {"command": ["a"], "env": {"A": "2"}}),
+    ],
+)
+def test_another_server_under_a_name_of_ours_is_told(own: dict[str, Any], others: dict[str, Any]) -> None:
+    lent, known = Lent(), {"x": read_server("x", own, "config.toml")}
+    lent.lend("key", [read_server("x", others, "the editor")])
+    assert lent.beside("key", known) == (
+        [],
+        ["The editor's MCP server x is not started: one that you configured has its name"],
+    )
+    lent.lend("key", [read_server("x", own, "the editor")])
+    assert lent.beside("key", known) == ([], []), "it is the same"

@@ -124,6 +124,15 @@ def test_what_settings_refer_to_is_filled_in(tmp_path: Path) -> None:
     assert made == launch(settings, around(tmp_path, A="a")) != launch(settings, around(tmp_path, A="other"))
 
 
+def test_texts_that_mean_what_they_say_are_left_as_they_are(tmp_path: Path) -> None:
+    words, pairs = ("~/x", "${A}", "${NONE}"), (("K", "p${A}w${ANTHROPIC_API_KEY}"),)
+    made = launch(ServerSettings(name="a", command=words, env=pairs, literal=True), around(tmp_path, A="a"))
+    assert (made.command, made.env) == (words, pairs)
+    there = ServerSettings(name="a", url="https://x/${A}", headers=pairs, literal=True)
+    made = launch(there, around(tmp_path, A="a"))
+    assert (made.url, made.headers) == ("https://x/${A}", pairs)
+
+
 def test_a_server_of_the_users_runs_where_no_checkout_can_lend_it_programs(tmp_path: Path) -> None:
     own = ServerSettings(name="a", command=("python", "-m", "x"))
     made = launch(own, around(tmp_path))

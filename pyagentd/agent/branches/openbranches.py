@@ -151,6 +151,9 @@ class OpenBranches:
     def branch_opened(self, branch: LiveBranch) -> None:
         """Note that a branch was opened that was not open."""
 
+    def branches_gone(self, directory: Path) -> None:
+        """Note that what was in ``directory`` was removed, or moved elsewhere."""
+
     async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
         """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
         fresh = await LiveBranch.open(branch.ref, pulse=self.pulse, clock=self.clock)
@@ -199,6 +202,7 @@ class OpenBranches:
                 branch.publish(Event("deleted", branch.key, 0, facts))
                 with contextlib.suppress(StoreError):
                     branch.close_now()
+            self.branches_gone(directory)
         finally:
             self._removing.discard(directory)
 

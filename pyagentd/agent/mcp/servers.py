@@ -100,12 +100,20 @@ class Servers:
         wanted = preset.mcp if preset.mcp is not None else _AGENTS if ref.is_agent else _SESSIONS
         if ref.is_agent and wanted.own and not self._host.origins.is_own(ref):
             wanted = replace(wanted, own=())  # who trusted its session was shown the session's preset.md and no other
-        if wanted == _AGENTS and not self.lent.beside(ref.key, {})[0]:
+        if wanted == _AGENTS and not self.lent.has(ref.key):
             return []
         known, problems = await self.known(root)
-        found, missing = wanted.of(known)
         lent, taken = self.lent.beside(ref.key, known)
-        found += lent
+        if preset.mcp is None:
+            found, missing = wanted.of(known)
+            found += lent
+        else:
+            found, missing = wanted.of({**known, **{each.name: each for each in lent}})
+            taken += [
+                f"The editor's MCP server {each.name} is not started: the preset {preset.name} has no such server"
+                for each in lent
+                if each.name not in {server.name for server in found}
+            ]
         if not problems:  # they may be the project's
             problems += [f"There is no MCP server {name!r}, which the preset {preset.name} names" for name in missing]
         problems += taken

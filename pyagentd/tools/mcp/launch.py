@@ -66,7 +66,7 @@ def launch(settings: ServerSettings, around: Surrounding) -> Launch:
     """
 
     def filled(text: str) -> str:
-        return _VARIABLE.sub(lambda found: _value(settings, around, found), text)
+        return text if settings.literal else _VARIABLE.sub(lambda found: _value(settings, around, found), text)
 
     is_apart = not settings.cwd and not settings.of_project
     cwd = around.apart / settings.name if is_apart else around.root / Path(filled(settings.cwd)).expanduser()
@@ -75,7 +75,7 @@ def launch(settings: ServerSettings, around: Surrounding) -> Launch:
         base["PYTHONSAFEPATH"] = "1"  # modules that merely lie there are no part of what was trusted
     return Launch(
         name=settings.name,
-        command=tuple(_home(filled(word)) for word in settings.command),
+        command=settings.command if settings.literal else tuple(_home(filled(word)) for word in settings.command),
         env=tuple((name, filled(value)) for name, value in settings.env),
         cwd=cwd,
         is_apart=is_apart,
