@@ -162,7 +162,7 @@ The parent of each is told so and goes on."
     (when (or (null (cdr agents))
               (y-or-n-p (format "Stop %s? "
                                 (pyagentd-count (length agents) "agent"))))
-      (setq pyagentd-table-marks nil)
+      (pyagentd-table-forget-marks)
       (dolist (agent agents)
         (pyagentd-agents--abort (plist-get agent :branch-dir)
                                 (plist-get agent :id))))))

@@ -151,35 +151,47 @@ With ASK, from Lisp, its window is not selected."
 
 ;;;; Several at once
 
-(defun pyagentd-asks--marked ()
-  "Return the asks that are marked and not answered yet."
-  (seq-filter (lambda (ask)
-                (and (member (pyagentd-ask-id ask) pyagentd-table-marks)
-                     (not (pyagentd-ask-answered-p ask))))
-              pyagentd-table-rows))
+(defconst pyagentd-asks--named 3
+  "How many asks a question about several names.")
+
+(defun pyagentd-asks--names (asks)
+  "Return in words which ASKS are answered together."
+  (let ((more (- (length asks) pyagentd-asks--named)))
+    (concat (mapconcat (lambda (ask)
+                         (truncate-string-to-width (pyagentd-ask-title ask) 40
+                                                   nil nil "…"))
+                       (seq-take asks pyagentd-asks--named) "; ")
+            (if (> more 0) (format "; and %d more" more) ""))))
 
 (defun pyagentd-asks--each (asks decision question)
   "Answer all ASKS with DECISION if the user says yes to QUESTION.
-How many they are goes in there."
-  (when (y-or-n-p (format question (pyagentd-count (length asks) "action")))
-    (setq pyagentd-table-marks nil)
-    (dolist (ask asks)
-      (pyagentd-answer-with ask decision))))
+How many they are, and which, goes in there."
+  (let ((asks (or (seq-remove #'pyagentd-ask-answered-p asks)
+                  (user-error
+                   "Already answered; the daemon has yet to say so"))))
+    (when (y-or-n-p (format question (pyagentd-count (length asks) "action")
+                            (pyagentd-asks--names asks)))
+      (pyagentd-table-forget-marks)
+      (dolist (ask asks)
+        (pyagentd-answer-with ask decision)))))
 
 (defun pyagentd-asks-allow ()
   "Allow once what is marked, else what is asked for at point.
 Questions of the model's are answered one by one, in a form."
   (interactive nil pyagentd-asks-mode)
-  (if-let ((asks (seq-remove #'pyagentd-ask-question-p
-                             (pyagentd-asks--marked))))
-      (pyagentd-asks--each asks 'allow "Allow %s once? ")
+  (if-let ((marked (pyagentd-table-marked #'pyagentd-ask-id)))
+      (pyagentd-asks--each
+       (or (seq-remove #'pyagentd-ask-question-p marked)
+           (user-error "Questions are marked, which are answered one by one; \
+U takes the marks away"))
+       'allow "Allow %s once (%s)? ")
     (call-interactively #'pyagentd-allow-once)))
 
 (defun pyagentd-asks-deny ()
   "Deny what is marked, else what is asked for at point."
   (interactive nil pyagentd-asks-mode)
-  (if-let ((asks (pyagentd-asks--marked)))
-      (pyagentd-asks--each asks 'deny "Deny %s? ")
+  (if-let ((marked (pyagentd-table-marked #'pyagentd-ask-id)))
+      (pyagentd-asks--each marked 'deny "Deny %s (%s)? ")
     (call-interactively #'pyagentd-deny)))
 
 ;;;; The mode

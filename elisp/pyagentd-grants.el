@@ -86,14 +86,12 @@ What matches one is asked for again."
                         (format "Ask again before %s? "
                                 (pyagentd-count (length grants) "action"))
                       (pyagentd-grants--question (car grants))))
-      (setq pyagentd-table-marks nil)
+      (pyagentd-table-forget-marks)
       (mapc #'pyagentd-grants--revoke grants))))
 
 (defun pyagentd-grants--targets ()
   "Return the grants that are marked, else a list of the one at point."
-  (or (seq-filter (lambda (grant)
-                    (member (pyagentd-grants--key grant) pyagentd-table-marks))
-                  pyagentd-table-rows)
+  (or (pyagentd-table-marked #'pyagentd-grants--key)
       (list (pyagentd-grants--at-point))))
 
 (defun pyagentd-grants--question (grant)

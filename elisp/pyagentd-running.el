@@ -189,7 +189,7 @@ Of an agent its parent is told so and goes on."
     (when (or (null (cdr rows))
               (y-or-n-p (format "Stop %s? "
                                 (pyagentd-count (length rows) "run"))))
-      (setq pyagentd-table-marks nil)
+      (pyagentd-table-forget-marks)
       (dolist (row rows)
         (pyagentd-later-here
          'abort (list :branch (plist-get row :branch))

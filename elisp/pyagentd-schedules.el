@@ -106,7 +106,7 @@ Elsewhere say when the one that METHOD is about comes."
                                (pyagentd-schedules--message row)
                                40 nil nil "…")
                               (plist-get row :when))))
-      (setq pyagentd-table-marks nil)
+      (pyagentd-table-forget-marks)
       (dolist (row rows)
         (pyagentd-schedules--call 'schedule-cancel
                                   (list :id (plist-get row :id)))))))

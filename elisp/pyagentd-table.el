@@ -209,13 +209,27 @@ What is done next is done to all that are marked."
   (define-key map "U" #'pyagentd-table-unmark-all)
   map)
 
+(defun pyagentd-table-marked (&optional key)
+  "Return the rows whose lines are marked and shown.
+A mark that a filter hides does not count while it does.  KEY is that of
+`pyagentd-table-row', or a function from a row to the id of its line."
+  (seq-filter (lambda (row)
+                (let ((id (if (functionp key) (funcall key row)
+                            (plist-get row (or key :id)))))
+                  (and (member id pyagentd-table-marks)
+                       (assoc id tabulated-list-entries))))
+              pyagentd-table-rows))
+
 (defun pyagentd-table-targets (&optional key)
   "Return the rows that are marked, else a list of the one at point.
-KEY is that of `pyagentd-table-row'."
-  (or (seq-filter (lambda (row)
-                    (member (plist-get row (or key :id)) pyagentd-table-marks))
-                  pyagentd-table-rows)
-      (list (pyagentd-table-row key))))
+KEY is that of `pyagentd-table-marked'."
+  (or (pyagentd-table-marked key) (list (pyagentd-table-row key))))
+
+(defun pyagentd-table-forget-marks ()
+  "Forget the marks that are shown: what they were for is done."
+  (setq pyagentd-table-marks
+        (seq-remove (lambda (id) (assoc id tabulated-list-entries))
+                    pyagentd-table-marks)))
 
 ;;;; Fetching
 

@@ -31,6 +31,7 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-later)
+(require 'pyagentd-here)
 (require 'pyagentd-table)
 
 (defvar-local pyagentd-task-output-of nil
@@ -180,7 +181,7 @@ At the end of the buffer, point follows what is printed.
                                 (pyagentd-count (length tasks) "task"))
                       (format "End %s (%s)? " (plist-get (car tasks) :id)
                               (pyagentd-task-line (car tasks) 40))))
-      (setq pyagentd-table-marks nil)
+      (pyagentd-table-forget-marks)
       (mapc #'pyagentd-task--kill tasks))))
 
 (defun pyagentd-task--kill (task)

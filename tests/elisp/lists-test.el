@@ -90,6 +90,25 @@ The variable `branch' is that of the session it is about."
 
 ;;;; What is asked
 
+(defun lists-test--ask (id detail)
+  "Return an ask ID about DETAIL."
+  (append (list :id id :detail detail) pyagentd-test-ask))
+
+(defmacro lists-test--with-asks (asks &rest body)
+  "Evaluate BODY in the list of ASKS."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-ask
+     (let ((asks ,asks))
+       (pyagentd-test-answer 'asks (list :asks asks))
+       (save-window-excursion (pyagentd-asks))
+       (with-current-buffer "*pyagentd asks*"
+         (unwind-protect
+             (progn (pyagentd-test-await (= (length asks)
+                                            (length pyagentd-table-rows)))
+                    (pyagentd-test-settle)
+                    ,@body)
+           (kill-buffer))))))
+
 (ert-deftest pyagentd-asks-that-are-marked-are-answered-together ()
   (pyagentd-test-with-ask
     (let ((ask (lambda (id) (plist-put (copy-sequence pyagentd-test-ask) :id id))))
@@ -105,7 +124,9 @@ The variable `branch' is that of the session it is about."
               (cl-letf (((symbol-function 'y-or-n-p)
                          (lambda (prompt) (setq question prompt) t)))
                 (call-interactively (key-binding "y")))
-              (should (equal question "Allow 2 actions once? "))
+              (should (equal question
+                             (format "Allow 2 actions once (%s; %1$s)? "
+                                     "Bash rm -rf build")))
               (pyagentd-test-await (cdr (pyagentd-test-calls 'answer)))
               (should (equal (sort (mapcar (lambda (call) (plist-get call :ask))
                                            (pyagentd-test-calls 'answer))
@@ -119,6 +140,43 @@ The variable `branch' is that of the session it is about."
                                         :decision)
                              'deny)))
           (kill-buffer))))))
+
+(ert-deftest pyagentd-asks-that-are-marked-and-hidden-are-not-answered ()
+  (lists-test--with-asks (list (lists-test--ask "q1" "make clean")
+                               (lists-test--ask "q2" "ls")
+                               (lists-test--ask "q3" "pwd"))
+    (setq pyagentd-table-marks '("q1" "q2" "q3"))
+    (pyagentd-table-filter "s")
+    (pyagentd-table-filter "ls")
+    (let (question)
+      (cl-letf (((symbol-function 'y-or-n-p)
+                 (lambda (prompt) (setq question prompt) t)))
+        (call-interactively (key-binding "n")))
+      (should (equal question "Deny 1 action (Bash ls)? ")))
+    (pyagentd-test-await (pyagentd-test-calls 'answer))
+    (should (equal (mapcar (lambda (call) (plist-get call :ask))
+                           (pyagentd-test-calls 'answer))
+                   '("q2")))
+    (pyagentd-table-filter "pwd")
+    (should (equal pyagentd-table-marks '("q1" "q3")))))
+
+(ert-deftest pyagentd-asks-with-marks-never-answer-what-is-at-point ()
+  "Neither where only questions are marked nor where all are answered."
+  (lists-test--with-asks
+      (list pyagentd-test-ask
+            (append (list :id "q2" :kind "question") pyagentd-test-ask))
+    (cl-letf (((symbol-function 'y-or-n-p) #'always))
+      (lists-test--to "Bash")
+      (should (equal "q1" (tabulated-list-get-id)))
+      (setq pyagentd-table-marks '("q2"))
+      (should (string-prefix-p
+               "Questions are marked"
+               (cadr (should-error (call-interactively (key-binding "y"))
+                                   :type 'user-error))))
+      (setq pyagentd-table-marks '("q2"))
+      (pyagentd-ask-note-answered (pyagentd-ask-find "q2") t)
+      (should-error (call-interactively (key-binding "n")) :type 'user-error)
+      (should-not (pyagentd-test-calls 'answer)))))
 
 ;;;; Grants
 

@@ -139,6 +139,18 @@ The variables `tea' and `agent' are their rows."
 
 ;;;; Filter and marks of any list
 
+(ert-deftest pyagentd-table-marks-that-a-filter-hides-do-not-count ()
+  (usage-test--with-running
+    (pyagentd-test-answer 'abort '(:aborted t))
+    (pyagentd-test-type "m / DEEP SPC expl RET")
+    (goto-char (point-min))
+    (pyagentd-running-stop)
+    (pyagentd-test-await (pyagentd-test-calls 'abort))
+    (should (equal (pyagentd-test-calls 'abort)
+                   `((:branch ,(plist-get agent :branch)))))
+    (pyagentd-table-filter "")
+    (should (string-prefix-p "*coder" (car (pyagentd-test-lines))))))
+
 (ert-deftest pyagentd-tables-are-filtered-by-words-and-keep-their-marks ()
   (usage-test--with-running
     (pyagentd-test-type "m / DEEP SPC expl RET")
