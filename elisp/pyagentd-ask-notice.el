@@ -161,10 +161,33 @@ What does not fit below the top of a window cannot be scrolled to."
          (brief (if (<= (pyagentd-ask-notice--excess text window) 0) text
                   (pyagentd-ask-text-brief
                     (pyagentd-ask-notice--text current asks))))
-         (excess (pyagentd-ask-notice--excess brief window)))
-    (if (<= excess 0) brief
-      (pyagentd-ask-text-shorter (plist-get current :preview) excess
-        (pyagentd-ask-notice--text current asks)))))
+         (excess (pyagentd-ask-notice--excess brief window))
+         (fitted (if (<= excess 0) brief
+                   (pyagentd-ask-text-shorter (plist-get current :preview)
+                       excess
+                     (pyagentd-ask-notice--text current asks)))))
+    (if window
+        (pyagentd-ask-notice--wrap fitted (1- (window-body-width window)))
+      fitted)))
+
+(defun pyagentd-ask-notice--wrap (text width)
+  "Return TEXT in lines of at most WIDTH columns, broken at spaces if possible.
+Emacs would draw the cursor in a line that it has to continue itself."
+  (with-temp-buffer
+    (insert text)
+    (goto-char (point-min))
+    (while (not (eobp))
+      (when (> (move-to-column width) (1- width))
+        (unless (eolp)
+          (let ((end (point)))
+            (skip-chars-backward "^ \n")
+            (when (save-excursion (skip-chars-backward " ") (bolp))
+              (goto-char end))
+            (insert (propertize "\n" 'face (get-text-property (1- (point))
+                                                              'face)))
+            (forward-line -1))))
+      (forward-line 1))
+    (buffer-string)))
 
 (defun pyagentd-ask-notice--excess (text window)
   "Return how many rows TEXT has more than WINDOW, which may be nil."

@@ -292,6 +292,25 @@
         (pyagentd-allow-session)        ; what is not shown is asked about
         (should (string-search "tool:Bash:ls" asked))))))
 
+(ert-deftest pyagentd-ask-notice-has-no-line-that-is-continued ()
+  "Emacs draws the cursor of a point below in a line that is."
+  (pyagentd-test-with-ask
+    (goto-char (point-max))
+    (switch-to-buffer (current-buffer))
+    (cl-letf (((symbol-function 'window-body-height) (lambda (&rest _) 60))
+              ((symbol-function 'window-body-width) (lambda (&rest _) 40)))
+      (pyagentd-test-events
+       (list 'ask 2 (ask-test--plist
+                     "q2" :preview (concat (make-string 90 ?Z) "\nand "
+                                           (make-string 37 ?y) " here"))))
+      (pyagentd-ask-next)
+      (let ((text (pyagentd-test-notice)))
+        (dolist (line (split-string text "\n"))
+          (should (<= (string-width line) 39)))
+        (should (string-search "once  C-c C-s this \nsession" text))
+        (should (string-search (concat "\n  and \n" (make-string 37 ?y)) text))
+        (should (= 90 (seq-count (lambda (char) (= char ?Z)) text)))))))
+
 (ert-deftest pyagentd-ask-shows-the-task-of-an-agent-whole ()
   (let ((task (concat "Look " (make-string 80 ?x) " end")))
     (should (string-search
