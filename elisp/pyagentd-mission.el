@@ -91,15 +91,17 @@ session of the project here."
   (require 'pyagentd)
   (cond ((null prompt) (pyagentd-mission--read current-prefix-arg))
         ((string-blank-p prompt) (user-error "There is no task"))
-        (t (let ((keys num-input-keys))
+        (t (let* ((keys num-input-keys)
+                  (begun (lambda (begun)
+                           (pyagentd-later-when-free #'pyagentd-mission--begun
+                                                     keys begun))))
              (pyagentd-later
               'mission
               (append (list :prompt prompt :signature signature :tools tools
                             :root (pyagentd--project-root))
                       (pyagentd-mission-trace-caller))
-              (lambda (begun)
-                (pyagentd-later-when-free #'pyagentd-mission--begun
-                                          keys begun)))))))
+              ;; It costs money however late it begins.
+              begun nil nil begun)))))
 
 (defun pyagentd-mission--begun (begun)
   "Show the mission that BEGUN, an answer of the daemon, tells of."

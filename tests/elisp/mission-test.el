@@ -206,6 +206,26 @@
       (should (equal ":int" (plist-get sent :signature)))
       (should (equal '("Read") (plist-get sent :tools))))))
 
+(ert-deftest pyagentd-mission-that-begins-late-is-shown ()
+  (pyagentd-test-with-ask
+    (let ((begun (list :branch "/s" :file "/s/session.md" :session-id "s"))
+          said shown uid)
+      (pyagentd-test-tell 'fake-silent "" 'mission)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (format &rest args)
+                   (when format (push (apply #'format format args) said))))
+                ((symbol-function 'pyagentd-mission--begun)
+                 (lambda (begun) (push begun shown))))
+        (let ((pyagentd-call-timeout 0.02))
+          (pyagentd-mission "Count"))
+        (setq uid (caar (epc:manager-sessions pyagentd-rpc--manager)))
+        (pyagentd-test-await (seq-find (lambda (line)
+                                         (string-match-p "in time" line))
+                                       said))
+        (pyagentd-test-tell 'fake-raw (format "(return %d %S)" uid begun))
+        (pyagentd-test-await shown)
+        (should (equal shown (list begun)))))))
+
 (ert-deftest pyagentd-mission-without-a-task-is-none ()
   (should-error (pyagentd-mission " ") :type 'user-error))
 
