@@ -416,7 +416,6 @@
     (should (equal logged '("pyagentd error: c" "pyagentd info: b")))))
 
 (ert-deftest pyagentd-session-its-own-log-has-the-prefix ()
-  "SPEC 001 Logging and observability."
   (pyagentd-test-with-session session-test--text
     (let ((pyagentd-log-to-file t))
       (pyagentd-log 'warn "Too %s" "much")
