@@ -81,11 +81,13 @@ list (SYMBOL . DATA); by default it is told in the echo area."
     (unless (eq pyagentd-attach-state t)
       (setq pyagentd-attach-state nil))
     (pyagentd-attached--fail
-     (if silent (list 'pyagentd-timeout 'attach)
-       (list 'user-error
-             (substitute-command-keys
-              "Buffer and file differ, or the file keeps changing; \
-\\[revert-buffer] reads it, then send again"))))))
+     (cond (silent (list 'pyagentd-timeout 'attach))
+           ((not (pyagentd-rpc-connected-p))
+            (list 'pyagentd-disconnected "try again"))
+           (t (list 'user-error
+                    (substitute-command-keys
+                     "Buffer and file differ, or the file keeps changing; \
+\\[revert-buffer] reads it, then send again")))))))
 
 (defun pyagentd-attached-cancel ()
   "Let nothing wait any longer, since the user does not want it."

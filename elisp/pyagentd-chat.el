@@ -91,7 +91,8 @@ They get its text.")
 (defun pyagentd-chat--check ()
   "Signal a `user-error' unless a prompt can be sent from this buffer."
   (pyagentd-chat--check-writer)
-  (when (eq (plist-get pyagentd-status :state) 'sending)
+  (when (or (eq (plist-get pyagentd-status :state) 'sending)
+            (pyagentd-chat--waits-p))
     (user-error "The prompt is on its way")))
 
 (defun pyagentd-send (&optional menu)
@@ -117,6 +118,12 @@ With a prefix argument show the MENU instead."
 
 (defvar-local pyagentd-chat--known nil
   "The status of the session while that here says that a prompt waits.")
+
+(pyagentd-permanent-local 'pyagentd-chat--known)
+
+(defun pyagentd-chat--waits-p ()
+  "Return non-nil if a prompt waits until this session is attached."
+  (and pyagentd-chat--known pyagentd-attach-awaited))
 
 (defun pyagentd-chat--send-attached (end)
   "Send what ends at END, once this session is attached.
@@ -161,7 +168,16 @@ writes the next prompt."
   (when pyagentd-chat--known
     (pyagentd-chat--wait)))
 
+(defun pyagentd-chat--disconnected ()
+  "Show where prompts wait still, for a daemon that is looked for."
+  (dolist (buffer (pyagentd-place-buffers))
+    (with-current-buffer buffer
+      (when (pyagentd-chat--waits-p)
+        (pyagentd-chat--wait)))))
+
 (add-hook 'pyagentd-attached-hook #'pyagentd-chat--attached)
+(add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-chat--disconnected t)
+(add-hook 'pyagentd-session-leave-hook #'pyagentd-chat--stop-waiting)
 
 (defun pyagentd-chat--sent-end (here last)
   "Return where the prompt ends that ended at the marker HERE.

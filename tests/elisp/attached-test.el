@@ -151,6 +151,58 @@
     (should-not (pyagentd-test-calls 'send))
     (should-not (pyagentd-test-calls 'abort))))
 
+(ert-deftest pyagentd-attached-send-that-waits-outlives-the-connection ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (pyagentd-send)
+    ;; The file changed meanwhile: it is tried again in a moment.
+    (cl-incf pyagentd-attach--latest)
+    (setq pyagentd-attach-state nil
+          pyagentd-connect--retry nil)
+    (pyagentd-rpc-disconnect)
+    (pyagentd-test-await pyagentd-connect--retry)
+    (should (eq (plist-get pyagentd-status :state) 'sending))
+    (should (= 1 (length pyagentd-attach-awaited)))
+    (should-error (pyagentd-send) :type 'user-error)
+    (pyagentd-status-set nil)           ; as after reading the file
+    (should-error (pyagentd-send) :type 'user-error)
+    (pyagentd-test-tell 'fake-answer attached-test--answer 'attach)
+    (pyagentd-test-await (pyagentd-test-calls 'send))
+    (should (= 1 (length (pyagentd-test-calls 'send))))
+    (should-not pyagentd-attach-awaited)
+    (should-not pyagentd-chat--known)))
+
+(ert-deftest pyagentd-attached-send-without-a-connection-says-so ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (let (said)
+      (pyagentd-send)
+      (cl-incf pyagentd-attach--latest)
+      (setq pyagentd-attach-state nil)
+      (pyagentd-rpc-disconnect)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args) (push (apply #'format args) said))))
+        (pyagentd-attached--give-up))
+      (should (string-prefix-p "Not sent: The connection to the daemon ended"
+                               (car said)))
+      (should-not (plist-get pyagentd-status :state)))))
+
+(ert-deftest pyagentd-attached-session-that-is-left-waits-for-nothing ()
+  (attached-test--with-session "### Hi"
+    (attached-test--detach)
+    (pyagentd-test-tell 'fake-silent "" 'attach)
+    (pyagentd-send)
+    (pyagentd-mode -1)
+    (pyagentd-mode 1)
+    (pyagentd-test-tell 'fake-answer attached-test--answer 'attach)
+    (setq pyagentd-attach-state nil)
+    (pyagentd-attach)
+    (pyagentd-test-await (pyagentd-attached-p))
+    (should (eq (plist-get pyagentd-status :state) 'idle))
+    (should-not (pyagentd-test-calls 'send))))
+
 (ert-deftest pyagentd-attached-killed-buffers-wait-for-nothing ()
   (attached-test--with-session "### Hi"
     (attached-test--detach)
