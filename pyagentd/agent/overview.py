@@ -72,7 +72,8 @@ class Overview:
         changed, self._changed, self._timer = self._changed.values(), {}, None
         live = [branch for branch in changed if isinstance(branch, LiveBranch)]
         closed = [branch for branch in changed if isinstance(branch, BranchRef)]
-        self._push(list(filter(None, map(self.row, live))), [])
+        rows = {branch.key: self.row(branch) for branch in live}
+        self._push([row for row in rows.values() if row], [key for key, row in rows.items() if not row])
         if closed:
             self._host.own(self._tell_closed(closed))
 
@@ -89,6 +90,10 @@ class Overview:
         if rows or gone:
             for sink in self.watchers:
                 sink.push(Event("sessions", "", 0, ({"rows": rows, "gone": gone},)))
+
+    def running(self) -> list[dict[str, Any]]:
+        """Return the rows of what runs."""
+        return list(filter(None, map(self.row, self._host.runs)))
 
     def row(self, branch: LiveBranch) -> dict[str, Any]:
         """Return what is told of an open branch, as in a ``sessions`` event; nothing when its files are gone."""

@@ -46,10 +46,10 @@ class Approvals(Group):
     async def asks(self, client: Client, *, session: str | None = None, watch: bool = False) -> dict[str, Any]:
         """Return the open questions, oldest first; those of a session with all its branches and agents if named.
 
-        With ``watch`` the client is told of all questions and their answers from now on, as ``agent_list``.
+        With ``watch`` the client is told of all questions and their answers, as long as it is connected.
         """
         if watch:
-            self._host.overseers.add(client)
+            self._host.humans.add(client)
         await self._host.trees.awake()
         found = self._host.asks.all()
         if session:

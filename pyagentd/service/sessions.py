@@ -145,10 +145,19 @@ class Sessions(Group):
         S is as ``sessions`` has it, with ``queued`` and of the run ``started_at`` (epoch ms), ``phase``, ``tools``
         and the others of a ``status`` event, nil where there is none. ``watch`` is that of ``sessions``.
         """
-        overview = self._host.overview
         if watch:
-            overview.watchers.add(client)
-        return {"running": [overview.row(branch) for branch in self._host.runs]}
+            self._host.overview.watchers.add(client)
+        return {"running": self._host.overview.running()}
+
+    async def unwatch(self, client: Client) -> dict[str, Any]:
+        """Tell the client nothing more of what changes in all sessions, named agents and tasks.
+
+        That is what ``watch`` of ``sessions``, ``running``, ``agent_list`` and ``tasks`` asked for. What it is
+        attached to, and the questions to humans, are told as before.
+        """
+        self._host.overview.watchers.discard(client)
+        self._host.overseers.discard(client)
+        return {}
 
     def _found(self, archived: bool) -> list[dict[str, Any]]:
         facts = {} if self._indexer is None else self._indexer.facts()

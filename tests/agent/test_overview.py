@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -110,3 +111,28 @@ async def test_a_session_that_is_deleted_is_gone(priced: World, monkeypatch: pyt
     await service.sessions(watcher, watch=True)
     await service.delete(Watcher(), branch=made["branch"])
     await watcher.until(lambda: gone(watcher) == [made["branch"]])
+
+
+async def test_what_is_deleted_right_after_it_did_something_is_gone(priced: World) -> None:
+    ref, watcher, service = priced.session(), Watcher(), priced.service()
+    await service.sessions(watcher, watch=True)
+    async with priced.host.using(ref) as live:
+        priced.host.overview.noticed(live)
+        async with priced.host.removing(ref.session_dir):
+            shutil.rmtree(ref.session_dir)
+        priced.host.overview.branch_written(ref)
+    await watcher.until(lambda: gone(watcher))
+    assert gone(watcher) == [ref.key] and not any(row == {} for row in told(watcher))
+
+
+async def test_a_run_whose_files_are_gone_is_not_listed(priced: World) -> None:
+    priced.server.say(silent())
+    ref, service = priced.session(), priced.service()
+    async with priced.host.using(ref) as live:
+        await priced.host.prompt(live, text="Go.", options=priced.options)
+        assert [row["branch"] for row in (await service.running(Watcher()))["running"]] == [ref.key]
+        kept = ref.session_dir.rename(ref.session_dir.with_name("elsewhere"))
+        found = (await service.running(Watcher()))["running"]
+        kept.rename(ref.session_dir)
+        await priced.host.abort(live)
+    assert found == []

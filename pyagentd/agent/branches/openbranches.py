@@ -31,8 +31,8 @@ from pyagentd.store.unfinished import unfinished_agents
 
 _T = TypeVar("_T")
 
-OVERSEEN = ("agents", "task", "ask", "answered")
-"""Kinds of events that are about more than one conversation."""
+_ASKED = ("ask", "answered")
+_OVERSEEN = ("agents", "task")  # kinds of events that are about more than one conversation
 
 
 class Listener(Protocol):
@@ -55,7 +55,8 @@ class OpenBranches:
         asks: Questions to humans that are open.
         trees: What earlier daemons left waiting.
         departed: Directories of agents that were destroyed; nobody opens what is in them.
-        overseers: Clients that are told of named agents, tasks and questions wherever they are.
+        overseers: Clients that are told of named agents and tasks wherever they are.
+        humans: Clients that are told of questions wherever they are.
     """
 
     def __init__(self, *, clock: Clock, pulse: Pulse) -> None:
@@ -66,6 +67,7 @@ class OpenBranches:
         self.listeners: list[Listener] = []
         self.departed: set[Path] = set()
         self.overseers: set[Sink] = set()
+        self.humans: set[Sink] = set()
         self._branches: dict[str, LiveBranch] = {}
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._errands: set[asyncio.Task[Any]] = set()
@@ -218,6 +220,7 @@ class OpenBranches:
     def forget(self, sink: Sink) -> None:
         """Let a client go from every branch it watched."""
         self.overseers.discard(sink)
+        self.humans.discard(sink)
         for branch in self.all_opened:
             branch.detach(sink)
             if branch.idle:
@@ -227,10 +230,10 @@ class OpenBranches:
         """Tell whoever watches the event's branch, and of what is overseen, who does that."""
         if (branch := self._branches.get(event.branch)) is not None:
             branch.publish(event)
-        if event.kind in OVERSEEN:
-            for sink in self.overseers:
-                if branch is None or sink not in branch.sinks:
-                    sink.push(event)
+        others = self.humans if event.kind in _ASKED else self.overseers if event.kind in _OVERSEEN else ()
+        for sink in others:
+            if branch is None or sink not in branch.sinks:
+                sink.push(event)
 
     @property
     def all_opened(self) -> list[LiveBranch]:
