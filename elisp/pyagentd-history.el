@@ -341,17 +341,25 @@ variant: see `pyagentd-next-variant'."
            (pyagentd-history--send-edited point text recorded)))))))
 
 (defun pyagentd-history--edit (message text)
-  "Show TEXT, the prompt MESSAGE, to be edited."
-  (let ((session (current-buffer)))
-    (pop-to-buffer (get-buffer-create
-                    (format "*prompt of %s*" pyagentd--session-id)))
-    (erase-buffer)
-    (insert text)
-    (goto-char (point-min))
-    (text-mode)
-    (setq pyagentd-history--session session
-          pyagentd-history--message message)
-    (pyagentd-edit-prompt-mode)))
+  "Show TEXT, the prompt MESSAGE, to be edited.
+What was written in its place before and not sent is shown as it is."
+  (let* ((session (current-buffer))
+         (name (format "*prompt of %s*" pyagentd--session-id))
+         (old (get-buffer name))
+         (begun (and old (buffer-modified-p old))))
+    (if (and begun (equal message (buffer-local-value
+                                   'pyagentd-history--message old)))
+        (pop-to-buffer old)
+      (pop-to-buffer (if begun (generate-new-buffer name)
+                       (get-buffer-create name)))
+      (erase-buffer)
+      (insert text)
+      (goto-char (point-min))
+      (text-mode)
+      (setq pyagentd-history--session session
+            pyagentd-history--message message)
+      (set-buffer-modified-p nil)
+      (pyagentd-edit-prompt-mode))))
 
 (defun pyagentd-edit-prompt-finish ()
   "Send the prompt in this buffer in place of the one it was."

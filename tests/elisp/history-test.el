@@ -87,6 +87,27 @@ The variable `branch' is bound to its directory."
         (should (equal (buffer-string) "And two? One?"))
         (pyagentd-edit-prompt-cancel)))))
 
+(ert-deftest pyagentd-edit-prompt-again-shows-what-was-begun ()
+  (history-test-with-session
+    (let ((edit (lambda (position text)
+                  (pyagentd-test-answer 'prompt-text (list :text text))
+                  (with-current-buffer (find-file-noselect file)
+                    (goto-char position)
+                    (pyagentd-test-type "M-x pyagentd-edit-prompt RET"))
+                  (window-buffer))))
+      (let* ((one (funcall edit 3 "One?"))
+             (two (progn
+                    (with-current-buffer one (insert "Or "))
+                    (should (eq one (funcall edit 3 "One?")))
+                    (funcall edit 19 "Two?"))))
+        (unwind-protect
+            (should (equal '("Or One?" "Two?")
+                           (mapcar (lambda (buffer)
+                                     (with-current-buffer buffer
+                                       (buffer-string)))
+                                   (list one two))))
+          (mapc #'kill-buffer (list one two)))))))
+
 (ert-deftest pyagentd-edit-prompt-in-place-stands-again-when-it-is-refused ()
   (history-test-with-session
     (pyagentd-test-answer 'prompt-text '(:text "Uno?"))
