@@ -34,6 +34,7 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
+(require 'pyagentd-here)
 (require 'pyagentd-start)
 (require 'pyagentd-place)
 (require 'pyagentd-session)
@@ -168,12 +169,13 @@ It is the current one by default; point there is moved behind it."
 It says where the text is from.  With a prefix argument, or ASK from
 Lisp, ask which session."
   (interactive (list (region-beginning) (region-end) current-prefix-arg))
+  (when (= beg end) (user-error "The region is empty; nothing was added"))
   (pyagentd-add--check-size beg end)
   (let ((session (pyagentd-add--session ask)))
     (pyagentd-add-text (pyagentd-passage beg end (pyagentd-add--root session))
                        session)
     (deactivate-mark)
-    (pyagentd-add--done (format "%d lines" (count-lines beg end)) session)))
+    (pyagentd-add--done (pyagentd-count (count-lines beg end) "line") session)))
 
 ;;;###autoload
 (defun pyagentd-add-buffer (&optional ask)
@@ -255,7 +257,7 @@ buffer.  With a prefix argument, or ASK from Lisp, ask which session."
              (pyagentd-passage-origin (pyagentd-add--root session))
              (mapconcat #'pyagentd-add--diagnostic found "\n"))
      session)
-    (pyagentd-add--done (format "%d diagnostics" (length found)) session)))
+    (pyagentd-add--done (pyagentd-count (length found) "diagnostic") session)))
 
 ;;;###autoload
 (defun pyagentd-add (&optional ask)

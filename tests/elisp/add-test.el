@@ -39,6 +39,16 @@ The variables `session' and `project' are bound."
                    "### Hi\n\nFrom `a.el`, lines 2–3:\n
 ``` emacs-lisp\ntwo\nthree\n```\n\n"))))
 
+(ert-deftest pyagentd-add-of-nothing-adds-nothing-and-says-so ()
+  (add-test--with "### Hi"
+    (should-error (pyagentd-add-region 5 5) :type 'user-error)
+    (should (equal (add-test--said session) "### Hi"))
+    (cl-letf (((symbol-function 'message)
+               (lambda (words &rest rest)
+                 (should (string-prefix-p "Added 1 line to "
+                                          (apply #'format words rest))))))
+      (pyagentd-add-region 5 8))))
+
 (ert-deftest pyagentd-add-text-goes-behind-what-is-being-written ()
   (blocks-with
     (pyagentd-add-text "more")
