@@ -112,11 +112,19 @@ What the user has changed here and not saved yet stays."
     (pyagentd-block-set variable value))
   (pyagentd-settings-show (plist-get settings :model)))
 
+(defun pyagentd-settings--stand-in-p ()
+  "Return non-nil if no model answers here, but what stands in for one."
+  (string-match-p "\\`offline\\(?:/\\|\\'\\)"
+                  (format "%s" (or (getenv "PYAGENTD_BACKEND")
+                                   (pyagentd-block-get 'gptel--backend-name)
+                                   ""))))
+
 (defun pyagentd-settings-show (&optional model)
   "Show in the header line which MODEL runs here, with a star for an override."
   (setq pyagentd-status-model
-        (concat (format "%s" (or (pyagentd-block-get 'gptel-model) model ""))
-                (and (pyagentd-settings-overridden) "*")))
+        (if (pyagentd-settings--stand-in-p) "offline stand-in"
+          (concat (format "%s" (or (pyagentd-block-get 'gptel-model) model ""))
+                  (and (pyagentd-settings-overridden) "*"))))
   (pyagentd-status-refresh))
 
 (defun pyagentd-settings--after-save ()

@@ -11,7 +11,8 @@ from pyagentd.agent.lifecycle import worktree
 from pyagentd.agent.tasks import telling
 from pyagentd.agent.tasks.standing import standing
 from pyagentd.clock import iso8601
-from pyagentd.errors import NotFound
+from pyagentd.config import Config
+from pyagentd.errors import ConfigError, NotFound
 from pyagentd.service.group import Client, Group, name_of
 from pyagentd.store import contexts, hidden, paths
 from pyagentd.store.index import agents
@@ -58,7 +59,8 @@ class TaskOperations(Group):
         rows = await asyncio.to_thread(agents.known, host.state)
         life = next((row.status for row in rows if row.dir == str(ref.session_dir)), None)
         permissions: Any = preset.profile
-        if layout.named_dir(host.config.agents_dir.resolve(), ref) is not None:
+        named = layout.named_dir(host.config.agents_dir.resolve(), ref) is not None
+        if named:
             permissions = (await asyncio.to_thread(agentfile.read, ref.session_dir)).permissions or permissions
         async with host.using(ref) as live:
             said = hidden.visible(live.conversation)
@@ -66,11 +68,14 @@ class TaskOperations(Group):
             last = max((message.row.get("created_at") or 0 for message in said), default=0)
             state = live.status["state"]
             root = live.conversation.session.get("workspace_root")
+            title = {} if named else {"title": str(live.conversation.session.get("title") or "")}
         saved = (await host.contexts.archive.history(ref))[:1]
         running = [task for task in await host.tasks.of(ref.session_id) if task.status == "running"]
         facts = {
             "agent": ref.session_id,
+            **title,
             "model": preset.model,
+            "stand_in": _stands_in(host.config, preset.backend),
             "permissions": permissions if isinstance(permissions, str) else "custom" if permissions else "",
             "status": life or state,
             "messages": messages,
@@ -110,3 +115,11 @@ def _git(directory: Path) -> dict[str, Any] | None:
     """Return branch and number of uncommitted files of a repository, None where there is none; blocks."""
     found = worktree.look(directory)
     return None if found is None else {"branch": found.branch, "uncommitted": found.uncommitted}
+
+
+def _stands_in(config: Config, backend: str) -> bool:
+    """Return whether what answers is no model; not where nobody configured the backend."""
+    try:
+        return config.backend(config.backend_override or backend).kind == "offline"
+    except ConfigError:
+        return False

@@ -86,6 +86,17 @@
         (should (string-search "opus" line))
         (should-not (string-search "programmer" line))))))
 
+(ert-deftest pyagentd-header-names-no-model-where-none-answers ()
+  (pyagentd-test-with-session "### Hi"
+    (dolist (case '((nil "anthropic" "opus") (nil "offline" "offline stand-in")
+                    ("anthropic" "offline" "opus")
+                    ("offline" "anthropic" "offline stand-in")))
+      (let ((process-environment (copy-sequence process-environment)))
+        (setenv "PYAGENTD_BACKEND" (car case))
+        (pyagentd-test-attach :settings (list :model "opus"
+                                              :backend (nth 1 case)))
+        (should (equal (format "%s" pyagentd-status-model) (nth 2 case)))))))
+
 (defun header-test--shown (width)
   "Return the header line as a window of WIDTH shows it; it has room."
   (cl-letf (((symbol-function 'window-width) (lambda (&rest _) width)))

@@ -9,26 +9,31 @@ from typing import Any
 from pyagentd.agent.tasks.telling import ago, one_line
 from pyagentd.store.index.tasks import Task
 
+_STAND_IN = "none: the offline stand-in answers (PYAGENTD_BACKEND=offline)"
+
 
 def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -> str:
     """Return the lines that ``/status`` shows.
 
     Args:
-        facts: ``agent``, ``model``, ``permissions``, ``status``, ``messages`` (how many the conversation has),
-            ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or None), ``git``
-            ({branch, uncommitted}, of the repository it works in, or None), ``asks`` (questions that wait).
+        facts: ``agent``, ``title`` (of a session that is no named agent, "" without one; absent of an agent),
+            ``model``, ``stand_in`` (whether none is asked), ``permissions``, ``status``, ``messages`` (how many the
+            conversation has), ``last_at`` (ISO 8601, of the last one, or None), ``saved`` ({saved_at, description} or
+            None), ``git`` ({branch, uncommitted}, of the repository it works in, or None), ``asks`` (questions that
+            wait).
         running: The tasks that run.
         now: The time.
     """
     idle = f", idle {_for(facts['last_at'], now)}" if facts["last_at"] else ""
     count = facts["messages"]
-    session = f"active ({count} message{'' if count == 1 else 's'}{idle})" if count else "none"
+    title, said = facts.get("title"), f"active ({count} message{'' if count == 1 else 's'}{idle})"
+    model = facts["model"] or "the default of its backend"
     lines = [
-        f"Agent: {facts['agent']}",
-        f"Model: {facts['model'] or 'the default of its backend'}",
+        f"Agent: {facts['agent']}" if title is None else f"Session: {_called(title, facts['agent'])}",
+        f"Model: {_STAND_IN if facts.get('stand_in') else model}",
         f"Permissions: {facts['permissions'] or 'those of its preset'}",
         f"Status: {facts['status']}",
-        f"Session: {session}",
+        f"{'Session' if title is None else 'Conversation'}: {said if count else 'none'}",
         *_asks(facts.get("asks") or 0),
         *_git(facts.get("git")),
         "",
@@ -39,6 +44,10 @@ def standing(facts: Mapping[str, Any], running: Sequence[Task], now: datetime) -
         at = datetime.fromisoformat(saved["saved_at"])
         lines += ["", f"Last session saved: {at:%Y-%m-%d %H:%M} - {saved['description']}"]
     return "\n".join(lines)
+
+
+def _called(title: str, session_id: str) -> str:
+    return f"{title} ({session_id})" if title else session_id
 
 
 def _asks(count: int) -> list[str]:

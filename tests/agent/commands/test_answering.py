@@ -48,7 +48,9 @@ async def test_a_command_is_answered_in_the_document_and_the_model_never_sees_it
     assert told["ended"] == "done" and told["command"]["name"] == "status" and told["command"]["code"] is None
     await said(world, service, ref, "Go on")
     text = body(ref)
-    assert text.index("Hello") < text.index("/status") < text.index(f"Agent: {ref.session_id}") < text.index("Go on")
+    assert (
+        text.index("Hello") < text.index("/status") < text.index(f"Session: {ref.session_id}") < text.index("Go on")
+    )
     assert [message["content"] for message in world.server.requests[-1].body["messages"]][::2] != []
     assert "/status" not in json.dumps(world.server.requests[-1].body)
     assert "Permissions" not in json.dumps(world.server.requests[-1].body)
@@ -61,7 +63,7 @@ async def test_the_text_of_a_command_has_the_role_that_stock_gptel_skips(world: 
     (span,) = doc.spans
     assert span.kind == "ignore"
     shown = doc.body[span.start : span.end]
-    assert shown.startswith("### /status\n\n``` text\nAgent: ") and shown.endswith("\n```")
+    assert shown.startswith("### /status\n\n``` text\nSession: ") and shown.endswith("\n```")
 
 
 async def test_what_is_recorded_of_a_command_is_hidden_from_the_first_row_on(world: World) -> None:

@@ -235,3 +235,16 @@ def test_an_agents_status_is_told_as_specified() -> None:
         "",
         "Last session saved: 2026-02-12 09:00 - Initial project setup",
     ]
+
+
+def test_a_sessions_status_calls_it_a_session_and_says_when_no_model_answers() -> None:
+    facts = {
+        "agent": "tea-20260212090000", "title": "Tea", "model": "claude-opus-4-5", "stand_in": True,
+        "permissions": "", "status": "idle", "messages": 0, "last_at": None, "saved": None,
+    }  # fmt: skip
+    lines = standing(facts, [], datetime(2026, 2, 12, 10, 5, tzinfo=UTC)).splitlines()
+    assert lines[:2] == [
+        "Session: Tea (tea-20260212090000)",
+        "Model: none: the offline stand-in answers (PYAGENTD_BACKEND=offline)",
+    ]
+    assert lines[4] == "Conversation: none"
