@@ -30,21 +30,26 @@
 ;;; Code:
 
 (require 'pyagentd-core)
+(require 'pyagentd-rpc)
 (require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
 (require 'pyagentd-status)
 (require 'pyagentd-queued)
 
-(defconst pyagentd-silent--after 1.0
-  "Seconds after which the daemon is said to be silent.")
+(defconst pyagentd-silent--after 0.7
+  "Seconds after which the daemon is asked whether it is there.
+So long it may take to say so, too.")
 
 (defvar-local pyagentd-silent--timer nil
   "Timer that finds the daemon silent, nil while nothing is awaited.")
+(defvar-local pyagentd-silent--asked nil
+  "What says which question of ours counts, nil if none.")
 (defvar-local pyagentd-silent--end nil
   "Marker at the end of the prompt that has a heading of ours below, or nil.")
 
-(pyagentd-permanent-local 'pyagentd-silent--timer 'pyagentd-silent--end)
+(pyagentd-permanent-local 'pyagentd-silent--timer 'pyagentd-silent--asked
+                          'pyagentd-silent--end)
 
 (defun pyagentd-silent-watch (&optional end)
   "Show in this session buffer if the daemon is silent for a while.
@@ -52,21 +57,35 @@ END is the end of the prompt that was sent; nil if it is not sent yet."
   (pyagentd-silent-over)
   (setq pyagentd-silent--timer
         (run-at-time pyagentd-silent--after nil
-                     (pyagentd-later-back #'pyagentd-silent--found)
+                     (pyagentd-later-back #'pyagentd-silent--ask)
                      (and end (copy-marker end)))))
+
+(defun pyagentd-silent--ask (end)
+  "Find out whether the daemon is silent about the prompt that ends at END.
+It may be there and have reasons to take its time, a hook for one."
+  (let ((asked (list end)))
+    (setq pyagentd-silent--timer nil
+          pyagentd-silent--asked asked)
+    (pyagentd-rpc-call-async
+     'status nil :timeout pyagentd-silent--after :success #'ignore
+     :error (pyagentd-later-back
+             (lambda (err)
+               (when (and (eq (car err) 'pyagentd-timeout)
+                          (eq asked pyagentd-silent--asked))
+                 (pyagentd-silent--found end)))))))
 
 (defun pyagentd-silent-over ()
   "Note that the daemon is not silent, or that nothing is awaited any more."
   (when pyagentd-silent--timer
-    (cancel-timer pyagentd-silent--timer)
-    (setq pyagentd-silent--timer nil))
+    (cancel-timer pyagentd-silent--timer))
+  (setq pyagentd-silent--timer nil
+        pyagentd-silent--asked nil)
   (when pyagentd-status-silent
     (setq pyagentd-status-silent nil)
     (pyagentd-status-refresh)))
 
 (defun pyagentd-silent--found (end)
   "Show that the daemon is silent about the prompt that ends at END, or nil."
-  (setq pyagentd-silent--timer nil)
   (when (eq (plist-get pyagentd-status :state) 'sending)
     (setq pyagentd-status-silent t)
     (pyagentd-status-refresh)

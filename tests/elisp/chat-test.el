@@ -273,6 +273,7 @@
 (ert-deftest pyagentd-chat-silent-daemon-is-shown-and-typing-goes-below ()
   (chat-test--with-session "### Hi"
     (pyagentd-test-tell 'fake-silent "" 'send)
+    (pyagentd-test-tell 'fake-silent "" 'status)
     (let ((pyagentd-silent--after 0.01))
       (pyagentd-send))
     (save-excursion (insert " there"))
@@ -289,6 +290,7 @@
 (ert-deftest pyagentd-chat-refused-prompt-has-no-heading-below ()
   (chat-test--with-session "### Hi"
     (pyagentd-test-tell 'fake-silent "" 'send)
+    (pyagentd-test-tell 'fake-silent "" 'status)
     (let ((pyagentd-silent--after 0.01))
       (pyagentd-send))
     (pyagentd-test-await pyagentd-status-silent)
