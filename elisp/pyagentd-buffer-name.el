@@ -52,23 +52,12 @@
     (when (file-exists-p (expand-file-name "agent.json" place))
       (file-name-nondirectory place))))
 
-(defun pyagentd-buffer-name--of-id (id agent title)
-  "Return what a session with the id ID is called.
-AGENT says that it is one that a session has started, TITLE what it is
-about, nil if that is not known."
-  (cond ((not agent)
-         (or title
-             (replace-regexp-in-string "-[0-9]\\{14\\}\\(?:-[0-9]+\\)?\\'" "" id)))
-        ((string-match "\\`\\(.+?\\)-[0-9]\\{14\\}-\\(.+\\)\\'" id)
-         (format "%s: %s" (match-string 1 id) (or title (match-string 2 id))))
-        (t (or title id))))
-
 (defun pyagentd-buffer-name--wanted (title)
   "Return what the buffer of a session with TITLE, or nil, is to be called."
   (let ((name (if-let ((agent (pyagentd-buffer-name--agent)))
                   (format "agent %s" agent)
                 (truncate-string-to-width
-                 (pyagentd-buffer-name--of-id
+                 (pyagentd-place-words
                   pyagentd--session-id (pyagentd-place-agent-p) title)
                  pyagentd-buffer-name--longest nil nil "…"))))
     (if (equal pyagentd--branch-name "main") name

@@ -105,6 +105,17 @@ Use another window if OTHER-WINDOW is non-nil."
         (format "%s" (plist-get session :session-id))
       (format "%s" title))))
 
+(defun pyagentd-title-listed (session)
+  "Return what to call SESSION, a plist, in a list: one line.
+An agent without a title is called by its preset and what it is about."
+  (string-replace
+   "\n" " "
+   (if (and (plist-get session :agent)
+            (member (plist-get session :title) '(nil "")))
+       (pyagentd-place-words (format "%s" (plist-get session :session-id))
+                             t nil)
+     (pyagentd-title session))))
+
 (defun pyagentd-branch-label (name &optional bold)
   "Return NAME, that of a branch, with its time stamp dimmed.
 BOLD says whether the rest is in bold."

@@ -103,7 +103,7 @@ A session is followed by its current branch if that is not the first one."
     (concat
      (funcall shadow stem)
      (if (eq what 'branch) (pyagentd-branch-label branch)
-       (propertize (string-replace "\n" " " (pyagentd-title row))
+       (propertize (pyagentd-title-listed row)
                    'face (cond ((plist-get row :archived-at) 'shadow)
                                ((eq what 'agent) 'pyagentd-agent-title)
                                (t 'pyagentd-session-title))))

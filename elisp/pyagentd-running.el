@@ -83,7 +83,7 @@
                 (if-let ((time (pyagentd-here-time (plist-get row :started-at))))
                     (format-time-string "%T" time) "")
                 (pyagentd-numbers-short (or (plist-get row :tokens) 0))
-                (propertize (string-replace "\n" " " (pyagentd-title row))
+                (propertize (pyagentd-title-listed row)
                             'face 'pyagentd-session-title)
                 (propertize (pyagentd-running--doing row)
                             'face 'pyagentd-detail))))

@@ -72,7 +72,7 @@ The variable `rows' is bound to them."
                      "  Making tea  20260102000000-x"
                      "  └ main"
                      "    └ Looks around"
-                     "      └ x-20260101000002-deep"
+                     "      └ x: deep"
                      "  A cup")))
     (list-test--goto "bag")
     (should (string-match-p "waiting" (buffer-substring (point) (line-end-position))))))
@@ -80,7 +80,7 @@ The variable `rows' is bound to them."
 (ert-deftest pyagentd-list-sorting-keeps-trees-together ()
   (list-test-with-list
     (let ((tree '("  Making tea  20260102000000-x" "  └ main" "    └ Looks around"
-                  "      └ x-20260101000002-deep")))
+                  "      └ x: deep")))
       (tabulated-list-sort 0)
       (should (equal (list-test--names)
                      `("  A cup" "  bag-20260101000000" ,@tree)))
@@ -250,6 +250,21 @@ The variable `rows' is bound to them."
       (should (equal mode-line-process " changed, g shows how"))
       (should (= 6 (length (list-test--names))))
       (should (= 5 (length pyagentd-rows-all))))))
+
+(ert-deftest pyagentd-list-that-is-the-last-one-killed-has-nobody-told ()
+  (list-test-with-list
+    (pyagentd-test-answer 'running '(:running nil))
+    (pyagentd-test-answer 'unwatch nil)
+    (pyagentd-running)
+    (pyagentd-test-await (pyagentd-test-calls 'running))
+    (kill-buffer "*pyagentd sessions*")
+    (sleep-for 0.01)
+    (should-not (pyagentd-test-calls 'unwatch))
+    (kill-buffer "*pyagentd running*")
+    (pyagentd-test-await (pyagentd-test-calls 'unwatch))
+    (should-not pyagentd-live--watching)
+    (pyagentd-list-sessions)
+    (pyagentd-test-await (= 2 (length (pyagentd-test-calls 'sessions))))))
 
 (ert-deftest pyagentd-list-says-that-no-daemon-tells-and-fetches-from-the-next ()
   (list-test-with-list

@@ -103,6 +103,17 @@ The variables `file' and `branch' are bound to its names."
       (pyagentd-test-events '(session 0 (:title "" :archived-at nil)))
       (should (string-prefix-p " demo-20260205143052  " pyagentd-status--line)))))
 
+(ert-deftest pyagentd-agent-without-title-is-listed-by-what-it-is-about ()
+  (dolist (case '(((:session-id "explorer-20260205143054-look-at-readme-md"
+                    :agent t)
+                   . "explorer: look-at-readme-md")
+                  ((:session-id "explorer-20260205143054-x" :agent t
+                    :title "Two\ncups")
+                   . "Two cups")
+                  ((:session-id "tea-20260205143054" :agent nil)
+                   . "tea-20260205143054")))
+    (should (equal (pyagentd-title-listed (car case)) (cdr case)))))
+
 ;;;; Deletion
 
 (defun manage-test--asked (what)
