@@ -66,4 +66,21 @@
     (should-not (pyagentd-block-bounds))))
 
 (provide 'hidden-test)
+(ert-deftest pyagentd-hidden-variant-of-a-prompt-is-told-above-its-line ()
+  (pyagentd-test-with-session "### Tea\n\nYes.\n"
+    (pyagentd-hidden--set nil '((5 8 "msg_a" 2 2) (10 14 "msg_b" 1 2)))
+    (let ((told (seq-filter (lambda (overlay)
+                              (overlay-get overlay 'before-string))
+                            pyagentd-hidden--overlays)))
+      (should (equal (sort (mapcar (lambda (overlay)
+                                     (cons (overlay-start overlay)
+                                           (substring-no-properties
+                                            (overlay-get overlay
+                                                         'before-string))))
+                                   told)
+                           (lambda (a b) (< (car a) (car b))))
+                     '((1 . "variant 2/2\n") (10 . "variant 1/2\n")))))
+    (goto-char 8)
+    (should (equal (pyagentd-hidden-variant) '("msg_a" 2 2)))))
+
 ;;; hidden-test.el ends here
