@@ -83,7 +83,7 @@ def test_a_session_by_keys_from_the_name_to_the_answer(emacs: Emacs, model_serve
     make_session(emacs, "Delegate it.")
 
     emacs.keys("C-c", "Enter")
-    asked = shows(emacs, "I delegate.", "May it? PersistentAgent explorer", "Read a.txt")
+    asked = shows(emacs, "I delegate.", "May it? PersistentAgent explorer", "Read a.txt", "abort the run")
     assert "Allow  C-c C-y once  C-c C-s this session  C-c C-p this project  C-c C-e edited" in asked
     assert "Deny   C-c C-n  C-c C-r with a reason  C-c C-k abort the run" in asked
     header(emacs, "Asks you")
