@@ -241,7 +241,8 @@ Another daemon may remove it at any time."
            (progn (pyagentd-rpc--check-protocol (plist-get answer :proto))
                   (pyagentd-outbox-open)
                   (pyagentd-rpc--check-version (plist-get answer :version))
-                  (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook))
+                  (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook
+                                          process))
          (pyagentd-protocol-error (funcall failed err))))
      failed)))
 
@@ -250,9 +251,14 @@ Another daemon may remove it at any time."
   (unless (equal version pyagentd-version)
     (run-at-time 0 nil #'pyagentd-server-check-version version)))
 
-(defun pyagentd-rpc--announce (hook)
-  "Run HOOK once the events that arrived before are applied."
-  (pyagentd-events-enqueue (lambda () (run-hooks hook) nil)))
+(defun pyagentd-rpc--announce (hook &optional process)
+  "Run HOOK once the events that arrived before are applied.
+Not if PROCESS, unless that is nil, is the connection no more."
+  (pyagentd-events-enqueue
+   (lambda ()
+     (when (or (null process) (eq process (pyagentd-rpc--process)))
+       (run-hooks hook))
+     nil)))
 
 (defun pyagentd-rpc--sentinel (process _change)
   "Fail every pending call if PROCESS, the connection, has ended."

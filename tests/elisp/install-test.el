@@ -171,6 +171,7 @@ The variable `root' is bound to a temporary directory."
                                                pyagentd-test-directory))))
         (pyagentd-start then)
         (pyagentd-test-await (= called 2)))
+      (pyagentd-rpc-call 'status)       ; it has said hello
       (should-not pyagentd-start--waiting))))
 
 (ert-deftest pyagentd-start-that-fails-says-why-and-calls-nothing ()

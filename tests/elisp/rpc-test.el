@@ -153,6 +153,20 @@
       (pyagentd-test-await late)
       (should (equal '((:n 2)) (pyagentd-test-calls 'abort))))))
 
+(ert-deftest pyagentd-rpc-connection-that-has-ended-is-not-announced ()
+  (pyagentd-test-with-daemon
+    (let* ((said 0)
+           (pyagentd-rpc-connected-hook
+            (list (lambda () (setq said (1+ said))))))
+      (pyagentd-rpc-call 'status)
+      (pyagentd-events-drain)
+      (should (= said 1))
+      (pyagentd-rpc-disconnect)
+      (pyagentd-events-drain)
+      (pyagentd-rpc--announce 'pyagentd-rpc-connected-hook daemon)
+      (pyagentd-events-drain)
+      (should (= said 1)))))
+
 (ert-deftest pyagentd-rpc-disconnect-fails-every-pending-call ()
   (pyagentd-test-with-daemon
     (let (failures)
