@@ -157,6 +157,7 @@ stand its other branches and the agents.
         pyagentd-live t)
   (setq-local revert-buffer-function #'pyagentd-list--revert)
   (add-hook 'window-buffer-change-functions #'pyagentd-list--refresh nil t)
+  (pyagentd-live-listing)
   (tabulated-list-init-header))
 
 ;;;###autoload

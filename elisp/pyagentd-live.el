@@ -71,6 +71,30 @@ another by now, and GONE, the names of branches that are no more.")
 
 (add-hook 'pyagentd-rpc-disconnected-hook #'pyagentd-live--forget)
 
+;;;; No list any more
+
+(defvar-local pyagentd-live--listing nil
+  "Non-nil in a buffer that may have asked to be told what changes.")
+
+(defun pyagentd-live-listing ()
+  "Have nobody told what changes when this list is the last one killed."
+  (setq pyagentd-live--listing t)
+  (add-hook 'kill-buffer-hook #'pyagentd-live--on-kill nil t))
+
+(defun pyagentd-live--on-kill ()
+  "See in a moment whether a list is left."
+  (run-at-time 0 nil #'pyagentd-live--unwatch))
+
+(defun pyagentd-live--unwatch ()
+  "Have the daemon tell nothing more of all sessions, if no list is left."
+  (when (and (pyagentd-rpc-connected-p)
+             (not (seq-some (lambda (buffer)
+                              (buffer-local-value 'pyagentd-live--listing
+                                                  buffer))
+                            (buffer-list))))
+    (setq pyagentd-live--watching nil)
+    (pyagentd-rpc-call-async 'unwatch nil :error #'ignore)))
+
 ;;;; Rows
 
 (defun pyagentd-live-change (rows changed)

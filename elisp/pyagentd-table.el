@@ -319,7 +319,8 @@ Much that changes at once is fetched once, from the daemon there is."
 (define-derived-mode pyagentd-table-mode tabulated-list-mode "Table"
   "Parent of the modes of lists.
 
-\\{pyagentd-table-mode-map}")
+\\{pyagentd-table-mode-map}"
+  (pyagentd-live-listing))
 
 (provide 'pyagentd-table)
 ;;; pyagentd-table.el ends here

@@ -31,6 +31,7 @@
 (require 'subr-x)
 (require 'pyagentd-core)
 (require 'pyagentd-later)
+(require 'pyagentd-live)
 (require 'pyagentd-here)
 (require 'pyagentd-table)
 
@@ -143,6 +144,7 @@ At the end of the buffer, point follows what is printed.
 \\{pyagentd-task-output-mode-map}"
   :interactive nil
   (setq buffer-undo-list t)
+  (pyagentd-live-listing)
   (setq-local revert-buffer-function #'pyagentd-task-output-fetch))
 
 ;;;; Commands

@@ -255,10 +255,13 @@ The variable `rows' is bound to them."
   (list-test-with-list
     (pyagentd-test-answer 'running '(:running nil))
     (pyagentd-test-answer 'unwatch nil)
+    (dolist (buffer (buffer-list))      ; lists of other tests
+      (unless (equal (buffer-name buffer) "*pyagentd sessions*")
+        (with-current-buffer buffer (setq pyagentd-live--listing nil))))
     (pyagentd-running)
     (pyagentd-test-await (pyagentd-test-calls 'running))
     (kill-buffer "*pyagentd sessions*")
-    (sleep-for 0.01)
+    (pyagentd-live--unwatch)
     (should-not (pyagentd-test-calls 'unwatch))
     (kill-buffer "*pyagentd running*")
     (pyagentd-test-await (pyagentd-test-calls 'unwatch))
