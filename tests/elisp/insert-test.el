@@ -232,8 +232,11 @@
             (dolist (function insert-test--whole)
               (advice-add function :before (funcall note function)
                           '((name . insert-test))))
-            ;; Where that takes long there is a pause, in which it flushes.
-            (cl-letf (((symbol-function 'pyagentd-insert--on-timer) #'ignore))
+            ;; Where that takes long there is a pause, in which it flushes
+            ;; and the buffer is saved.
+            (cl-letf (((symbol-function 'pyagentd-insert--on-timer) #'ignore)
+                      ((symbol-function 'pyagentd-autosave--on-timer)
+                       #'ignore))
               (pyagentd-test-report
                "insertion in 1 MB: %.3f ms"
                (car (benchmark-run 1 (apply #'pyagentd-test-stream
