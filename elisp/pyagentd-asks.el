@@ -188,11 +188,12 @@ U takes the marks away"))
     (call-interactively #'pyagentd-allow-once)))
 
 (defun pyagentd-asks-deny ()
-  "Deny what is marked, else what is asked for at point."
+  "Deny what is marked, else what is asked for at point, after a question.
+In other lists its key moves to the next line."
   (interactive nil pyagentd-asks-mode)
-  (if-let ((marked (pyagentd-table-marked #'pyagentd-ask-id)))
-      (pyagentd-asks--each marked 'deny "Deny %s (%s)? ")
-    (call-interactively #'pyagentd-deny)))
+  (pyagentd-asks--each (or (pyagentd-table-marked #'pyagentd-ask-id)
+                           (list (pyagentd-answer-current)))
+                       'deny "Deny %s (%s)? "))
 
 ;;;; The mode
 

@@ -315,7 +315,8 @@
       (goto-char (point-min))
       (should (looking-at-p (concat " " (format-time-string
                                          "%m-%d %R" (encode-time 52 30 14 5 2 2026 t)))))
-      (call-interactively (key-binding "n"))
+      (cl-letf (((symbol-function 'y-or-n-p) #'always))
+        (call-interactively (key-binding "n")))
       (should (equal "q7" (plist-get (answer-test--sent) :ask)))
       (pyagentd-test-await (null (pyagentd-ask-find "q7")))
       (should (string-search "Nothing is asked" (buffer-string))))
