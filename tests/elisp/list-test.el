@@ -40,7 +40,8 @@
 The variable `rows' is bound to them."
   (declare (indent 0) (debug t))
   `(pyagentd-test-with-daemon
-     (let ((rows (list-test--rows root)))
+     (let ((rows (list-test--rows root))
+           (pyagentd-list--patience 60)) ; a busy machine prints slowly
        (pyagentd-test-answer 'sessions (list :sessions rows))
        (unwind-protect
            (progn (pyagentd-list-sessions)
