@@ -21,7 +21,10 @@ def gone(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except ProcessLookupError:  # it went while it was read
+        return True
 
 
 def shown(emacs: object) -> str:
