@@ -23,7 +23,7 @@ def gone(pid: int) -> bool:
         return True
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-    except ProcessLookupError:  # it went while it was read
+    except (FileNotFoundError, ProcessLookupError):  # it went while it was read
         return True
 
 
