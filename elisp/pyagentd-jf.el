@@ -211,11 +211,20 @@ denied stays denied, and so are DENIED and the standard four."
   (plist-get (pyagentd-jf-call
               'update-preset-paths
               (list :file (expand-file-name file)
-                    :allowed (append allowed nil)
-                    :denied (append denied nil)))
+                    :allowed (pyagentd-jf--patterns "allowed" allowed)
+                    :denied (pyagentd-jf--patterns "denied" denied)))
              :file))
 
 ;;;; Agents
+
+(defun pyagentd-jf--patterns (argument patterns)
+  "Return PATTERNS, a list or vector of strings, as a list.
+ARGUMENT is the name under which it was given, for the error."
+  (unless (and (or (proper-list-p patterns) (vectorp patterns))
+               (seq-every-p #'stringp patterns))
+    (user-error "%s must be a list or vector of patterns, not %S"
+                argument patterns))
+  (append patterns nil))
 
 (defun jf/gptel-persistent-agent--task (main-cb preset description prompt
                                         &optional allowed-paths denied-paths)
@@ -233,9 +242,11 @@ answer, or with a text that begins with \"Error: \"."
                 'spawn
                 (list :branch pyagentd--branch-dir
                       :preset preset :description description :prompt prompt
-                      :allowed-paths (append allowed-paths nil)
+                      :allowed-paths (pyagentd-jf--patterns
+                                      "allowed_paths" allowed-paths)
                       :unrestricted (equal allowed-paths [])
-                      :denied-paths (append denied-paths nil)
+                      :denied-paths (pyagentd-jf--patterns
+                                     "denied_paths" denied-paths)
                       :env (pyagentd-env-variables)
                       :key (pyagentd-env-key)))))
     (pyagentd-rpc-call-async

@@ -53,6 +53,8 @@ class Missions(Group):
         ``context`` is a JSON object, the data that its programs see; ``tools`` are its tools in place of the
         preset's, and ``no_tools`` leaves it none.
         """
+        if not prompt.strip():
+            raise BadRequest("prompt is empty", mend="Say what the mission is to find out or do")
         given = _context(context)
         options = send_options(client, env, key, allow)
         values: dict[str, Any] = {}

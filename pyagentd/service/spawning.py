@@ -13,9 +13,8 @@ from typing import Any
 from pyagentd.agent.delegating.results import outcome_of
 from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, result_of
 from pyagentd.agent.prompting.surroundings import workspace_root
-from pyagentd.errors import BadRequest, NotFound, PresetError, PyagentdError
+from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.log import of_session
-from pyagentd.policy.patterns import validate_pattern
 from pyagentd.service.group import Client, Group, described
 from pyagentd.service.options import send_options
 from pyagentd.store import paths
@@ -48,8 +47,6 @@ class Spawning(Group):
         parent = self._ref(branch)
         if len(paths.ancestors_of(parent)) >= MAX_DEPTH:
             raise BadRequest(f"Agents may be nested {MAX_DEPTH} deep", mend="Spawn it further up")
-        for pattern in (*allowed_paths, *denied_paths):
-            validate_pattern(pattern)
         options = send_options(client, env, key, allow)
         wanted = Assignment(
             preset=preset,
@@ -61,10 +58,6 @@ class Spawning(Group):
         async with self._host.using(parent) as live:
             await workspace_root(self._host, live)
             spawner = self._host.agents.spawner(live, options, run_id="")
-            if preset not in (known := spawner.templates()):
-                raise PresetError(
-                    f"There is no preset {preset!r} for agents", mend=f"Known: {', '.join(sorted(known))}"
-                )
             try:
                 ref, _ = await spawner.launch(wanted)
             except PyagentdError as error:

@@ -19,6 +19,7 @@ from pyagentd.agent.hooking.projecthooks import project_hooks
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, Blocked, ConfigError
+from tests.agent.delegation import agents_of, spawn
 from tests.agent.world import Watcher, World, attached, body, rows
 from tests.server import Answer, answer, tool_use
 
@@ -205,6 +206,15 @@ async def test_a_hook_may_block_a_message(world: World) -> None:
             await world.host.prompt(talk.branch, text="Go.", options=world.options)
         assert not [row for row in rows(talk.branch.ref) if row.type == "message"]
         assert world.server.requests == []
+
+
+async def test_an_agent_whose_prompt_a_hook_blocks_leaves_no_directory(world: World) -> None:
+    code = f'if facts["text"] == "Find it.":\n    exec({DENIES!r})'
+    configure(world, "message.user", script(world.home, "deny", code))
+    world.preset("helper", tools="Read")
+    async with talking(world) as talk:
+        assert "not on a Sunday" in await talk.turn(answer(spawn()), "It was blocked")
+        assert agents_of(talk.branch.ref) == []
 
 
 async def test_a_hook_changes_what_the_model_sees_and_the_document_stays(world: World) -> None:

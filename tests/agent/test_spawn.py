@@ -71,9 +71,27 @@ async def test_a_preset_that_does_not_exist_is_refused_before_anything_is_made()
     assert spawner.asked == []
 
 
-async def test_a_pattern_that_cannot_be_one_is_refused_before_anything_is_made() -> None:
-    envelope, spawner = await call(GOOD | {"allowed_paths": ["relative/**"]}, DONE)
-    assert not envelope.ok
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("prompt", ""),
+        ("prompt", "\n "),
+        ("prompt", None),
+        ("prompt", ["Find it."]),
+        ("description", ""),
+        ("description", {}),
+        ("preset", ""),
+        ("allowed_paths", "/a/**"),
+        ("allowed_paths", ["relative/**"]),
+        ("allowed_paths", ["/a", 47]),
+        ("denied_paths", ["/a/../b"]),
+        ("denied_paths", {"/a": True}),
+        ("background", "yes"),
+    ],
+)
+async def test_an_argument_that_is_no_good_is_named_and_nothing_is_made(argument: str, value: object) -> None:
+    envelope, spawner = await call(GOOD | {argument: value}, DONE)
+    assert not envelope.ok and argument in envelope.text
     assert spawner.asked == []
 
 

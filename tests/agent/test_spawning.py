@@ -74,8 +74,12 @@ async def test_what_it_may_read_is_inherited_everything_or_exactly_what_is_named
 @pytest.mark.parametrize(
     ("more", "error", "said"),
     [
-        ({"preset": "nobody"}, PresetError, "no preset 'nobody'"),
-        ({"allowed_paths": ["src/**"]}, BadRequest, "not absolute"),
+        ({"preset": "nobody"}, PresetError, "preset: there is none called 'nobody'"),
+        ({"prompt": ""}, BadRequest, "prompt is empty"),
+        ({"prompt": " \n\t"}, BadRequest, "prompt is empty"),
+        ({"description": ""}, BadRequest, "description is empty"),
+        ({"allowed_paths": ["src/**"]}, BadRequest, "allowed_paths: .* not absolute"),
+        ({"denied_paths": ["/a", ""]}, BadRequest, "denied_paths: .* not absolute"),
         ({"env": {"PYAGENTD_BACKEND": "moon"}}, PyagentdError, "moon"),
     ],
 )

@@ -251,6 +251,21 @@ The variable `results' has what `callback' was called with, latest first."
                            (pyagentd-test-calls 'spawn))
                    '((nil nil) (nil t))))))
 
+(ert-deftest pyagentd-jf-patterns-that-are-no-list-are-refused-here ()
+  (jf-test--with-task nil
+    (dolist (wrong '("/p/**" (?/ ?p) [nil] ("/p" . "/q") :null))
+      (dolist (call (list (lambda () (jf/gptel-persistent-agent--task
+                                      callback "explorer" "d" "p" wrong))
+                          (lambda () (jf/gptel-persistent-agent--task
+                                      callback "explorer" "d" "p" nil wrong))
+                          (lambda () (jf/gptel-scope--update-preset-paths
+                                      "/p/preset.md" wrong))))
+        (should (string-match-p "\\(allowed\\|denied\\).* must be a list"
+                                (cadr (should-error (funcall call)
+                                                    :type 'user-error))))))
+    (should-not (pyagentd-test-calls 'spawn))
+    (should-not (pyagentd-test-calls 'update-preset-paths))))
+
 (ert-deftest pyagentd-jf-task-that-cannot-begin-is-an-error-here ()
   "SPEC 000 Parent validation failure prevents creation."
   (jf-test--with-task nil

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -55,6 +56,36 @@ def test_what_does_not_fit_is_named(arguments: str, complaint: str) -> None:
     assert caught.match("attach-it")
     assert re.search(complaint, caught.value.message)
     assert caught.value.mend == "It takes (:branch :seq :sha256 :take-it)."
+
+
+async def spawn(
+    client: Any, *, prompt: str, turns: int | None = None, paths: Sequence[str] = (), mode: str = "edit"
+) -> None:
+    """Take a value of each kind that is checked."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("((:prompt nil))", "spawn: :prompt must be a string, got nil"),
+        ("((:prompt 3))", "spawn: :prompt must be a string, got 3"),
+        ("((:prompt (1 2)))", "spawn: :prompt must be a string, got (1 2)"),
+        ('((:prompt "p" :turns "3"))', 'spawn: :turns must be an integer, got "3"'),
+        ('((:prompt "p" :turns t))', "spawn: :turns must be an integer, got t"),
+        ('((:prompt "p" :paths "/a/**"))', 'spawn: :paths must be a list of strings, got "/a/**"'),
+        ('((:prompt "p" :paths ("/a/**" 47)))', 'spawn: :paths must be a list of strings, got ("/a/**" 47)'),
+        ('((:prompt "p" :mode (view)))', "spawn: :mode must be a string, got (view)"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_with_the_name_of_its_argument(arguments: str, complaint: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        operation("spawn", spawn).bind(decode(arguments))
+    assert caught.value.message == complaint
+
+
+def test_symbols_and_vectors_are_strings_and_lists() -> None:
+    bound = operation("spawn", spawn).bind(decode('((:prompt "p" :mode view :turns 3 :paths ["/a/**"]))'))
+    assert bound == {"prompt": "p", "mode": "view", "turns": 3, "paths": ["/a/**"]}
 
 
 def test_an_operation_describes_itself() -> None:

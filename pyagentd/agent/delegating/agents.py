@@ -18,7 +18,7 @@ from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.delegating.background import Background
 from pyagentd.agent.delegating.kin import child_of_call
 from pyagentd.agent.delegating.results import outcome_of
-from pyagentd.agent.delegating.spawn import Assignment, result_of
+from pyagentd.agent.delegating.spawn import Assignment, result_of, validate
 from pyagentd.agent.delegating.task import NAME as TASK
 from pyagentd.agent.delegating.task import as_output
 from pyagentd.agent.missions.missiontool import NAME as MISSION
@@ -27,11 +27,11 @@ from pyagentd.agent.presets import ProjectPresets
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions, backend_for
 from pyagentd.agent.turns.turnagent import inherited
-from pyagentd.errors import ToolError
+from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.events import Event
 from pyagentd.messages import ToolCall
 from pyagentd.policy.presets import Preset
-from pyagentd.store import presetfile, sessions
+from pyagentd.store import presetfile, sessions, trash
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Output
 
@@ -187,9 +187,19 @@ class ParentSpawner:
             if wanted.background:
                 self._agents.background.cancel(self.parent, ref)
             await stack.aclose()
+            await self._discard(ref)
             raise
         assert branch.task is not None, "nothing was awaited since the run began"
         return ref, self._host.own(self._finish(stack, branch, branch.task))
+
+    async def _discard(self, ref: BranchRef) -> None:
+        """Remove an agent that could not be started: nothing was said there. What cannot be removed stays."""
+        with contextlib.suppress(PyagentdError):
+            async with self._host.using(ref) as branch:
+                if branch.conversation.runs or branch.conversation.queued:
+                    return
+            async with self._host.removing(ref.branch_dir):
+                await asyncio.to_thread(trash.discard, ref.branch_dir)
 
     def _show(self, stack: contextlib.AsyncExitStack, branch: LiveBranch) -> None:
         self._agents.begin(self.parent, branch)
@@ -213,9 +223,13 @@ class ParentSpawner:
 
     async def _create(self, wanted: Assignment) -> BranchRef:
         """Make the agent's directory, once all is known to be good."""
+        presets = self._templates()
+        validate(
+            wanted, (wanted.preset,) if wanted.values else presets.for_agents()
+        )  # a mission's need not be offered
         if wanted.read is not None and not wanted.read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
-        template, text = self._templates().template(wanted.preset)
+        template, text = presets.template(wanted.preset)
         if wanted.values:
             text = presetfile.with_values(presetfile.parse(text, Path(f"{wanted.preset}.md")), wanted.values)
             template = self._host.presets.of_content(text.encode(), Path(f"{wanted.preset}.md"), wanted.preset)

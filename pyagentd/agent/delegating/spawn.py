@@ -10,12 +10,12 @@ import json
 import logging
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyagentd.agent.running.outcome import Outcome
-from pyagentd.errors import BudgetSpent, PyagentdError, ToolError, UserError
+from pyagentd.errors import BadRequest, BudgetSpent, PresetError, PyagentdError, ToolError, UserError
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Commands, Preset
 from pyagentd.policy.servers import WantedServers
@@ -51,6 +51,32 @@ class Assignment:
     metadata: Mapping[str, Any] = field(default_factory=dict)  # the caller's own, for the child's session row
     values: Mapping[str, Any] = field(default_factory=dict)  # keys of its preset.md in place of the template's
     message: Mapping[str, Any] = field(default_factory=dict)  # metadata of the message with the prompt
+
+
+def validate(wanted: Assignment, known: Collection[str]) -> None:
+    """Check what an agent is to be made of, whoever wants it, before anything is made.
+
+    Args:
+        wanted: What is asked for.
+        known: Names of the presets that agents may have.
+
+    Raises:
+        BadRequest: An argument is no good; the message begins with its name as PersistentAgent calls it.
+    """
+    for name, text in (("prompt", wanted.prompt), ("description", wanted.description)):
+        if not text.strip():
+            raise BadRequest(f"{name} is empty", mend="Say what the agent is to do")
+    if wanted.preset not in known:
+        raise PresetError(
+            f"preset: there is none called {wanted.preset!r} for agents",
+            mend=f"Known: {', '.join(sorted(known)) or 'none'}",
+        )
+    for name, patterns in (("allowed_paths", wanted.read or ()), ("denied_paths", wanted.deny)):
+        for pattern in patterns:
+            try:
+                validate_pattern(pattern)
+            except BadRequest as error:
+                raise BadRequest(f"{name}: {error.message}", mend=error.mend) from None
 
 
 class Spawner(Protocol):
@@ -116,11 +142,10 @@ def agent_tool(
         if depth >= MAX_DEPTH:
             raise ToolError(f"Agents may be nested {MAX_DEPTH} deep; do this task yourself")
         assignment = wanted(args, "")
-        for pattern in [*(assignment.read or ()), *assignment.deny]:
-            try:
-                validate_pattern(pattern)
-            except UserError as error:
-                raise ToolError(str(error)) from None
+        try:
+            validate(assignment, presets)
+        except UserError as error:
+            raise ToolError(str(error)) from None
         # A permission that is remembered for this text must not let an agent read more than was shown (DD-6).
         widened = _beyond(assignment.read, spawner.reads())
         return Target(detail=" reading ".join(filter(None, (assignment.preset, widened))))
