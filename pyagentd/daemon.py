@@ -21,7 +21,7 @@ from pyagentd.agent.approving.trust import Trust
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
 from pyagentd.agent.lifecycle import recovering
-from pyagentd.agent.presets import Presets, configured_profiles
+from pyagentd.agent.presets import Presets, configured_default, configured_profiles
 from pyagentd.agent.running.hints import PendingHints
 from pyagentd.agent.titles import Titles
 from pyagentd.background import in_background
@@ -132,6 +132,7 @@ class _Daemon:
             (templates.shipped_dir(), self._config.presets_dir),
             trust=Trust(state),
             profiles=configured_profiles(self._config),
+            default=configured_default(self._config),
         )
         host = Host(config=self._config, presets=presets, clock=SystemClock(), pulse=pulse, state=state)
         registry = Registry(self._config.sessions_dir, agents=self._config.agents_dir, departed=host.departed)

@@ -54,6 +54,15 @@ def test_environment_beats_file_and_file_beats_default_each_naming_itself(tmp_pa
     assert config.settings["presets.dir"].source == f"{tmp_path}/config.toml:5"
 
 
+def test_a_default_backend_must_be_one_that_is_there(tmp_path: Path) -> None:
+    text = '[backend.local]\nkind = "anthropic"\nmodel = "qwen3"\n[default]\nbackend = "{}"\n'
+    assert config_of(tmp_path, text.format("local")).default_backend == "local"
+    assert config_of(tmp_path, text.format("Claude")).default_backend == "Claude"
+    with pytest.raises(ConfigError) as caught:
+        config_of(tmp_path, text.format("lokal"))
+    assert "config.toml:5" in str(caught.value) and "local" in str(caught.value)
+
+
 def test_an_unknown_backend_says_when_the_file_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         config_of(tmp_path, "").backend("local")

@@ -36,6 +36,13 @@ _MAX_OF_PROJECT = 100  # presets
 _log = logging.getLogger(__name__)
 
 
+def configured_default(config: Config) -> dict[str, str]:
+    """Return the backend and the model that the user has in place of those that shipped presets name."""
+    name = config.default_backend
+    model = config.default_model or (config.backend(name).model if name else None)
+    return {key: value for key, value in (("backend", name), ("model", model)) if value}
+
+
 def configured_profiles(config: Config) -> dict[str, Profile]:
     """Return the user's own profiles by name."""
     return {name: make_profile(name, allow=each.allow, ask=each.ask) for name, each in config.profiles.items()}
@@ -61,6 +68,7 @@ class Presets:
         directories: Of templates, for every project: those that come with the package, then the user's.
         trust: What the user agreed to of projects' presets.
         profiles: The user's own profiles by name, which presets may name beside the built-in ones.
+        default: ``backend`` and ``model`` of what is made from a shipped template, in place of what that names.
 
     Attributes:
         origins: Which sessions are foreign; None: no session is.
@@ -73,7 +81,9 @@ class Presets:
         *,
         trust: Trust | None = None,
         profiles: Mapping[str, Profile] | None = None,
+        default: Mapping[str, str] | None = None,
     ) -> None:
+        self.default = default or {}
         self.trust = trust or Trust()
         self.origins: Origins | None = None
         self.named: Overlay | None = None
@@ -234,6 +244,9 @@ class ProjectPresets:
         if name in known:
             found = known[name]
             data = presetfile.content(found.file) if found.data is None else found.data
+            if found.origin == "shipped" and self._presets.default:
+                file = presetfile.parse(data.decode("utf-8-sig"), found.file)
+                data = presetfile.with_values(file, self._presets.default).encode()
             preset = self._presets.of_content(data, found.file, name)
             return preset, data.decode("utf-8-sig")  # exactly what was parsed, whatever the file is by now
         for template in self.found:

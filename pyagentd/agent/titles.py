@@ -14,7 +14,8 @@ from pathlib import Path
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
 from pyagentd.agent.running.outcome import Outcome
-from pyagentd.agent.running.settings import SendOptions, backend_for
+from pyagentd.agent.running.settings import SendOptions, backend_for, extra_model, provider_of
+from pyagentd.agent.turns.turnagent import answers_next
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
@@ -77,8 +78,11 @@ class Titles:
 
     async def _ask(self, ref: BranchRef, prompt: str, answer: str, options: SendOptions) -> str:
         config = self._host.config
-        backend, model = backend_for(self._host.presets.of_branch(ref), config, options)
-        return await _said(backend, title_request(config.titles_model or model, prompt, answer))
+        async with self._host.using(ref) as branch:
+            preset = answers_next(self._host, branch, options)
+        backend, model = backend_for(preset, config, options)
+        chosen = extra_model(config.titles_model, provider_of(preset, config, options), model, config)
+        return await _said(backend, title_request(chosen, prompt, answer))
 
     async def _note(self, ref: BranchRef, title: str) -> None:
         """Record the title in every branch that has none yet."""

@@ -41,7 +41,7 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
     If an agent of that name was destroyed and its files kept, it is taken up again with what is given here.
     """
     prompt = sys.stdin.read() if system_prompt == "-" else system_prompt
-    env, key = run_environment(os.environ, "anthropic")
+    env, key = run_environment(os.environ)
     with daemon() as link:
         made = link.call(
             "agent-init",
@@ -94,7 +94,7 @@ def config(name: str, key: str | None, value: str | None, reset: bool, as_json: 
     """
     given = sys.stdin.read() if value == "-" else value
     with daemon() as link:
-        env, api_key = run_environment(os.environ, "anthropic")
+        env, api_key = run_environment(os.environ)
         wanted = {"name": name, "key": key, "value": given, "reset": reset or None}
         told = link.call("agent-config", timeout=LONG_S, **wanted, env=env, api_key=api_key)
     if told["note"]:

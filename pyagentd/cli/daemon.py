@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from pyagentd.cli.link import branch_of, complete_session, daemon
+from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment
 from pyagentd.cli.output import json_option, print_json, print_table
 from pyagentd.errors import Unreachable, WireError
 
@@ -84,7 +84,8 @@ def status(agent: str | None, as_json: bool) -> None:
     """Say what the daemon is doing, or how AGENT, a named agent or a session, stands."""
     if agent is not None:
         with daemon() as link:
-            told = link.call("agent-status", branch=str(branch_of(link, agent)))
+            env, key = run_environment(os.environ)
+            told = link.call("agent-status", branch=str(branch_of(link, agent)), env=env, key=key)
         told["tasks"] = [{**task, "wake": bool(task["wake"])} for task in told["tasks"] or []]
         print_json(told) if as_json else click.echo(told["text"])
         return

@@ -28,7 +28,7 @@ def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> 
     if reset and (key is None or value is not None):
         raise click.UsageError("--reset needs a KEY, and no VALUE")
     with daemon() as link:
-        env, api_key = run_environment(os.environ, "anthropic")
+        env, api_key = run_environment(os.environ)
         wanted = {"key": key, "value": value, "reset": reset or None}
         told = link.call("settings", timeout=_LONGEST_S, **wanted, env=env, api_key=api_key)
     if told["note"]:

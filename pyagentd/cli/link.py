@@ -84,15 +84,18 @@ def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
     raise Busy(f"{branch_dir}/session.md changes faster than it can be read", mend="Try again")
 
 
-def run_environment(env: Mapping[str, str], backend: str) -> tuple[dict[str, str], str | None]:
+def run_environment(env: Mapping[str, str], backend: str = "") -> tuple[dict[str, str], str | None]:
     """Return what of ``env`` a run is told, and the key of ``backend`` if ``env`` has it.
 
-    A key goes only to the backend that is configured to use it: another server must not be sent it.
+    A key goes only to the backend that is configured to use it: another server must not be sent it. Without
+    ``backend`` it is the default one.
     """
     from pyagentd.config import load_config
 
     try:
-        key_env = load_config(env).backend(env.get("PYAGENTD_BACKEND") or backend).key_env
+        config = load_config(env)
+        named = env.get("PYAGENTD_BACKEND") or backend or config.default_backend or "anthropic"
+        key_env = config.backend(named).key_env
     except ConfigError:
         key_env = None  # the run itself will say what is wrong
     return {name: env[name] for name in _SENT if name in env}, (env.get(key_env) if key_env else None) or None

@@ -23,7 +23,7 @@ def models(refresh: bool, as_json: bool) -> None:
     """
     from pyagentd.service.commands.models import listing
 
-    env, key = run_environment(os.environ, "anthropic")
+    env, key = run_environment(os.environ)
     with daemon() as link:
         told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
     found: list[dict[str, Any]] = [

@@ -108,7 +108,7 @@ def send(
     with daemon(human=human) as link:
         state = watch(link, branch_of(link, session))
         branch = state["branch"]
-        env, key = run_environment(os.environ, state["settings"]["backend"])
+        env, key = run_environment(os.environ, (model or "").rpartition("/")[0] or state["settings"]["backend"])
         wishes: dict[str, Any] = {"allow": allow, "steer": steer, "agent": agent, "model": model, "id": message_id}
         wishes["command"] = command
         is_slash = _SLASH.match(message.lstrip()) is not None

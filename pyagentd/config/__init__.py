@@ -19,7 +19,7 @@ a backend names the *variable* its key is in. A file looks like this::
 
     [titles]
     enabled = true                          # ask the model for a title after a session's first turn
-    model = "claude-haiku-4-5"              # of the run's backend; without it, the run's model
+    model = "anthropic/claude-haiku-4-5"    # where this backend serves; else, and without it, the run's model
 
     [shell]
     confinement = "auto"                    # of commands: auto, bubblewrap, landlock, off
@@ -33,14 +33,18 @@ a backend names the *variable* its key is in. A file looks like this::
     allow_private = false                   # may they fetch from private addresses
 
     [compaction]                            # see docs/context.md
-    model = "claude-haiku-4-5"              # who summarises; without it, the run's model
+    model = "anthropic/claude-haiku-4-5"    # who summarises where this backend serves; else the run's model
     tail_turns = 2                          # of the user's, which stay as they are
 
     [backend.local]
     kind = "anthropic"                      # anthropic or offline
     base_url = "http://127.0.0.1:11434"
     key_env = "LOCAL_KEY"
-    model = "qwen3"
+    model = "qwen3"                         # what answers there, where nobody names another
+
+    [default]                               # of what is made from a shipped preset, in place of what that names
+    backend = "local"
+    model = "qwen3"                         # without it, the backend's
 
     [model."qwen3"]                         # what is shown and when to compact; overrides the shipped table
     context_window = 128_000                # tokens, as is max_output

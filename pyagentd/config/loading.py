@@ -30,6 +30,7 @@ CONFINEMENTS: tuple[Confinement, ...] = ("auto", "bubblewrap", "landlock", "off"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 _TABLES: Mapping[str, frozenset[str] | None] = {  # None: names are the user's
+    "default": frozenset({"backend", "model"}),
     "log": frozenset({"level"}),
     "presets": frozenset({"dir"}),
     "agents": frozenset({"dir", "template"}),
@@ -67,6 +68,8 @@ class Config:
     confinement: Confinement  # of commands, on this machine
     compaction: CompactionSettings
     backend_override: str | None  # backend of every preset, whatever it names
+    default_backend: str | None  # of what is made from a shipped preset; None: what the preset names
+    default_model: str | None  # likewise; also for a preset of the default backend that names no model
     backends: Mapping[str, BackendSettings]
     profiles: Mapping[str, ProfileSettings]
     hooks: tuple[HookSettings, ...]  # programs that are asked, in their order
@@ -139,6 +142,8 @@ def load_config(env: Environment | None = None) -> Config:
         confinement=_confinement(own["shell.confinement"]),
         compaction=compaction if extra else by_hand(compaction),
         backend_override=own["backend"].value or None,
+        default_backend=_default_backend(own["default.backend"], backends),
+        default_model=own["default.model"].value or None,
         backends=backends,
         profiles=profiles,
         hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
@@ -173,8 +178,23 @@ def _own_settings(file: ConfigFile, env: Environment) -> dict[str, Setting]:
         "titles.enabled": switched(file, env, "titles.enabled", "PYAGENTD_TITLES"),
         "titles.model": picked(file, env, "titles.model", "PYAGENTD_TITLES_MODEL", ""),
         "shell.confinement": picked(file, env, "shell.confinement", "PYAGENTD_CONFINEMENT", "auto"),
+        "default.backend": _stated(file, "default.backend"),
+        "default.model": _stated(file, "default.model"),
         "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
     }
+
+
+def _stated(file: ConfigFile, dotted: str) -> Setting:
+    value = (file.string(dotted) or "").strip()
+    return Setting(value, file.place(dotted)) if value else Setting("", "default")
+
+
+def _default_backend(setting: Setting, backends: Mapping[str, BackendSettings]) -> str | None:
+    name = setting.value
+    if name and _ALIASES.get(name.casefold(), name) not in backends:
+        known = ", ".join(sorted(backends))
+        raise ConfigError(f"{setting.source}: no backend is called {name!r}; known: {known}")
+    return name or None
 
 
 def _confinement(setting: Setting) -> Confinement:

@@ -67,16 +67,23 @@ class ModelFacts:
         max_output: How many of them the answer may have.
         prices: What they cost; None when nobody said.
         window_known: Whether somebody stated the window; when not, it is a guess.
+        output_known: Whether somebody stated the longest answer.
     """
 
     context_window: int = UNKNOWN_WINDOW
     max_output: int = UNKNOWN_OUTPUT
     prices: Prices | None = None
     window_known: bool = False
+    output_known: bool = False
 
     def usable(self, reserve_tokens: int = _RESERVE) -> int:
         """Return how many tokens a conversation may occupy before it is compacted (neighbours B.3)."""
         return max(0, self.context_window - min(reserve_tokens, self.max_output))
+
+    def longest(self, wanted: int) -> int:
+        """Return how many tokens of answer to ask for: ``wanted``, but no more than the model can say and hold."""
+        most = min(wanted, self.max_output) if self.output_known else wanted
+        return max(1, min(most, self.context_window // 2) if self.window_known else most)
 
 
 def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
@@ -100,6 +107,7 @@ def facts(model: str, config: Config, *, backend: str = "") -> ModelFacts:
         max_output=stated.get("max_output", UNKNOWN_OUTPUT),
         prices=FREE if offline and not settings.states_prices else _prices(stated),
         window_known="context_window" in stated,
+        output_known="max_output" in stated,
     )
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, cast
 from pyagentd.config import Config, load_config
 from pyagentd.errors import ProviderError, TransientProviderError, UserError
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinished
+from pyagentd.llm.catalog import facts
 from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
 from pyagentd.messages import Message, Text, Usage
 from pyagentd.mission.costs import cost_of
@@ -60,7 +61,8 @@ class Model:
 
     async def ask(self, request: Request) -> Answer:
         """Send the request on the running loop, which keeps the connection: see ``factory.close_backends``."""
-        known = (self.config or load_config()).backend(self.backend)
+        config = self.config or load_config()
+        known = config.backend(self.backend)
         settings = BackendSettings(
             kind=cast(Literal["anthropic", "offline"], known.kind),
             base_url=known.base_url,
@@ -72,7 +74,8 @@ class Model:
             served = make_backend(known.name, settings)
         except UserError as error:
             raise LLMError("config_error", str(error), final=True) from error
-        options = {"max_tokens": self.max_tokens, "temperature": self.temperature, **request.get("llm_opts", {})}
+        longest = facts(self.model, config).longest(self.max_tokens)
+        options = {"max_tokens": longest, "temperature": self.temperature, **request.get("llm_opts", {})}
         return await ask(served, self.model, request, options, config=self.config)
 
 

@@ -15,12 +15,15 @@ from pyagentd.agent.commands.answering import answered
 from pyagentd.agent.context.metering import tell_below
 from pyagentd.agent.dialogue import chips, failed, todo
 from pyagentd.agent.lifecycle import configuring, creating
+from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.triggering.triggers import local_user
 from pyagentd.agent.turns import turnagent
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound
+from pyagentd.events import Event
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
+from pyagentd.service.models import checked_model
 from pyagentd.service.options import commanding, send_options, told_submitted, turn_metadata
 from pyagentd.service.slash import told_answered
 from pyagentd.service.usage import summary
@@ -142,9 +145,8 @@ class Conversations(Group):
         A slash command is answered at once, see ``told_answered``.
         """
         options = send_options(client, env, key, allow)
-        given = Submission(
-            text=None, sha256=sha256, end=end - 1, options=options, id=id, metadata=turn_metadata(agent, model)
-        )
+        metadata = turn_metadata(agent, await self._model_named(branch, model, options))
+        given = Submission(text=None, sha256=sha256, end=end - 1, options=options, id=id, metadata=metadata)
         return await self._submit(client, branch, given)
 
     async def prompt(
@@ -169,11 +171,22 @@ class Conversations(Group):
         done in any case.
         """
         options = send_options(client, env, key, allow)
-        metadata = turn_metadata(agent, model)
+        metadata = turn_metadata(agent, await self._model_named(branch, model, options))
         given = Submission(
             text=text, options=options, id=id, metadata=metadata, steer=bool(steer), command=commanding(command)
         )
         return await self._submit(client, branch, given)
+
+    async def _model_named(self, branch: str, model: str | None, options: SendOptions) -> str | None:
+        """Return the model that a message names as it is written, checked as ``/model`` checks it."""
+        if not model:
+            return None
+        host, ref = self._host, self._ref(branch)
+        checked = await checked_model(host, host.presets.of_branch(ref), model, options)
+        if checked.note:
+            async with host.using(ref) as live:
+                live.publish(Event("notice", live.key, 0, ({"text": checked.note},)))
+        return checked.model
 
     async def _submit(self, client: Client, branch: str, given: Submission) -> dict[str, Any]:
         async with self._host.using(self._ref(branch)) as live:

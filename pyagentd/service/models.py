@@ -8,8 +8,9 @@ from typing import Any
 from pyagentd.agent.host import Host
 from pyagentd.agent.lifecycle import configuring
 from pyagentd.agent.lifecycle.models import Checked
-from pyagentd.agent.running.settings import SendOptions, provider_of
+from pyagentd.agent.running.settings import SendOptions, configured_provider, provider_of
 from pyagentd.agent.triggering.triggers import local_user
+from pyagentd.agent.turns.turnagent import answers_next
 from pyagentd.events import Event
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset
 from pyagentd.service.group import Client, Group
@@ -69,7 +70,8 @@ class ModelOperations(Group):
                     presetfile.set_values(paths.preset_file(ref.branch_dir), values)
             if (live := host.opened(ref.key)) is not None:
                 live.publish(Event("notice", live.key, 0, ({"text": f"The model is {checked.model} from now on"},)))
-        preset = host.presets.of_branch(ref)
+        async with host.using(ref) as live:
+            preset = answers_next(host, live, options)
         return {"model": preset.model, "backend": provider_of(preset, host.config, options), "note": note or None}
 
 
@@ -80,4 +82,4 @@ async def checked_model(host: Host, preset: Preset | None, model: str, options: 
         BadRequest, ConfigError: See ``Models.checked``.
     """
     own = preset or host.presets.template(DEFAULT_PRESET)[0]
-    return await host.models.checked(model, options, backend=provider_of(own, host.config, options))
+    return await host.models.checked(model, options, backend=configured_provider(own, host.config, options))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.lifecycle import worktree
+from pyagentd.agent.running.settings import provider_of
 from pyagentd.agent.tasks import telling
 from pyagentd.agent.tasks.standing import standing
+from pyagentd.agent.turns.turnagent import answers_next
 from pyagentd.clock import iso8601
-from pyagentd.config import Config
-from pyagentd.errors import ConfigError, NotFound
+from pyagentd.errors import NotFound, PyagentdError
 from pyagentd.service.group import Client, Group, name_of
+from pyagentd.service.options import send_options
 from pyagentd.store import contexts, hidden, paths
 from pyagentd.store.index import agents
 from pyagentd.store.index.tasks import Task
@@ -52,9 +55,14 @@ class TaskOperations(Group):
         task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
         return await self._task_shown(await self._host.tasks.kill(task))
 
-    async def agent_status(self, client: Client, *, branch: str) -> dict[str, Any]:
-        """Return how a session or named agent stands: configuration, conversation, tasks; ``text`` says it all."""
-        host, ref = self._host, paths.root_of(self._ref(branch))
+    async def agent_status(
+        self, client: Client, *, branch: str, env: Mapping[str, str] | Sequence[Any] = (), key: str | None = None
+    ) -> dict[str, Any]:
+        """Return how a session or named agent stands: configuration, conversation, tasks; ``text`` says it all.
+
+        ``model`` and ``backend`` are those that would answer a client with this ``env``.
+        """
+        host, ref, options = self._host, paths.root_of(self._ref(branch)), send_options(client, env, key, ())
         preset = host.presets.of_branch(ref)
         rows = await asyncio.to_thread(agents.known, host.state)
         life = next((row.status for row in rows if row.dir == str(ref.session_dir)), None)
@@ -63,6 +71,12 @@ class TaskOperations(Group):
         if named:
             permissions = (await asyncio.to_thread(agentfile.read, ref.session_dir)).permissions or permissions
         async with host.using(ref) as live:
+            try:
+                answers = answers_next(host, live, options)
+                backend = provider_of(answers, host.config, options)
+                stand_in = host.config.backend(backend).kind == "offline"
+            except PyagentdError:  # whoever sends is told
+                answers, backend, stand_in = preset, preset.backend, False
             said = hidden.visible(live.conversation)
             messages = await asyncio.to_thread(contexts.count, live.conversation.snapshot())
             last = max((message.row.get("created_at") or 0 for message in said), default=0)
@@ -74,8 +88,9 @@ class TaskOperations(Group):
         facts = {
             "agent": ref.session_id,
             **title,
-            "model": preset.model,
-            "stand_in": _stands_in(host.config, preset.backend),
+            "model": answers.model,
+            "backend": backend,
+            "stand_in": stand_in,
             "permissions": permissions if isinstance(permissions, str) else "custom" if permissions else "",
             "status": life or state,
             "messages": messages,
@@ -115,11 +130,3 @@ def _git(directory: Path) -> dict[str, Any] | None:
     """Return branch and number of uncommitted files of a repository, None where there is none; blocks."""
     found = worktree.look(directory)
     return None if found is None else {"branch": found.branch, "uncommitted": found.uncommitted}
-
-
-def _stands_in(config: Config, backend: str) -> bool:
-    """Return whether what answers is no model; not where nobody configured the backend."""
-    try:
-        return config.backend(config.backend_override or backend).kind == "offline"
-    except ConfigError:
-        return False

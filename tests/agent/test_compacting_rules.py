@@ -15,6 +15,7 @@ from pyagentd.agent.compacting.tail import chosen, cuts, tokens_of
 from pyagentd.config.compaction import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
+from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
 from pyagentd.store.align import align
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, talks
@@ -115,7 +116,7 @@ LONG = (
 
 def summariser(model: Model, window: int = 100_000, **settings: object) -> Summariser:
     made = CompactionSettings(**{"max_tokens": 200, **settings})  # type: ignore[arg-type]
-    return Summariser(model, "m", window=window, settings=made)
+    return Summariser(model, "m", known=ModelFacts(context_window=window, window_known=True), settings=made)
 
 
 @pytest.mark.spec(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.conftest import System
+import pytest
+
+from tests.e2e.conftest import ROOT, System
 from tests.e2e.test_conversation import converse, open_session
-from tests.server import ModelServer
+from tests.server import ModelServer, Request, answer, refusal, tool_use
+from tests.server.answers import Scripted
+
+_MANUAL = ROOT / "docs" / "manual" / "pyagentd.org"
+_SHIPPED = sorted(file.stem for file in (ROOT / "presets").glob("*.md"))
+_LONGEST = 4_000  # tokens of answer that the manual states of its model
 
 
 def everything_on_disk(system: System) -> str:
@@ -73,3 +83,102 @@ def test_a_backend_nobody_configured_is_named(system: System) -> None:
     done = system.run("send", session, "hello")
     assert done.returncode == 1 and "nowhere" in done.stderr and "offline" in done.stderr
     assert (branch / "session.md").read_text() == ""
+
+
+# -- "A local model" of the manual: a server that has one model, and whatever is shipped --------------------------
+
+
+def only(said: Callable[[Request], Scripted]) -> Callable[[Request], Scripted]:
+    """A server that refuses every model but one, and answers longer than that one can give."""
+
+    def rule(request: Request) -> Scripted:
+        if request.body["model"] != "qwen3":
+            return refusal(404, "not_found_error", f"model: {request.body['model']}")
+        if request.body["max_tokens"] > _LONGEST:
+            return refusal(400, "invalid_request_error", f"max_tokens: {request.body['max_tokens']} > {_LONGEST}")
+        return said(request)
+
+    return rule
+
+
+def said(request: Request) -> Scripted:
+    """Answer as the system prompt wants it: a value, a title, or words."""
+    return answer('```clojure\n(return "seven")\n```' if "clojure" in str(request.body.get("system")) else "Seven")
+
+
+def by_the_manual(system: System, server: ModelServer, *, default: bool = True) -> None:
+    section = _MANUAL.read_text().partition("** A local model")[2].partition("\n** ")[0]
+    text = section.partition("#+begin_src toml\n")[2].partition("#+end_src")[0]
+    text = text if default else text.partition("[default]")[0]
+    assert "11434" in text
+    Path(system.env["PYAGENTD_CONFIG"]).write_text(re.sub(r"http://127\.0\.0\.1:11434", server.url, text))
+    system.env["PYAGENTD_BACKEND"] = "" if default else "local"
+    system.env["PYAGENTD_TITLES"] = "on"
+    server.rule, server.models = only(said), ("qwen3",)
+
+
+def settled(server: ModelServer) -> None:
+    """Nothing was refused: neither an answer nor what nobody waits for, such as a title."""
+    assert {(each.body["model"], each.body["max_tokens"] <= _LONGEST) for each in server.requests} == {
+        ("qwen3", True)
+    }
+
+
+@pytest.mark.parametrize("default", [True, False], ids=["default", "environment"])
+def test_every_shipped_preset_works_with_a_local_model(
+    system: System, model_server: ModelServer, default: bool
+) -> None:
+    by_the_manual(system, model_server, default=default)
+    for preset in _SHIPPED:
+        session, branch = system.new(preset, preset=preset)
+        assert "even" in system.ok("send", session, "how many?"), preset
+        assert ("backend: local" in (branch / "preset.md").read_text()) == default
+    settled(model_server)
+
+
+@pytest.mark.parametrize("default", [True, False], ids=["default", "environment"])
+def test_agents_missions_and_named_agents_are_served_by_the_local_model(
+    system: System, model_server: ModelServer, default: bool
+) -> None:
+    by_the_manual(system, model_server, default=default)
+    session, _ = system.new()
+    spawn = tool_use("PersistentAgent", preset="explorer", description="count", prompt="Count.")
+    model_server.say(answer(spawn))
+    system.ok("send", session, "how many?", "--allow", "tool:.*")
+    assert len(model_server.requests) == 3  # the call, the agent's answer, the end
+    assert json.loads(system.ok("mission", "How many?", "--json"))["value"] == "seven"
+    model_server.wait_until(lambda: any("title" in str(each.body["system"][:1]) for each in model_server.requests))
+    system.ok("agent", "init", "mara")
+    assert "Seven" in system.ok("send", "mara", "how many?")
+    for line in (system.ok("send", session, "/model"), system.ok("send", session, "/status")):
+        assert "qwen3" in line and "claude" not in line
+    settled(model_server)
+
+
+def test_an_agent_of_a_session_with_a_local_model_has_it_too(system: System, model_server: ModelServer) -> None:
+    by_the_manual(system, model_server, default=False)
+    system.env |= {"PYAGENTD_BACKEND": "", "PYAGENTD_TITLES": "off"}
+    session, branch = system.new()
+    preset = (branch / "preset.md").read_text()
+    preset = re.sub("backend: .*", "backend: local", re.sub("model: .*", "model: qwen3", preset))
+    (branch / "preset.md").write_text(preset)
+    spawn = tool_use("PersistentAgent", preset="explorer", description="count", prompt="Count.")
+    model_server.say(answer(spawn))
+    system.ok("send", session, "how many?", "--allow", "tool:.*")
+    assert len(model_server.requests) == 3
+    settled(model_server)
+
+
+def test_a_model_of_a_message_is_checked_as_that_of_a_session(system: System, model_server: ModelServer) -> None:
+    by_the_manual(system, model_server, default=False)
+    model_server.models = ("qwen3", "qwen3-small")
+    session, branch = system.new()
+    for refused in (("send", session, "hi", "--model", "qwen4"), ("send", session, "/model qwen4", "--command")):
+        done = system.run(*refused)
+        assert done.returncode == 1 and "qwen4" in done.stderr and "qwen3-small" in done.stderr
+    assert not model_server.requests
+    model_server.rule = lambda request: answer(str(request.body["model"]))
+    assert system.ok("send", session, "hi", "--model", "qwen3-small").strip() == "qwen3-small"
+    assert "qwen3-small" in system.ok("send", session, "/status")
+    system.ok("send", session, "/model qwen3-small", "--command")
+    assert "backend: local" in (branch / "preset.md").read_text()

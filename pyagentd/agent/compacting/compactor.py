@@ -17,6 +17,7 @@ from pyagentd.agent.compacting.summariser import Summariser
 from pyagentd.agent.compacting.tail import Cut, Tail, tokens_of
 from pyagentd.agent.prompting import surroundings
 from pyagentd.agent.running.runsettings import RunSettings
+from pyagentd.agent.running.settings import extra_model
 from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Retrying
@@ -122,9 +123,9 @@ class Compactor:
 
     def _summariser(self) -> Summariser:
         settings, config = self._settings, self._host.config
-        model = self.configured.model or settings.model
-        window = facts(model, config, backend=settings.provider).context_window
-        return Summariser(settings.backend, model, window=window, settings=self.configured, observe=self._retrying)
+        model = extra_model(self.configured.model, settings.provider, settings.model, config)
+        known = facts(model, config, backend=settings.provider)
+        return Summariser(settings.backend, model, known=known, settings=self.configured, observe=self._retrying)
 
     def _retrying(self, item: Retrying) -> None:
         self._branch.state.moved(PHASE, attempt=item.attempt, message=item.message)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pyagentd.config.compaction import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
+from pyagentd.llm.catalog import ModelFacts
 from pyagentd.llm.summary import accepted, shortened, summary_request, transcript
 from pyagentd.messages import Message, Text, Usage
 from pyagentd.store.compaction import estimated, output_stub
@@ -40,7 +41,7 @@ class Summariser:
     Args:
         backend: Its server.
         model: Its name.
-        window: How many tokens it can hold.
+        known: How much it can hold and say.
         settings: What is configured.
         observe: Told of every failure that is tried again.
         request: Makes the request, as ``summary_request`` does.
@@ -51,7 +52,7 @@ class Summariser:
         backend: Backend,
         model: str,
         *,
-        window: int,
+        known: ModelFacts,
         settings: CompactionSettings,
         observe: Callable[[Retrying], None] = lambda retrying: None,
         request: Callable[..., ModelRequest] = summary_request,
@@ -60,7 +61,9 @@ class Summariser:
         self._request = request
         self._backend = backend
         self._settings = settings
-        self._longest = min(settings.max_tokens, window // 4)
+        window = known.context_window
+        self._known = known
+        self._longest = known.longest(min(settings.max_tokens, window // 4))
         self._room = max(1, window - self._longest - _OVERHEAD)
         self._observe = observe
         self._usage = Usage()
@@ -111,9 +114,10 @@ class Summariser:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 said, cut = await self._said(request)
-                if cut:  # once more with room for all of it; what is cut then is better than none, and says so
+                more = self._known.longest(2 * request.max_tokens)
+                if cut and more > request.max_tokens:  # what is cut then is better than none, and says so
                     with contextlib.suppress(ContextOverflow):
-                        said, cut = await self._said(replace(request, max_tokens=2 * request.max_tokens))
+                        said, cut = await self._said(replace(request, max_tokens=more))
                 text = accepted(said)
         except TimeoutError:
             raise TransientProviderError(

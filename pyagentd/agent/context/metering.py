@@ -11,6 +11,7 @@ from pyagentd.agent.context.meter import Meter
 from pyagentd.agent.context.usage import FactsOf, Spent, session_usage
 from pyagentd.agent.delegating.kin import children
 from pyagentd.agent.running.settings import SendOptions, provider_of
+from pyagentd.agent.turns.turnagent import answers_next
 from pyagentd.errors import PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.llm.catalog import facts
@@ -50,11 +51,10 @@ def meter_of(host: Host, branch: LiveBranch) -> Meter:
 
     def served() -> Served:
         try:
-            preset = host.presets.of_branch(branch.ref)
-            known = provider_of(preset, host.config, SendOptions())
+            preset = answers_next(host, branch, SendOptions())
+            return Served(provider_of(preset, host.config, SendOptions()), preset.model)
         except PyagentdError:
             return Served("", "")
-        return Served(known, preset.model or host.config.backends[known].model or "")
 
     meter = Meter(branch.conversation, facts_of(host), served=served, changed=changed)
     return meter

@@ -25,8 +25,8 @@ from pyagentd.agent.missions.missiontool import NAME as MISSION
 from pyagentd.agent.missions.missiontool import as_value
 from pyagentd.agent.presets import ProjectPresets
 from pyagentd.agent.running.outcome import Outcome
-from pyagentd.agent.running.settings import SendOptions, backend_for
-from pyagentd.agent.turns.turnagent import inherited
+from pyagentd.agent.running.settings import SendOptions, backend_for, provider_of
+from pyagentd.agent.turns.turnagent import answers_next, inherited
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.events import Event
 from pyagentd.messages import ToolCall
@@ -230,8 +230,9 @@ class ParentSpawner:
         if wanted.read is not None and not wanted.read and not self.options.interactive:
             raise ToolError("An agent without path limits needs a human to confirm it; name allowed_paths")
         template, text = presets.template(wanted.preset)
-        if wanted.values:
-            text = presetfile.with_values(presetfile.parse(text, Path(f"{wanted.preset}.md")), wanted.values)
+        shipped = presets.usable[wanted.preset].origin == "shipped"
+        if values := {**(self._served(template) if shipped else {}), **wanted.values}:
+            text = presetfile.with_values(presetfile.parse(text, Path(f"{wanted.preset}.md")), values)
             template = self._host.presets.of_content(text.encode(), Path(f"{wanted.preset}.md"), wanted.preset)
         backend_for(template, self._host.config, self.options)  # raises before anything is made
         own = self.reads()
@@ -245,6 +246,14 @@ class ParentSpawner:
             deny=wanted.deny,
             clock=self._host.clock,
         )
+
+    def _served(self, template: Preset) -> dict[str, str]:
+        """Return backend and model of the parent where its backend is not the one that a shipped preset names."""
+        config, own = self._host.config, answers_next(self._host, self.parent, self.options)
+        known = provider_of(own, config, self.options)
+        if provider_of(template, config, self.options) == known:
+            return {}
+        return {"backend": own.backend, "model": own.model}
 
     def _record(self, branch: LiveBranch, wanted: Assignment) -> None:
         """Record who spawned the agent and what for; from this a restart finds who waits for it."""

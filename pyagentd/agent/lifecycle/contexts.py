@@ -23,7 +23,7 @@ from pyagentd.agent.revising.history import History
 from pyagentd.agent.running.equipping import Equipping
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.run import new_run_id
-from pyagentd.agent.running.settings import SendOptions
+from pyagentd.agent.running.settings import SendOptions, extra_model
 from pyagentd.clock import iso8601
 from pyagentd.errors import BadRequest, Busy, PyagentdError
 from pyagentd.events import Event
@@ -220,10 +220,10 @@ class Contexts:
             settings = document.read(branch.file).settings
             made = await Equipping(host, branch, run_id, options).settings(settings)
             configured = host.config.compaction
-            model = configured.model or made.model
-            window = facts(model, host.config, backend=made.provider).context_window
+            model = extra_model(configured.model, made.provider, made.model, host.config)
+            known = facts(model, host.config, backend=made.provider)
             summariser = Summariser(
-                made.backend, model, window=window, settings=configured, request=description_request
+                made.backend, model, known=known, settings=configured, request=description_request
             )
             previous, head = previous_summary(messages)
             text = one_line((await summariser.summarise(previous, head)).text)

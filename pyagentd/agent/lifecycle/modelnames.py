@@ -77,7 +77,7 @@ def found_in(model: str, found: Mapping[str, Provider], *, backend: str) -> str 
         if known is not None and known.stand_in and not (provider or each == backend or len(found) == 1):
             continue
         if known is not None and known.valid and known.has(name):
-            return model if provider or each == backend or len(found) == 1 else f"{each}/{name}"
+            return model if provider or each == backend or known.stand_in else f"{each}/{name}"
     return None
 
 

@@ -120,14 +120,18 @@ class Models:
         if (made := found_in(text, found, backend=backend)) is not None:
             return Checked(model=made)
         provider, _, name = text.rpartition("/")
+        written = text
+        if backend not in found:  # the client's environment names another one for everything
+            backend = next(iter(found))
+            written = text if provider or found[backend].stand_in else f"{backend}/{name}"
         asked = {each: known for each, known in found.items() if each in (provider or backend, backend)}
         if troubled := next(((each, known) for each, known in asked.items() if known.trouble), None):
             where, known = troubled
             if known.has(name):
-                return Checked(model=text, note=f"{text} could not be tried: {where}: {known.trouble}")
+                return Checked(model=written, note=f"{text} could not be tried: {where}: {known.trouble}")
             near = did_you_mean(name, known.models)
             said = f"{text} is taken as it is, for nobody could be asked for it: {where}: {known.trouble}"
-            return Checked(model=text, note=f"{said}. {near}" if near else said)
+            return Checked(model=written, note=f"{said}. {near}" if near else said)
         raise BadRequest(unknown(text), mend=mend(name, found))
 
     def _provider(self, backend: BackendSettings, options: SendOptions) -> Provider:

@@ -34,6 +34,7 @@ from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.settings import (
     DEFAULT_MAX_TOKENS,
     SendOptions,
+    answering,
     backend_for,
     policy_context,
     provider_of,
@@ -42,6 +43,7 @@ from pyagentd.agent.running.tooling import Tooling
 from pyagentd.agent.turns.turnagent import Named, TurnPresets, named, turn_presets
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend
+from pyagentd.llm.catalog import facts
 from pyagentd.llm.tracing import TracingBackend
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Preset
@@ -147,7 +149,7 @@ class Equipping:
             ready=joining(host.servers, self._presets, family, preset, root, self._options, offer),
             context=self._tool_context(root, authority),
             authority=authority,
-            max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS,
+            max_tokens=self._longest(preset, model),
             temperature=preset.temperature,
             result=preset.result,
             limits=limits_of(preset),
@@ -185,7 +187,7 @@ class Equipping:
         What the user set in the document, or named in a message, holds as before.
         """
         host, branch = self._host, self._branch
-        own = overridden(self._presets.of_branch(branch.ref), self._override)
+        own = overridden(self._answering(), self._override)
         preset = renewal.turn.answered_by(own)
         changes: dict[str, Any] = {}
         if (preset.backend, preset.model) != (renewal.preset.backend, renewal.preset.model):
@@ -194,6 +196,7 @@ class Equipping:
             model = await host.hooks.model_resolve(moment, model, preset=preset.name, backend=preset.backend)
             provider = provider_of(preset, host.config, self._options)
             changes = {"backend": self._traced(backend), "model": model, "provider": provider}
+            changes["max_tokens"] = self._longest(preset, model)
         renewal.preset = preset
         system = await self._system(preset, renewal.place, renewal.skills, changes.get("model", now.model))
         if not changes and system == now.system:
@@ -210,7 +213,14 @@ class Equipping:
         if self._presets.name:
             override = {name: value for name, value in override.items() if name != "tools"}
         self._override = override
-        return overridden(self._presets.of_branch(self._branch.ref), override)
+        return overridden(self._answering(), override)
+
+    def _answering(self) -> Preset:
+        return answering(self._presets.of_branch(self._branch.ref), self._host.config, self._options)
+
+    def _longest(self, preset: Preset, model: str) -> int:
+        """Return the most tokens that an answer may have."""
+        return facts(model, self._host.config).longest(preset.max_tokens or DEFAULT_MAX_TOKENS)
 
     def _mission(self, preset: Preset) -> Assignment | None:
         """Return what the run is to fulfil, if it is a mission."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, cast
 
 from pyagentd import installation
 from pyagentd.agent.presets import Presets as Presets
 from pyagentd.config import BackendSettings as KnownBackend
 from pyagentd.config import Config
-from pyagentd.errors import PresetError
+from pyagentd.errors import ConfigError, PresetError
 from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings, make_backend
 from pyagentd.log import conceal
@@ -130,10 +130,68 @@ def provider_of(preset: Preset, config: Config, options: SendOptions) -> str:
     return _known_backend(preset, config, options).name
 
 
+def configured_provider(preset: Preset, config: Config, options: SendOptions) -> str:
+    """Return the name of the backend that a preset names, or of the one that serves it if nobody configured that.
+
+    Raises:
+        ConfigError: Nobody configured either.
+    """
+    try:
+        return config.backend(preset.backend).name
+    except ConfigError:
+        return provider_of(preset, config, options)
+
+
 def _known_backend(preset: Preset, config: Config, options: SendOptions) -> KnownBackend:
     # What the client's environment says holds for its run; ours stands in for a client that sent none (DESIGN §5).
     override = options.env.get("PYAGENTD_BACKEND") if options.env else config.backend_override
     return config.backend(override or preset.backend, options.env)
+
+
+def answering(preset: Preset, config: Config, options: SendOptions) -> Preset:
+    """Return ``preset`` with the backend and the model that answer a client; "" where nobody names a model.
+
+    A backend that stands in for the preset's brings its own model: it need not have the one that the preset names.
+
+    Raises:
+        ConfigError: The preset names a backend nobody configured.
+    """
+    known = _known_backend(preset, config, options)
+    default = config.default_model if serves(config, _default(config), known.name) else None
+    own = known.model or default or ""
+    if serves(config, preset.backend, known.name):
+        return replace(preset, model=preset.model or own)
+    return replace(preset, backend=known.name, model=own or preset.model)
+
+
+def _default(config: Config) -> str:
+    return config.default_backend or "anthropic"
+
+
+def serves(config: Config, named: str, backend: str) -> bool:
+    """Return whether what a preset or a user calls ``named`` is the backend ``backend``."""
+    try:
+        return config.backend(named).name == backend
+    except ConfigError:
+        return False
+
+
+def extra_model(configured: str | None, backend: str, model: str, config: Config) -> str:
+    """Return the model for a title or a summary of a run that ``model`` answers.
+
+    Args:
+        configured: What the user set for all of them, ``[BACKEND/]NAME``. Without BACKEND it is one of the default
+            backend; another backend that has a model of its own need not have it.
+        backend: The run's.
+        model: The run's.
+        config: What is known of the backend.
+    """
+    provider, _, name = (configured or "").rpartition("/")
+    if provider:
+        return name if serves(config, provider, backend) else model
+    known = config.backends.get(backend)
+    elsewhere = known is not None and known.model and not serves(config, _default(config), backend)
+    return model if elsewhere or not name else name
 
 
 def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[Backend, str]:
@@ -144,9 +202,8 @@ def backend_for(preset: Preset, config: Config, options: SendOptions) -> tuple[B
         NoKey: The backend needs a key and none is known.
         PresetError: Neither preset nor backend names a model.
     """
-    known = _known_backend(preset, config, options)
+    known, model = _known_backend(preset, config, options), answering(preset, config, options).model
     settings = server_of(known, options)
-    model = preset.model or known.model
     if not model:
         raise PresetError(f"Preset {preset.name} names no model, and backend {known.name} has no default")
     return make_backend(known.name, settings), model

@@ -13,7 +13,7 @@ from pyagentd.agent.lifecycle import modelnames
 from pyagentd.agent.lifecycle.selfedit import NAMES as SELFEDIT_TOOLS
 from pyagentd.agent.lifecycle.selfedit import Self, selfedit_tools
 from pyagentd.agent.missions.missiontool import Lending
-from pyagentd.agent.running.settings import SendOptions, permitted_tools, variable_of
+from pyagentd.agent.running.settings import SendOptions, configured_provider, permitted_tools, variable_of
 from pyagentd.agent.running.toolbox import Around, tools_around
 from pyagentd.agent.tasks.tasktools import NAMES as TASK_TOOLS
 from pyagentd.agent.tasks.tasktools import task_tools
@@ -98,7 +98,7 @@ class Tooling:
         host, ref, options = self.host, self.branch.ref, self.options
 
         def model(name: str) -> str:
-            backend = host.presets.of_branch(ref).backend
+            backend = configured_provider(host.presets.of_branch(ref), host.config, options)
             return modelnames.written(name, host.models.known(options), backend=backend)
 
         host.models.look_soon(options)  # by the time it is wanted, there is a list

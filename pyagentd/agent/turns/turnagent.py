@@ -15,7 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyagentd.agent.branches.override import overridden
 from pyagentd.agent.presets import Presets, ProjectPresets
+from pyagentd.agent.running.settings import SendOptions, answering
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.policy.presets import Commands, Preset
 from pyagentd.policy.readonly import PLAN
@@ -25,6 +27,7 @@ from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # a branch keeps what holds for its run
     from pyagentd.agent.branches.branch import LiveBranch
+    from pyagentd.agent.host import Host
 
 TAKEN_OVER = ("environment", "instructions", "skills")
 """What an agent takes over from the session that spawns it, by its name in the session's metadata."""
@@ -275,6 +278,14 @@ def now_held(presets: Presets, branch: LiveBranch) -> TurnPresets:
         return branch.turn
     conversation, ancestors = branch.conversation, paths.ancestors_of(branch.ref)
     return turn_presets(presets, branch.ref, ancestors, conversation, named(conversation).agent)
+
+
+def answers_next(host: Host, branch: LiveBranch, options: SendOptions) -> Preset:
+    """Return the preset whose backend and model answer the next message of a client; raises as ``turn_presets``."""
+    own, config = host.presets.of_branch(branch.ref), host.config
+    preset = answering(now_held(host.presets, branch).of_branch(branch.ref), config, options)
+    changed = {name: value for name, value in branch.override(own).items() if name in ("backend", "model")}
+    return answering(named(branch.conversation).answered_by(overridden(preset, changed)), config, options)
 
 
 def inherited(presets: Presets, parent: LiveBranch) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def commands(ask: Asking) -> tuple[Command, ...]:
 
 
 async def _status(ask: Asking, call: Call) -> Answer:
-    told = await ask(call, "agent-status", branch=call.ref.key)
+    told = await ask(call, "agent-status", branch=call.ref.key, **run_options(call))
     return Answer(text=told["text"], data={key: value for key, value in told.items() if key != "text"})
 
 
