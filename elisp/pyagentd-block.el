@@ -59,7 +59,8 @@
   (put 'gptel--bounds 'safe-local-variable #'listp))
 
 (defconst pyagentd-block-settings
-  '(gptel-model gptel--backend-name gptel--tool-names gptel-temperature)
+  '(gptel-model gptel--backend-name gptel--tool-names gptel-temperature
+    gptel-max-tokens)
   "Variables of the block other than `gptel--bounds', in their order.")
 
 (defconst pyagentd-block--system '("gptel-system-prompt" "gptel--system-message")
@@ -154,7 +155,9 @@ silently."
                  (and (listp value)
                       (cl-every (lambda (item) (or (symbolp item) (stringp item)))
                                 value)))
-                ('gptel-temperature (or (null value) (numberp value))))
+                ('gptel-temperature (or (null value) (numberp value)))
+                ('gptel-max-tokens (or (null value)
+                                       (and (integerp value) (> value 0)))))
           (pyagentd-block-set variable value)
           t))
     (error nil)))

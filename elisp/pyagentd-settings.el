@@ -43,7 +43,8 @@
 
 (defconst pyagentd-settings--keys
   '((gptel-model . :model) (gptel--backend-name . :backend)
-    (gptel--tool-names . :tools) (gptel-temperature . :temperature))
+    (gptel--tool-names . :tools) (gptel-temperature . :temperature)
+    (gptel-max-tokens . :max-tokens))
   "What each variable is called on the wire.")
 
 (defun pyagentd-settings--alist (settings)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.frontmatter import Keys
 from pyagentd.policy.profiles import Profile
 from pyagentd.policy.readonly import PLAN
@@ -23,6 +24,7 @@ Mode = Literal["primary", "subagent", "all"]
 Result = Literal["all", "last"]
 Caller = Literal["user", "agent"]
 Isolation = Literal["none", "process"]
+Thinking = Literal["", "off", "low", "medium", "high"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class Preset:
     mode: Mode = "all"  # who may use it: the user, a parent agent, or both
     temperature: float | None = None  # None: the model's own
     max_tokens: int | None = None
+    thinking: Thinking = ""  # how much the model thinks before it answers; "" and "off": not at all
     tools: tuple[str, ...] = ()  # our names; whether a tool of that name exists is not known here
     include_tool_results: bool = True
     paths: Paths = field(default_factory=Paths)
@@ -108,6 +111,7 @@ def parse_preset(
         mode=keys.choice("mode", "all", get_args(Mode)),
         temperature=keys.number("temperature", 0, 2),
         max_tokens=keys.count("max-tokens"),
+        thinking=keys.choice("thinking", "", get_args(Thinking)),
         tools=keys.tools("tools"),
         include_tool_results=keys.flag("include-tool-results", default=True),
         paths=Paths(read=paths.patterns("read"), write=paths.patterns("write"), deny=paths.patterns("deny")),
@@ -133,3 +137,36 @@ def parse_preset(
         prompt=keys.text("prompt") if signature else "",
         isolation=keys.choice("isolation", "none", get_args(Isolation)) if signature else "none",
     )
+
+
+MESSAGE_SETTINGS = ("model", "temperature", "max_tokens", "thinking", "system", "tools")
+
+
+def parse_message_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what holds for one message only, by the names of ``Preset``.
+
+    Args:
+        given: Values by the names in ``MESSAGE_SETTINGS``, as in a front matter; a model is ``[BACKEND/]MODEL``. None
+            stands for the preset's.
+
+    Raises:
+        BadRequest: A name is unknown, or a value of the wrong kind.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    if unknown := [name for name in given if name not in MESSAGE_SETTINGS]:
+        raise BadRequest(f"{unknown[0][:40]!r} is no setting", mend=f"Known: {', '.join(MESSAGE_SETTINGS)}")
+    keys = Keys(given, "settings")
+    try:
+        backend, _, model = keys.text("model").rpartition("/")
+        values: dict[str, Any] = {
+            "model": model,
+            "temperature": keys.number("temperature", 0, 2),
+            "max_tokens": keys.count("max_tokens"),
+            "thinking": keys.choice("thinking", "", get_args(Thinking)),
+            "system": keys.text("system"),
+            "tools": keys.tools("tools"),
+        }
+    except PresetError as error:
+        raise BadRequest(error.message, mend=error.mend) from None
+    values = {("body" if name == "system" else name): values[name] for name in given}
+    return values | ({"backend": backend} if backend else {})

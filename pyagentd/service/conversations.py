@@ -24,7 +24,8 @@ from pyagentd.events import Event
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
 from pyagentd.service.models import checked_model
-from pyagentd.service.options import commanding, send_options, told_submitted, turn_metadata
+from pyagentd.service.options import commanding, message_settings, send_options, told_submitted, turn_metadata
+from pyagentd.service.presets import TOOLS
 from pyagentd.service.slash import told_answered
 from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
@@ -103,12 +104,51 @@ class Conversations(Group):
             await live.reader.look(compare=False)
             values = live.override(self._host.presets.of_branch(live.ref))
             if left := await configuring.keep(self._host, live.ref, values, user=local_user()):
+                keys = {name.replace("_", "-"): value for name, value in left.items()}
                 with self._host.origins.keeping(live.ref):
-                    presetfile.set_values(paths.preset_file(live.ref.branch_dir), left)
+                    presetfile.set_values(paths.preset_file(live.ref.branch_dir), keys)
             own = self._host.presets.of_branch(live.ref)
             live.given = settings_of(own)
             live.note_given()
             return {"kept": sorted(values), **self._described_live(live, own)}
+
+    async def configure(
+        self, client: Client, *, branch: str, thinking: str | None = None, system: str | None = None
+    ) -> dict[str, Any]:
+        """Write what no Local Variable says into ``preset.md``: how much the model thinks, and the system prompt.
+
+        What is not given stays. A named agent's system prompt is written into its ``agent.json``, which owns it.
+        """
+        given = {"thinking": thinking} if thinking is not None else {}
+        message_settings(given)
+        async with self._host.using(self._ref(branch)) as live:
+            live.require_writable()
+            file = paths.preset_file(live.ref.branch_dir)
+            if system is not None and self._host.named.is_named(live.ref):
+                name = live.ref.session_dir.name
+                await configuring.change(self._host, name, "system_prompt", system, user=local_user())
+                system = None
+            with self._host.origins.keeping(live.ref):
+                presetfile.set_values(file, given)
+                if system is not None:
+                    presetfile.set_body(file, system)
+            return self._described_live(live, self._host.presets.of_branch(live.ref))
+
+    async def system_prompt(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return the system prompt in the session's configuration as ``{system}``, without what the daemon adds."""
+        async with self._host.using(self._ref(branch)) as live:
+            return {"system": self._host.presets.of_branch(live.ref).body}
+
+    async def tools_available(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return the names of the tools that a session can have, and of those that are on, as ``{tools, on}``.
+
+        Tools of MCP servers are not among them: ``mcp`` in the preset switches their servers.
+        """
+        async with self._host.using(self._ref(branch)) as live:
+            preset = self._host.presets.of_branch(live.ref)
+            on = overridden(preset, live.override(preset)).tools
+            offered = self._host.emacs.tools(self._host.hooks.watching(live))
+            return {"tools": sorted({*on, *TOOLS, *offered}, key=str.casefold), "on": on}
 
     async def drop_settings(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Go back to what ``preset.md`` says; the editor, if there is one, calls this and saves what it is told."""
@@ -139,13 +179,14 @@ class Conversations(Group):
         id: str | None = None,
         agent: str | None = None,
         model: str | None = None,
+        settings: Mapping[str, Any] | Sequence[Any] = (),
     ) -> dict[str, Any]:
         """Submit the prompt that ends at position ``end`` of the saved document with hash ``sha256``.
 
-        A slash command is answered at once, see ``told_answered``.
+        A slash command is answered at once, see ``told_answered``. ``settings`` hold for this message only.
         """
         options = send_options(client, env, key, allow)
-        metadata = turn_metadata(agent, await self._model_named(branch, model, options))
+        metadata = await self._metadata(branch, options, agent, model, settings)
         given = Submission(text=None, sha256=sha256, end=end - 1, options=options, id=id, metadata=metadata)
         return await self._submit(client, branch, given)
 
@@ -161,6 +202,7 @@ class Conversations(Group):
         id: str | None = None,
         agent: str | None = None,
         model: str | None = None,
+        settings: Mapping[str, Any] | Sequence[Any] = (),
         steer: bool = False,
         command: str = "human",
     ) -> dict[str, Any]:
@@ -171,11 +213,25 @@ class Conversations(Group):
         done in any case.
         """
         options = send_options(client, env, key, allow)
-        metadata = turn_metadata(agent, await self._model_named(branch, model, options))
+        metadata = await self._metadata(branch, options, agent, model, settings)
         given = Submission(
             text=text, options=options, id=id, metadata=metadata, steer=bool(steer), command=commanding(command)
         )
         return await self._submit(client, branch, given)
+
+    async def _metadata(
+        self,
+        branch: str,
+        options: SendOptions,
+        agent: str | None,
+        model: str | None,
+        settings: Mapping[str, Any] | Sequence[Any],
+    ) -> dict[str, Any]:
+        """Return the metadata of a message, its models checked; raises as ``turn_metadata``."""
+        given = message_settings(settings)
+        if own := given.get("model"):
+            given["model"] = await self._model_named(branch, own, options)
+        return turn_metadata(agent, await self._model_named(branch, model, options), given)
 
     async def _model_named(self, branch: str, model: str | None, options: SendOptions) -> str | None:
         """Return the model that a message names as it is written, checked as ``/model`` checks it."""
@@ -230,6 +286,7 @@ class Conversations(Group):
             "settings": _told(settings_of(holds)),
             "own_settings": _told(settings_of(preset)),
             "overridden": sorted(override),
+            "thinking": holds.thinking or None,
         }
 
 
@@ -239,4 +296,5 @@ def _told(settings: Settings) -> dict[str, Any]:
         "backend": settings.backend,
         "tools": settings.tools,
         "temperature": settings.temperature,
+        "max_tokens": settings.max_tokens,
     }

@@ -124,6 +124,8 @@ class Inspection(Group):
             "backend": preset.backend,
             "model": preset.model or None,
             "temperature": preset.temperature,
+            "max_tokens": preset.max_tokens,
+            "thinking": preset.thinking or None,
             "turn": turnagent.told(self._host.presets, live.ref, live.conversation),
             "status": live.status,
         }

@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Commanding, Submitted
 from pyagentd.errors import BadRequest
+from pyagentd.policy.presets import parse_message_settings
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client
 from pyagentd.sexp import SexpError, plist_to_dict
@@ -36,13 +37,36 @@ def commanding(command: str) -> Commanding:
     return cast(Commanding, command)
 
 
-def turn_metadata(agent: str | None, model: str | None) -> dict[str, Any]:
-    """Return the metadata of a message that names a preset or a model (``[BACKEND/]MODEL``) for its turn."""
+def turn_metadata(
+    agent: str | None, model: str | None, settings: Mapping[str, Any] | Sequence[Any] = ()
+) -> dict[str, Any]:
+    """Return the metadata of a message that names a preset or a model (``[BACKEND/]MODEL``) for its turn.
+
+    Args:
+        agent: The preset; like the model it holds for later messages too.
+        model: ``[BACKEND/]MODEL``.
+        settings: A plist of what holds for this message only, see ``parse_message_settings``.
+
+    Raises:
+        BadRequest: A setting is unknown or of the wrong kind.
+    """
     metadata: dict[str, Any] = {"agent": agent} if agent else {}
+    if given := message_settings(settings):
+        metadata["settings"] = given
     if model:
         provider, _, name = model.rpartition("/")
         metadata["model"] = {"provider_id": provider or None, "model_id": name}
     return metadata
+
+
+def message_settings(settings: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Return settings as a client gives them, checked, by their names on the wire; raises as ``turn_metadata``."""
+    try:
+        given = dict(settings) if isinstance(settings, Mapping) else plist_to_dict(list(settings))
+    except SexpError as error:
+        raise BadRequest(f"settings is no plist: {error}") from None
+    parse_message_settings(given)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _environment(env: Mapping[str, str] | Sequence[Any]) -> dict[str, str]:

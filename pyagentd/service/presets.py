@@ -23,11 +23,11 @@ from pyagentd.tools.builtin import builtin_tools
 _SHOWN_BYTES = 300_000  # of the texts of all presets in one answer
 _DESCRIPTION = 500  # characters of one, as far as they are told
 
-_TOOLS = frozenset({*builtin_tools(), *toolbox.NAMES, skilltool.NAME, "request_scope_expansion"})  # that there are
+TOOLS = frozenset({*builtin_tools(), *toolbox.NAMES, skilltool.NAME, "request_scope_expansion"})  # that there are
 _KEYS = (
-    "backend", "model", "description", "mode", "temperature", "max-tokens", "tools", "include-tool-results", "paths",
-    "shell-commands", "org-roam-patterns", "result", "caller", "read-only", "profile", "permissions", "max-turns",
-    "time-budget", "token-budget", "signature", "prompt", "isolation",
+    "backend", "model", "description", "mode", "temperature", "max-tokens", "thinking", "tools",
+    "include-tool-results", "paths", "shell-commands", "org-roam-patterns", "result", "caller", "read-only",
+    "profile", "permissions", "max-turns", "time-budget", "token-budget", "signature", "prompt", "isolation",
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ def _misspelt(front: Mapping[str, Any]) -> Iterator[str]:
 
 def _doubts(preset: Preset, config: Config) -> Iterator[str]:
     """Yield what a preset names and is not there: no error, since another machine may have it."""
-    if unknown := [tool for tool in preset.tools if tool not in _TOOLS]:
+    if unknown := [tool for tool in preset.tools if tool not in TOOLS]:
         yield f"there is no tool {', '.join(unknown)}"
     try:
         config.backend(preset.backend)

@@ -1,8 +1,9 @@
 """The Local Variables block at the end of a session document.
 
 Knows how Emacs writes the block (every line between the same prefix and suffix) and which variables in it are ours:
-model, backend, tools, temperature and the role bounds, all of which gptel declares safe (DD-2). Any other line is
-kept as it was, except the system message, which a session file never carries (SPEC 001 System message isolation).
+model, backend, tools, temperature, maximum tokens and the role bounds, all of which gptel declares safe (DD-2). Any
+other line is kept as it was, except the system message, which a session file never carries (SPEC 001 System message
+isolation).
 
 Emacs itself looks for the block only in the last 3000 characters; we search the whole file, so nothing is lost in
 long conversations.
@@ -32,6 +33,7 @@ class Settings:
     backend: str | None = None
     tools: tuple[str, ...] | None = None
     temperature: float | None = None
+    max_tokens: int | None = None
     other: tuple[tuple[str, str], ...] = field(default=())  # further variables: name, value as printed
 
 
@@ -196,6 +198,8 @@ def _entries(settings: Settings) -> list[tuple[str, str]]:
         entries.append(("gptel--tool-names", f"({names})" if names else "nil"))
     if settings.temperature is not None:
         entries.append(("gptel-temperature", repr(settings.temperature)))
+    if settings.max_tokens is not None:
+        entries.append(("gptel-max-tokens", str(settings.max_tokens)))
     return [*entries, *settings.other]
 
 
@@ -243,9 +247,18 @@ def _number(datum: Any) -> float | None:
     return datum
 
 
+def _count(datum: Any) -> int | None:
+    if isinstance(datum, Symbol) and datum == NIL:
+        return None
+    if not isinstance(datum, int) or isinstance(datum, bool) or datum < 1:
+        raise LispError("not a whole number above 0")
+    return datum
+
+
 _READERS = {
     "gptel-model": ("model", _name),
     "gptel--backend-name": ("backend", _name),
     "gptel--tool-names": ("tools", _names),
     "gptel-temperature": ("temperature", _number),
+    "gptel-max-tokens": ("max_tokens", _count),
 }

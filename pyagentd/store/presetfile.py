@@ -172,6 +172,18 @@ def set_values(path: Path, values: Mapping[str, Any]) -> None:
     atomic.write_text(path, with_values(read(path), values))
 
 
+def set_body(path: Path, body: str) -> None:
+    """Replace the system message of the preset at ``path``; its front matter stays byte for byte.
+
+    Raises:
+        PresetError: The file is missing or malformed.
+        StoreError: The disk refused; the file is untouched.
+    """
+    preset = read(path)
+    front = preset.text[: len(preset.text) - len(preset.body)]
+    atomic.write_text(path, f"{front.rstrip()}\n{body.strip()}\n")
+
+
 def with_values(preset: PresetFile, values: Mapping[str, Any]) -> str:
     """Return the text of ``preset`` with top-level keys set anew; everything else stays byte for byte.
 

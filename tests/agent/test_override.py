@@ -9,9 +9,10 @@ import pytest
 
 from pyagentd.agent.branches import override
 from pyagentd.agent.lifecycle import creating
-from pyagentd.errors import Busy
+from pyagentd.errors import BadRequest, Busy
 from pyagentd.policy.presets import Preset
 from pyagentd.service import Service
+from pyagentd.sexp import Symbol
 from pyagentd.store import document, paths, presetfile
 from pyagentd.store.document import Document, body_sha256
 from pyagentd.store.local_variables import Settings
@@ -53,6 +54,11 @@ def test_what_is_changed_in_the_file_while_a_run_goes_on_is_kept() -> None:
     assert override.merged(Settings(model="theirs"), Settings(model="before"), wanted).model == "theirs"
     assert override.merged(Settings(model="before"), Settings(model="before"), wanted).model == "ours"
     assert override.merged(Settings(), Settings(model="before"), wanted).model == "ours"
+
+
+def plist(*items: Any) -> list[Any]:
+    """A plist as it comes over the wire."""
+    return [Symbol(item) if isinstance(item, str) and item.startswith(":") else item for item in items]
 
 
 def set_variables(ref: BranchRef, **values: Any) -> None:
@@ -148,6 +154,120 @@ async def test_what_the_user_set_can_be_dropped(world: World) -> None:
     assert document.read(file_of(ref)).settings.model == "model-main"
     await talk(world, ref, "And now?")
     assert world.server.last.body["model"] == "model-main"
+
+
+def sent(world: World) -> dict[str, Any]:
+    """The settings of the last request, as the model's server got them."""
+    given = world.server.last.body
+    system = "".join(block["text"] for block in given["system"])
+    return {
+        "model": given["model"],
+        "temperature": given.get("temperature"),
+        "max_tokens": given["max_tokens"],
+        "thinking": given.get("thinking", {}).get("budget_tokens"),
+        "system": system,
+        "tools": [tool["name"] for tool in given.get("tools", ())],
+    }
+
+
+async def test_settings_of_a_message_hold_for_its_turn_only(world: World) -> None:
+    world.server.say("One.", answer(tool_use("Read", file_path="x")), "Two.", "Three.", "Four.")
+    ref, service = world.session(), world.service()
+    await talk(world, ref, "Hi")
+    usual = sent(world)
+    assert usual["temperature"] == 0.5 and usual["thinking"] is None and "Bash" in usual["tools"]
+    client = Watcher()
+    async with world.host.using(ref) as branch:
+        odd = (":system", "Be odd.", ":model", "model-other", ":temperature", 0, ":max-tokens", 700, ":tools", "Read")
+        for settings in (plist(*odd), plist(":thinking", "high"), ()):
+            await service.attach(client, branch=ref.key, sha256=body_sha256(body(ref)), mode="view")
+            env = plist(*(item for name, value in world.options.env.items() for item in (f":{name}", value)))
+            await service.prompt(client, branch=ref.key, text="And now?", env=env, settings=settings)
+            await client.finished(branch)
+            if "Be odd." in settings:
+                told = sent(world)
+                assert "Be odd." in told.pop("system") and "You are main" not in str(world.server.last.body["system"])
+                assert told == {
+                    "model": "model-other", "temperature": 0, "max_tokens": 700, "thinking": None, "tools": ["Read"],
+                }  # fmt: skip
+                assert len(world.server.requests) == 3, "both requests of the turn"
+            elif settings:
+                assert sent(world)["thinking"] == 32_000 and sent(world)["max_tokens"] > 32_000
+                assert sent(world)["model"] == "model-main" and "Bash" in sent(world)["tools"]
+    assert sent(world) == usual
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ((":temperature", 3), "temperature"),
+        ((":max-tokens", 0), "max_tokens"),
+        ((":thinking", "hard"), "off, low, medium, high"),
+        ((":system", 3), "system"),
+        ((":profile", "open"), "profile"),
+        (("temperature", 1), "plist"),
+    ],
+)
+async def test_a_setting_of_a_message_that_makes_no_sense_is_named_before_anything_is_recorded(
+    world: World, settings: tuple[Any, ...], named: str
+) -> None:
+    ref, service = world.session(), world.service()
+    with pytest.raises(BadRequest, match=named):
+        await service.prompt(Watcher(), branch=ref.key, text="Hi", settings=plist(*settings))
+    async with world.host.using(ref) as branch:
+        assert not branch.conversation.messages and not branch.conversation.runs
+
+
+async def test_maximum_tokens_are_a_setting_of_the_document(world: World) -> None:
+    world.server.say("One.", "Two.", "Three.")
+    ref, service = world.session(), world.service()
+    await talk(world, ref, "Hi")
+    set_variables(ref, max_tokens=900)
+    await talk(world, ref, "And now?")
+    assert sent(world)["max_tokens"] == 900
+    assert "<!-- gptel-max-tokens: 900 -->" in file_of(ref).read_text()
+    assert (await service.keep_settings(Watcher(), branch=ref.key))["kept"] == ["max_tokens"]
+    assert "\nmax-tokens: 900\n" in (ref.branch_dir / "preset.md").read_text()
+    await talk(world, ref, "And now?")
+    assert sent(world)["max_tokens"] == 900
+
+
+async def test_thinking_and_system_prompt_are_set_in_the_preset_of_the_session(world: World) -> None:
+    world.server.say("One.", "Two.")
+    ref, service = world.session(), world.service()
+    front = (ref.branch_dir / "preset.md").read_text().split("\n---\n")[0]
+    assert (await service.system_prompt(Watcher(), branch=ref.key))["system"] == "You are main."
+    told = await service.configure(Watcher(), branch=ref.key, thinking="low", system="Be brief.\n\n---\nReally.\n")
+    assert told["thinking"] == "low"
+    assert (ref.branch_dir / "preset.md").read_text() == f"{front}\nthinking: low\n---\nBe brief.\n\n---\nReally.\n"
+    await talk(world, ref, "Hi")
+    assert sent(world)["thinking"] == 4_000 and "Be brief.\n\n---\nReally." in sent(world)["system"]
+    await service.configure(Watcher(), branch=ref.key, thinking="off")
+    await talk(world, ref, "Hi")
+    assert sent(world)["thinking"] is None and "Really." in sent(world)["system"]
+    with pytest.raises(BadRequest, match="thinking"):
+        await service.configure(Watcher(), branch=ref.key, thinking="much", system="")
+    assert (await service.system_prompt(Watcher(), branch=ref.key))["system"], "nothing was changed"
+
+
+async def test_the_system_prompt_of_a_named_agent_is_written_where_it_says_what_it_is(world: World) -> None:
+    world.preset(creating.DEFAULT_PRESET)
+    service = world.service()
+    made = await service.agent_init(Watcher(), name="my-agent")
+    ref = paths.ref_of(Path(made["dir"]))
+    await service.configure(Watcher(), branch=ref.key, system="Be brief.")
+    assert agentfile.read(ref.session_dir).system_prompt == "Be brief."
+    assert (await service.system_prompt(Watcher(), branch=ref.key))["system"] == "Be brief."
+
+
+async def test_the_tools_that_a_session_can_have_are_told(world: World) -> None:
+    ref, service = world.session(), world.service()
+    set_variables(ref, tools=("Read", "our_own"))
+    async with world.host.using(ref) as branch:
+        await branch.look_once()
+        told = await service.tools_available(Watcher(), branch=ref.key)
+    assert {"Bash", "Read", "WebSearch", "TodoWrite", "our_own"} <= set(told["tools"])
+    assert set(told["on"]) == {"Read", "our_own"}
 
 
 async def test_agents_are_isolated_from_what_their_document_says(world: World) -> None:

@@ -120,6 +120,7 @@ async def test_one_connection_serves_all_requests(model_server: ModelServer, bac
     [
         ({"temperature": 0.3}, "`temperature` is deprecated for this model.", {"temperature"}),
         ({"thinking_budget": 1024}, '"thinking.type.enabled" is not supported. Use "thinking.type.adaptive"', set()),
+        ({"thinking_budget": 1024}, "This model does not support extended thinking", {"thinking"}),
     ],
 )
 async def test_what_a_model_refuses_is_left_out_and_remembered(
@@ -135,6 +136,21 @@ async def test_what_a_model_refuses_is_left_out_and_remembered(
         assert body.get("thinking", {"type": "adaptive"})["type"] == "adaptive"
     await collect(backend, request(model="another", **fields))
     assert model_server.last.body == first | {"model": "another"}
+
+
+async def test_a_model_that_decides_how_much_to_think_is_told_the_effort(
+    model_server: ModelServer, backend: AnthropicBackend
+) -> None:
+    adaptive = refusal(400, "invalid_request_error", 'Use "thinking.type.adaptive"')
+    no_effort = refusal(400, "invalid_request_error", "This model does not support the effort parameter")
+    model_server.say(adaptive, "one", "two", "three", no_effort, "four")
+    efforts = []
+    for budget in (4_000, 12_000, 32_000):
+        await collect(backend, request(thinking_budget=budget))
+        efforts.append(model_server.last.body["output_config"]["effort"])
+    assert efforts == ["low", "medium", "high"]
+    assert said(await collect(backend, request(thinking_budget=4_000))) == "four"
+    assert model_server.last.body["thinking"]["type"] == "adaptive" and "output_config" not in model_server.last.body
 
 
 async def test_a_refusal_of_something_else_is_not_argued_with(

@@ -58,7 +58,8 @@ def documents(draw: st.DrawFn) -> Document:
             backend=st.none() | texts,
             tools=st.none() | st.lists(texts, max_size=3).map(tuple),
             temperature=st.none() | st.floats(0, 2),
-            other=st.just(()) | st.just((("gptel-max-tokens", "500"), ("fill-column", "80"))),
+            max_tokens=st.none() | st.integers(1, 10**6),
+            other=st.just(()) | st.just((("gptel--num-messages-to-send", "5"), ("fill-column", "80"))),
         )
     )
     return Document(body=body, spans=tuple(merged(spans)), settings=settings)
@@ -95,7 +96,7 @@ class TestFile:
         assert parse(format_file(Document(body=body))).body == body
 
     def test_variables_that_are_not_ours_are_kept(self) -> None:
-        lines = ["Local Variables:", "gptel-max-tokens: 500", "fill-column: 80", "End:"]
+        lines = ["Local Variables:", "gptel--num-messages-to-send: 5", "fill-column: 80", "End:"]
         text = "Hi\n\n" + "".join(f"<!-- {line} -->\n" for line in lines)
         assert format_file(parse(text)) == text
 

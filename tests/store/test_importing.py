@@ -148,11 +148,12 @@ class TestSettings:
         )
         chat = read_chat(file(tmp_path, saved("v2", *lines)))
         assert chat.system == 'Be "terse".\nAnd kind.'
-        assert chat.document.settings.other == (("gptel-max-tokens", "500"),)
+        assert chat.document.settings.other == ()
         text = preset_text(PRESET, "minimal", chat.document.settings, chat.system)
         read = presetfile.parse(text, Path("p.md"))
         preset = parse_preset("p", read.front, read.body, "p.md")
         assert (preset.model, preset.backend, preset.temperature) == ("claude-opus-5", "Claude", 0.3)
+        assert preset.max_tokens == 500
         assert (preset.tools, preset.body) == (("Read",), 'Be "terse".\nAnd kind.')
 
     @pytest.mark.parametrize("name", ["gptel-system-prompt", "gptel--system-message"])
@@ -175,9 +176,9 @@ class TestSettings:
         assert preset_text(template, "t", Settings(), "New.\n---\n") == template.split("Help")[0] + "New.\n---\n"
 
     def test_variables_that_emacs_would_act_on_are_left_out(self, tmp_path: Path) -> None:
-        lines = ('eval: (delete-file "x")', "mode: org", "gptel--preset: coding", "gptel-max-tokens: 5")
+        lines = ('eval: (delete-file "x")', "mode: org", "gptel--preset: coding", "gptel--num-messages-to-send: 5")
         chat = read_chat(file(tmp_path, saved("v2", *lines)))
-        assert chat.document.settings.other == (("gptel-max-tokens", "5"),)
+        assert chat.document.settings.other == (("gptel--num-messages-to-send", "5"),)
         assert chat.notes == ("Left out of the Local Variables: eval, mode, gptel--preset",)
 
 

@@ -95,11 +95,11 @@ class TestFile:
         assert path.stat().st_mtime_ns == 1
 
     def test_settings_of_others_stay(self, path: Path) -> None:
-        path.write_text("hi\n\n<!-- Local Variables: -->\n<!-- gptel-max-tokens: 500 -->\n<!-- End: -->\n")
+        path.write_text("hi\n\n<!-- Local Variables: -->\n<!-- fill-column: 80 -->\n<!-- End: -->\n")
         writer = DocumentWriter.load(path)
         writer.set_settings(Settings(model="claude-opus-5"))
         writer.persist()
-        assert document.read(path).settings == Settings(model="claude-opus-5", other=(("gptel-max-tokens", "500"),))
+        assert document.read(path).settings == Settings(model="claude-opus-5", other=(("fill-column", "80"),))
 
     def test_a_refusing_disk_leaves_it_unsaved(self, tmp_path: Path) -> None:
         writer = DocumentWriter(tmp_path / "missing" / "session.md")

@@ -1,8 +1,8 @@
 """Local Variables that the user changed: an override of the preset for that branch (DD-38).
 
-The block at the end of a document says what gptel's user would see: model, backend, tools, temperature. What we
-wrote there last is recorded; a value that differs from it was put there by somebody else and holds for the branch's
-runs until it is kept (written to ``preset.md``) or dropped. A value that is missing says nothing.
+The block at the end of a document says what gptel's user would see: model, backend, tools, temperature, maximum
+tokens. What we wrote there last is recorded; a value that differs from it was put there by somebody else and holds
+for the branch's runs until it is kept (written to ``preset.md``) or dropped. A value that is missing says nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.presets import Preset
 from pyagentd.store.local_variables import Settings
 
-FIELDS = ("model", "backend", "tools", "temperature")
+FIELDS = ("model", "backend", "tools", "temperature", "max_tokens")
 
 Override = Mapping[str, Any]
 """Values that the user set, by the names in ``FIELDS``."""
@@ -28,6 +28,7 @@ def settings_of(preset: Preset) -> Settings:
         backend=preset.backend,
         tools=preset.tools,
         temperature=preset.temperature,
+        max_tokens=preset.max_tokens,
     )
 
 
@@ -86,4 +87,5 @@ def from_json(data: Mapping[str, Any] | None) -> Settings | None:
         backend=data.get("backend"),
         tools=None if tools is None else tuple(tools),
         temperature=data.get("temperature"),
+        max_tokens=data.get("max_tokens"),
     )

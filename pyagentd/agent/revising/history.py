@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # the host has contexts, which are cleared here
     from pyagentd.agent.host import Host
 
 _MOST_ROLES = 4000  # in one event; a client that needs more attaches anew
-_CARRIED = ("agent", "model")  # metadata of a prompt that its next version keeps
+_CARRIED = ("agent", "model", "settings")  # metadata of a prompt that its next version keeps
 
 
 class Files(Protocol):

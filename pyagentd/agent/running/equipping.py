@@ -33,6 +33,7 @@ from pyagentd.agent.running.resuming import DeferredBackend
 from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.settings import (
     DEFAULT_MAX_TOKENS,
+    THINKING_TOKENS,
     SendOptions,
     answering,
     backend_for,
@@ -151,6 +152,7 @@ class Equipping:
             authority=authority,
             max_tokens=self._longest(preset, model),
             temperature=preset.temperature,
+            thinking_budget=THINKING_TOKENS.get(preset.thinking),
             result=preset.result,
             limits=limits_of(preset),
             tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included

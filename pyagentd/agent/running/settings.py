@@ -27,6 +27,8 @@ from pyagentd.store.namedagents import layout
 from pyagentd.store.paths import BranchRef
 
 DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
+THINKING_TOKENS = {"low": 4_000, "medium": 12_000, "high": 32_000}
+"""How many tokens a model may think, by ``Preset.thinking``; they come on top of those of the answer."""
 
 
 @dataclass(slots=True, kw_only=True)

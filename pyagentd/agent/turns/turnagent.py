@@ -9,7 +9,7 @@ what held above it at that moment, so that what was started in plan mode stays i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from pyagentd.agent.branches.override import overridden
 from pyagentd.agent.presets import Presets, ProjectPresets
 from pyagentd.agent.running.settings import SendOptions, answering
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
-from pyagentd.policy.presets import Commands, Preset
+from pyagentd.policy.presets import Commands, Preset, parse_message_settings
 from pyagentd.policy.readonly import PLAN
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
@@ -42,17 +42,23 @@ class Named:
     Attributes:
         agent: Its name; "" for the session's own.
         model: ``{provider_id, model_id}``, the first None for the agent's own; None for the agent's own model.
+        settings: What the message sets for its own turn, see ``parse_message_settings``.
     """
 
     agent: str
     model: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def answered_by(self, preset: Preset) -> Preset:
-        """Return ``preset`` with the model that was named."""
-        if self.model is None or not self.model.get("model_id"):
-            return preset
-        backend = str(self.model.get("provider_id") or preset.backend)
-        return replace(preset, model=str(self.model["model_id"]), backend=backend)
+        """Return ``preset`` with the model that was named, and what the message sets.
+
+        Raises:
+            BadRequest: The log has settings that are none.
+        """
+        if self.model is not None and self.model.get("model_id"):
+            backend = str(self.model.get("provider_id") or preset.backend)
+            preset = replace(preset, model=str(self.model["model_id"]), backend=backend)
+        return replace(preset, **parse_message_settings(self.settings))
 
 
 def opened_with(conversation: Conversation) -> str:
@@ -72,7 +78,9 @@ def named(conversation: Conversation, message: Mapping[str, Any] | None = None) 
         if name := metadata.get("agent"):
             agent = str(name)
             break
-    return Named("" if agent == opened_with(conversation) else agent, model)
+    settings = (message or {}).get("settings")
+    agent = "" if agent == opened_with(conversation) else agent
+    return Named(agent, model, settings if isinstance(settings, Mapping) else {})
 
 
 def _visible(conversation: Conversation) -> Iterator[Mapping[str, Any]]:
@@ -158,6 +166,7 @@ def overlaid(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
         tools=agent.tools,
         profile=agent.profile,
         temperature=agent.temperature,
+        thinking=agent.thinking,
         max_turns=agent.max_turns,
         time_budget_s=agent.time_budget_s,
         token_budget=agent.token_budget,

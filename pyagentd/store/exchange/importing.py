@@ -92,6 +92,7 @@ def preset_text(template: str, name: str, settings: Settings, system: str | None
         "backend": settings.backend,
         "model": settings.model,
         "temperature": settings.temperature,
+        "max-tokens": settings.max_tokens,
         "tools": None if settings.tools is None else list(settings.tools),
     }
     values = {key: value for key, value in said.items() if value is not None}
