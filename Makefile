@@ -91,8 +91,8 @@ screenshots: setup ## Make docs/screenshots/ again, on a display that nobody see
 doc: setup ## Make build/manual/: the manual as Info and as one HTML page
 	@scripts/manual.sh
 
-dist: setup ## Make dist/: the wheel of the daemon, and the Emacs package as a file and as an archive
-	@scripts/dist.sh
+dist: ## Make dist/: the Emacs package, and the wheel of the server; needs Python and Emacs alone
+	@python3 scripts/dist.py
 
 clean: ## Remove what was built (not your sessions)
 	rm -rf .venv .mcp-servers .cask .demo .fuzz-lisp build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -68,9 +68,6 @@ or the symbol `asked' while that is looked for."
                  "package" 'ok (format "%s (%s)" pyagentd-version
                                        (abbreviate-file-name
                                         pyagentd-install--here))))
-          (mapcar (lambda (library)
-                    (pyagentd-doctor-check--library library 'missing))
-                  '("epc" "deferred"))
           (list (pyagentd-doctor-check--library "markdown-mode" 'warning)
                 (pyagentd-doctor-check--found installer))
           (pyagentd-doctor-check--environments)

@@ -64,26 +64,24 @@ latest first, :begun and :timer are about progress.")
 ;;;; What and with what
 
 (defun pyagentd-install-requirement ()
-  "Return what to install, a string, or signal an error without any."
+  "Return what to install, a string, or signal an error without any.
+What came with this package is installed with its optional parts."
   (let ((checkout (expand-file-name ".." pyagentd-install--here)))
     (or pyagentd-server-requirement
-        (car (last (file-expand-wildcards
-                    (expand-file-name
-                     (format "pyagentd-%s-*.whl" pyagentd-version)
-                     pyagentd-install--here))))
-        (and (file-exists-p (expand-file-name "pyproject.toml" checkout))
-             (file-exists-p (expand-file-name "pyagentd/daemon.py" checkout))
-             checkout)
+        (when-let ((came (or (car (last (file-expand-wildcards
+                                         (expand-file-name
+                                          (format "pyagentd-%s-*.whl"
+                                                  pyagentd-version)
+                                          pyagentd-install--here))))
+                             (and (file-exists-p
+                                   (expand-file-name "pyproject.toml" checkout))
+                                  (file-exists-p
+                                   (expand-file-name "pyagentd/daemon.py"
+                                                     checkout))
+                                  checkout))))
+          (concat came "[full]"))
         (user-error "No server came with this package; \
 set `pyagentd-server-requirement' or `pyagentd-command'"))))
-
-(defun pyagentd-install--wheels ()
-  "Return the arguments that have the wheels beside this file looked at.
-What the server needs and is published as a source alone is there, so
-that nothing is built here."
-  (and (file-expand-wildcards (expand-file-name "*.whl"
-                                                pyagentd-install--here))
-       (list "--find-links" pyagentd-install--here)))
 
 (defun pyagentd-install--steps (how directory requirement)
   "Return the steps that install REQUIREMENT into DIRECTORY with HOW.
@@ -94,13 +92,13 @@ Each is (WHAT PROGRAM ARGUMENT...).  HOW is a pair (PROGRAM . KIND), see
                (venv (list "environment" program "-I" "-m" "venv"))
                (arguments `("install" "--no-input" "--disable-pip-version-check"
                             "--progress-bar=off" "--no-compile"
-                            ,@(pyagentd-install--wheels) ,requirement)))
+                            ,requirement)))
     (append
      (pcase-exhaustive kind
        ('uv `(("environment" ,program "venv" "--no-project" "--python"
                ,(concat ">=" pyagentd-installer-python) ,directory)
               ("packages" ,program "pip" "install" "--python" ,python
-               ,@(pyagentd-install--wheels) ,requirement)))
+               ,requirement)))
        ;; A pip of its own takes as long as half of all the rest.
        ('pip `((,@venv "--without-pip" ,directory)
                ("packages" ,program "-I" "-m" "pip" "--python" ,python

@@ -21,11 +21,11 @@
 
 ;;; Commentary:
 
-;; The only file that knows EPC.  The structures are those of epc.el (a
-;; manager whose sessions slot holds the deferred of every pending
-;; call), the process filter is ours: it only cuts frames.  Answers are
-;; given to their callers at once, events are queued undecoded
-;; (`pyagentd-events').
+;; The only file that knows EPC, the protocol of epc.el: six hexadecimal
+;; digits and an s-expression.  That package is not needed, since stock
+;; Emacs does not have it and it does its work in the process filter.  The
+;; filter here only cuts frames.  Answers are given to their callers at
+;; once, events are queued undecoded (`pyagentd-events').
 ;;
 ;; Hooks, timers and, by way of `pyagentd-later', commands use
 ;; `pyagentd-rpc-call-async', which neither waits nor starts a daemon.
@@ -35,7 +35,6 @@
 ;;; Code:
 
 (require 'cl-lib)
-(require 'epc)
 (require 'pyagentd-core)
 (require 'pyagentd-events)
 (require 'pyagentd-outbox)
@@ -53,8 +52,15 @@
 (defvar pyagentd-rpc-disconnected-hook nil
   "Hook run after the connection ended and all its events were applied.")
 
-(defvar pyagentd-rpc--manager nil
-  "The `epc:manager' of the connection, nil when there is none.")
+(defvar pyagentd-rpc--process nil
+  "The process of the connection, nil when there is none.")
+
+(defvar pyagentd-rpc--pending nil
+  "Alist of the calls that wait for an answer: (UID SUCCESS . FAILURE).
+SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA).")
+
+(defvar pyagentd-rpc--uid 0
+  "Number of the latest call.")
 
 ;;;; Frames
 
@@ -109,10 +115,11 @@
   (pcase (pyagentd-rpc--read frame)
     (`(call 0 events (,events)) events)
     (`(call 0 . ,_) nil)
-    (`(call ,uid ,name ,args)
-     (when pyagentd-rpc--manager
-       (epc:handler-called-method pyagentd-rpc--manager uid name args)
-       nil))))
+    (`(call ,uid ,name ,_)
+     (pyagentd-rpc--write
+      (pyagentd-rpc--frame
+       (list 'epc-error uid (format "No such method: %s" name))))
+     nil)))
 
 (defun pyagentd-rpc--answer (frame)
   "Give the answer in FRAME to the call that waits for it."
@@ -125,41 +132,33 @@
   (pcase answer
     (`(return ,uid ,value)
      (when-let ((pending (pyagentd-rpc--forget uid)))
-       (deferred:callback pending value)))
+       (funcall (car pending) value)))
     (`(return-error ,uid ,data)
      (when-let ((pending (pyagentd-rpc--forget uid)))
-       (deferred:errorback
-         pending (cons 'pyagentd-remote-error
-                       (if (consp data) data (list 'internal data))))))
+       (funcall (cdr pending)
+                (cons 'pyagentd-remote-error
+                      (if (consp data) data (list 'internal data))))))
     (`(epc-error ,uid ,text)
      (when-let ((pending (pyagentd-rpc--forget uid)))
-       (deferred:errorback
-         pending (list 'pyagentd-remote-error 'epc-error text))))))
+       (funcall (cdr pending)
+                (list 'pyagentd-remote-error 'epc-error text))))))
 
 (defun pyagentd-rpc--forget (uid)
-  "Remove the pending call UID and return its deferred, or nil."
-  (when pyagentd-rpc--manager
-    (when-let ((pair (assq uid (epc:manager-sessions pyagentd-rpc--manager))))
-      (setf (epc:manager-sessions pyagentd-rpc--manager)
-            (delq pair (epc:manager-sessions pyagentd-rpc--manager)))
-      (cdr pair))))
+  "Remove the pending call UID; return (SUCCESS . FAILURE) or nil."
+  (when-let ((pair (assq uid pyagentd-rpc--pending)))
+    (setq pyagentd-rpc--pending (delq pair pyagentd-rpc--pending))
+    (cdr pair)))
 
 (defun pyagentd-rpc--drop (uid)
   "Let nothing wait for the call UID; do not send it if that was not done."
   (pyagentd-rpc--forget uid)
   (pyagentd-outbox-drop uid))
 
-(defun pyagentd-rpc--process ()
-  "Return the process of the connection, or nil."
-  (and pyagentd-rpc--manager
-       (epc:connection-process
-        (epc:manager-connection pyagentd-rpc--manager))))
-
 ;;;; Connection
 
 (defun pyagentd-rpc-connected-p ()
   "Return non-nil if there is a connection to the daemon."
-  (and pyagentd-rpc--manager (process-live-p (pyagentd-rpc--process))))
+  (and pyagentd-rpc--process (process-live-p pyagentd-rpc--process)))
 
 (defun pyagentd-rpc-runtime-file ()
   "Return the name of the file with the address of the daemon."
@@ -207,7 +206,7 @@ Another daemon may remove it at any time."
       (error (kill-buffer (plist-get common :buffer)) nil))))
 
 (defun pyagentd-rpc--open (runtime)
-  "Connect to the address in RUNTIME and say hello; return the manager or nil."
+  "Connect to the address in RUNTIME and say hello; return the process or nil."
   (when-let ((process (and runtime
                            (progn (pyagentd-rpc--check-protocol
                                    (plist-get runtime :proto))
@@ -215,13 +214,10 @@ Another daemon may remove it at any time."
     (set-process-filter process #'pyagentd-rpc--filter)
     (set-process-sentinel process #'pyagentd-rpc--sentinel)
     (pyagentd-outbox-reset)
-    (setq pyagentd-rpc--manager
-          (make-epc:manager
-           :title "pyagentd"
-           :connection (make-epc:connection :name "pyagentd" :process process
-                                            :buffer (process-buffer process))))
+    (setq pyagentd-rpc--process process
+          pyagentd-rpc--pending nil)
     (pyagentd-rpc--hello process (plist-get runtime :token))
-    pyagentd-rpc--manager))
+    process))
 
 (defun pyagentd-rpc--hello (process token)
   "Introduce ourselves on PROCESS with TOKEN; other frames wait for the answer."
@@ -256,7 +252,7 @@ Another daemon may remove it at any time."
 Not if PROCESS, unless that is nil, is the connection no more."
   (pyagentd-events-enqueue
    (lambda ()
-     (when (or (null process) (eq process (pyagentd-rpc--process)))
+     (when (or (null process) (eq process pyagentd-rpc--process))
        (run-hooks hook))
      nil)))
 
@@ -265,27 +261,27 @@ Not if PROCESS, unless that is nil, is the connection no more."
   (unless (process-live-p process)
     (when (buffer-live-p (process-buffer process))
       (kill-buffer (process-buffer process)))
-    (when (eq process (pyagentd-rpc--process))
-      (let ((pending (epc:manager-sessions pyagentd-rpc--manager)))
-        (setq pyagentd-rpc--manager nil)
+    (when (eq process pyagentd-rpc--process)
+      (let ((pending pyagentd-rpc--pending))
+        (setq pyagentd-rpc--process nil
+              pyagentd-rpc--pending nil)
         (pyagentd-outbox-reset)
-        (dolist (pair (reverse pending))
+        (dolist (call (reverse pending))
           (pyagentd-guarded "Disconnect"
-            (deferred:errorback (cdr pair)
-              '(pyagentd-disconnected "try again"))))
+            (funcall (cddr call) '(pyagentd-disconnected "try again"))))
         (pyagentd-rpc--announce 'pyagentd-rpc-disconnected-hook)))))
 
 (defun pyagentd-rpc-disconnect ()
   "Close the connection, not the daemon."
   (interactive)
-  (when-let ((process (pyagentd-rpc--process)))
+  (when-let ((process pyagentd-rpc--process))
     (delete-process process)))
 
 (defun pyagentd-rpc-connect (&optional start)
-  "Return the manager of the connection; connect if there is a daemon.
+  "Return the process of the connection; connect if there is a daemon.
 If there is none, start it and wait for it when START is non-nil,
 else return nil."
-  (cond ((pyagentd-rpc-connected-p) pyagentd-rpc--manager)
+  (cond ((pyagentd-rpc-connected-p) pyagentd-rpc--process)
         ((pyagentd-rpc--open (pyagentd-rpc-runtime)))
         (start (pyagentd-rpc--start))))
 
@@ -320,18 +316,16 @@ else return nil."
                                                     " "))))))
           (accept-process-output nil 0.02))
       (kill-buffer (process-buffer process)))
-    pyagentd-rpc--manager))
+    pyagentd-rpc--process))
 
 ;;;; Calls
 
 (defun pyagentd-rpc--submit (method plist success failure)
   "Send a call of METHOD with PLIST; return its uid.
 SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
-  (let* ((uid (epc:uid))
-         (frame (pyagentd-rpc--frame (list 'call uid method (list plist))))
-         (pending (deferred:new success)))
-    (setf (deferred-errorback pending) failure)
-    (push (cons uid pending) (epc:manager-sessions pyagentd-rpc--manager))
+  (let* ((uid (cl-incf pyagentd-rpc--uid))
+         (frame (pyagentd-rpc--frame (list 'call uid method (list plist)))))
+    (push (cons uid (cons success failure)) pyagentd-rpc--pending)
     (if (eq method 'hello)
         (pyagentd-rpc--write frame)
       (pyagentd-outbox-put uid frame))
@@ -339,12 +333,12 @@ SUCCESS is called with the answer, FAILURE with an error (SYMBOL . DATA)."
 
 (defun pyagentd-rpc--write (frame)
   "Write FRAME to the daemon, if there is a connection."
-  (when-let ((process (pyagentd-rpc--process)))
+  (when-let ((process pyagentd-rpc--process))
     (process-send-string process frame)))
 
 (defun pyagentd-rpc--fence ()
   "Return a call that the daemon answers at once: a pair (UID . FRAME)."
-  (let ((uid (epc:uid)))
+  (let ((uid (cl-incf pyagentd-rpc--uid)))
     (cons uid (pyagentd-rpc--frame (list 'call uid 'status '(nil))))))
 
 (setq pyagentd-outbox-send-function #'pyagentd-rpc--write
@@ -400,7 +394,7 @@ ends.  Can be quit.  Emacs waits: for functions that return values, not
 for commands, see `pyagentd-later'."
   (pyagentd-rpc-connect t)
   (let* ((outcome nil)
-         (process (pyagentd-rpc--process))
+         (process pyagentd-rpc--process)
          (deadline (+ (float-time) (or timeout pyagentd-call-timeout)))
          (uid (pyagentd-rpc--submit
                method plist

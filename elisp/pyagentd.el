@@ -4,7 +4,7 @@
 
 ;; Author: The pyagentd authors
 ;; Version: 0.1.0
-;; Package-Requires: ((emacs "28.1") (epc "0.1.1") (deferred "0.5.1"))
+;; Package-Requires: ((emacs "28.1"))
 ;; Keywords: tools, convenience
 ;; SPDX-License-Identifier: GPL-3.0-or-later
 

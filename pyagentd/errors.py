@@ -13,6 +13,7 @@
     │   ├── SignatureError       a signature of a mission or tool cannot be read (line, column)
     │   ├── TemplateError        a prompt's placeholders are malformed or have no value
     │   ├── NoKey                a backend needs a key and none is known
+    │   ├── NotInstalled         an optional Python package is missing
     │   ├── Busy                 the branch has a run in flight
     │   ├── Blocked              a hook of the user's says no
     │   ├── Conflict             an id is taken by something else
@@ -154,6 +155,12 @@ class NoKey(UserError):
     """The backend needs an API key and none was given."""
 
     code = "no-key"
+
+
+class NotInstalled(UserError):
+    """A feature needs Python packages that were not installed with the rest."""
+
+    code = "not-installed"
 
 
 class Busy(UserError):

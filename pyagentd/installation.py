@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from pyagentd.errors import NotInstalled
 
 DIRECTORIES = (
     "/usr/bin",
@@ -42,3 +46,23 @@ def installed() -> tuple[Path, ...]:
     own = (prefix for prefix in prefixes if prefix not in shared)
     beside = (package.parent,) if package.parent.name in _PACKAGES else ()
     return tuple(dict.fromkeys((package, *beside, library, *own)))
+
+
+@contextmanager
+def extra(name: str, feature: str) -> Iterator[None]:
+    """Import in the body what the extra ``name`` of our distribution brings.
+
+    Args:
+        name: The extra, as in ``pyagentd[mcp]``.
+        feature: What needs it, the subject of the error's sentence.
+
+    Raises:
+        NotInstalled: It was not installed with the rest.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise NotInstalled(
+            f"{feature} needs the Python package {error.name}, which is not installed",
+            mend=f"Install the server as pyagentd[{name}], or as pyagentd[full].",
+        ) from error

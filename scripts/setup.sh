@@ -42,12 +42,12 @@ find_python() {
 # Debian packages that are missing: those needed, then those only some tests or niceties want.
 needed_packages() {
     have emacs || echo emacs-nox
-    have emacs && emacs_has epc || echo elpa-epc
     "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv python3-pip
 }
 wanted_packages() {
     have emacs && emacs_has markdown-mode || echo elpa-markdown-mode
     have emacs && emacs_has package-lint || echo elpa-package-lint  # make lint-el
+    have emacs && emacs_has epc || echo elpa-epc  # a test that talks to the daemon with it
     have makeinfo || echo texinfo  # make doc
     have tmux || echo tmux
     have bwrap || [ "$(uname)" != Linux ] || echo bubblewrap  # confines the commands of agents

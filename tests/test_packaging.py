@@ -1,11 +1,15 @@
 """What surrounds the code: Makefile, Cask, licence, README, distribution."""
 
+import base64
+import email
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,8 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = (ROOT / "docs" / "command-line.md").read_text()
 DEPENDENCIES = (ROOT / "docs" / "dependencies.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+DECLARED = PROJECT["dependencies"] + [each for name in ("acp", "epc", "html", "mcp") for each in EXTRAS[name]]
 
 
 def make(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -99,7 +105,7 @@ def test_cask_can_be_read_and_names_the_main_file(tmp_path: Path) -> None:
     assert '(package-file "elisp/pyagentd.el")' in said
     assert '(depends-on "ert-runner")' in said
     headers = (ROOT / "elisp" / "pyagentd.el").read_text()
-    assert re.search(r'^;; Package-Requires: .*\(epc "', headers, re.MULTILINE)
+    assert ';; Package-Requires: ((emacs "28.1"))' in headers
 
 
 def test_set_up_with_everything_in_place_does_nothing_and_is_silent() -> None:
@@ -123,7 +129,7 @@ def test_set_up_that_may_not_install_prints_the_line_to_run(tmp_path: Path) -> N
         [tools / "bash", checkout / "scripts" / "setup.sh"], env={"PATH": str(tools)}, capture_output=True, text=True
     )
     assert run.returncode == 1
-    assert "sudo apt-get update && sudo apt-get install -y emacs-nox elpa-epc" in run.stderr
+    assert "sudo apt-get update && sudo apt-get install -y emacs-nox " in run.stderr
     assert not (checkout / ".venv").exists()
 
 
@@ -150,7 +156,7 @@ def test_every_command_is_explained() -> None:
 
 
 def test_every_dependency_has_a_reason() -> None:
-    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in PROJECT["dependencies"]]
+    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in DECLARED]
     missing = [name for name in names if not re.search(rf"^\| `{re.escape(name)}` \| \S", DEPENDENCIES, re.MULTILINE)]
     assert missing == []
 
@@ -179,16 +185,93 @@ def test_the_package_and_its_server_are_the_same_version() -> None:
     assert f";; Version: {__version__}\n" in main
 
 
-def test_the_emacs_package_is_one_that_emacs_can_read(tmp_path: Path) -> None:
-    package = tmp_path / f"pyagentd-{__version__}"
-    shutil.copytree(ROOT / "elisp", package, ignore=shutil.ignore_patterns("*.elc"))
-    (tmp_path / "elpa").mkdir()
-    made = ["emacs", "--batch", "-l", "scripts/dist.el", "-f", "dist-package", str(package), str(tmp_path / "elpa")]
-    subprocess.run(made, cwd=ROOT, check=True, capture_output=True)
-    form = f"""(progn (require 'package) (find-file "{package}.tar")
-      (let ((desc (package-tar-file-info)))
-        (princ (list (package-desc-full-name desc) (mapcar #'car (package-desc-reqs desc))))))"""
-    read = subprocess.run(["emacs", "-Q", "--batch", "--eval", form], capture_output=True, text=True, check=True)
-    assert read.stdout == f"(pyagentd-{__version__} (emacs epc deferred))"
-    contents = (tmp_path / "elpa" / "archive-contents").read_text()
-    assert contents.startswith("(1 (pyagentd . [") and "(epc . [" in contents
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make dist` makes where there is nothing but Emacs, Python without any package, and no home."""
+    place = tmp_path_factory.mktemp("dist")
+    tools = place / "bin"
+    tools.mkdir()
+    (tools / "emacs").symlink_to(shutil.which("emacs") or "emacs")
+    made = [sys.executable, "-I", "-S", "scripts/dist.py", str(place / "dist")]
+    env = {"PATH": str(tools), "HOME": str(place / "home"), "SOURCE_DATE_EPOCH": "1700000000"}
+    subprocess.run(made, cwd=ROOT, env=env, check=True, capture_output=True)
+    return place / "dist"
+
+
+def test_a_stock_emacs_installs_the_package_without_any_archive(dist: Path, tmp_path: Path) -> None:
+    script = f"""
+(setq package-archives nil package-user-dir "{tmp_path}/elpa")
+(package-initialize)
+(package-install-file "{dist}/pyagentd-{__version__}.tar")
+(require 'pyagentd)
+(require 'pyagentd-install)
+(princ (list (featurep 'pyagentd-rpc) (locate-library "epc") (pyagentd-install-requirement)))"""
+    (tmp_path / "install.el").write_text(script)
+    command = ["emacs", "-Q", "--batch", "-l", str(tmp_path / "install.el")]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)})
+    assert run.returncode == 0, run.stderr
+    there = f"{tmp_path}/elpa/pyagentd-{__version__}"
+    assert run.stdout == f"(t nil {there}/pyagentd-{__version__}-py3-none-any.whl[full])"
+
+
+def test_the_wheel_is_installed_as_it_was_built(dist: Path, tmp_path: Path) -> None:
+    wheel = dist / f"pyagentd-{__version__}-py3-none-any.whl"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", str(tmp_path)]
+    subprocess.run([*command, str(wheel)], check=True, capture_output=True)
+    for line in (tmp_path / f"pyagentd-{__version__}.dist-info/RECORD").read_text().splitlines():
+        name, hashed, _ = line.rsplit(",", 2)
+        if hashed and not name.endswith(".pyc") and not name.startswith("../"):
+            found = base64.urlsafe_b64encode(hashlib.sha256((tmp_path / name).read_bytes()).digest())
+            assert hashed == f"sha256={found.decode().rstrip('=')}", name
+    ask = "from pyagentd.store.templates import *; print(*sorted(path.stem for path in shipped_dir().glob('*.md')))"
+    command, env = [sys.executable, "-c", ask], {**os.environ, "PYTHONPATH": str(tmp_path)}
+    presets = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert (tmp_path / "pyagentd/presets").is_dir()
+    assert presets == sorted(path.stem for path in (ROOT / "presets").glob("*.md"))
+
+
+def test_the_metadata_say_what_the_project_declares(dist: Path) -> None:
+    with zipfile.ZipFile(dist / f"pyagentd-{__version__}-py3-none-any.whl") as wheel:
+        text = wheel.read(f"pyagentd-{__version__}.dist-info/METADATA").decode()
+    said = email.message_from_string(text)
+    assert (said["Name"], said["Version"], said["Author"]) == ("pyagentd", __version__, "The pyagentd authors")
+    assert said.get_all("Classifier") == PROJECT["classifiers"]
+    assert said.get_all("Provides-Extra") == list(EXTRAS)
+    wanted = [*PROJECT["dependencies"], *(f'{e}; extra == "{name}"' for name in EXTRAS for e in EXTRAS[name])]
+    assert said.get_all("Requires-Dist") == wanted
+    assert said.get_payload() == README
+
+
+def test_without_the_extras_a_library_works_and_the_rest_says_what_to_install(tmp_path: Path) -> None:
+    script = """
+import asyncio, sys
+for name in ("acp", "epc", "html_to_markdown", "mcp", "mcp_types", "sexpdata"):
+    sys.modules[name] = None  # importing it fails as if it were absent
+import pyagentd.daemon, pyagentd.mission
+from pyagentd.cli.app import cli
+from pyagentd.errors import PyagentdError
+from pyagentd.mission import Scripted, delegate
+from pyagentd.tools.mcp.connection import Connection
+from pyagentd.tools.mcp.launch import Launch
+from pyagentd.tools.pagetext import text_of
+print(delegate("?", signature="() -> {a :int}", llm=Scripted("(return {:a 1})")).value)
+for work in (
+    lambda: text_of(b"<p>a</p>", "text/html", "http://a/"),
+    lambda: asyncio.run(Connection(Launch(name="s", command=("true",))).offers()),
+    lambda: __import__("pyagentd.rpc.scripting"),
+    lambda: cli.main(["acp"], standalone_mode=False),
+):
+    try:
+        work()
+    except PyagentdError as error:
+        print(error)
+"""
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)})
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert lines[0] == "{'a': 1}"
+    for line, extra in zip(lines[1:], ("html", "mcp", "epc", "acp"), strict=True):
+        assert line.endswith(f"Install the server as pyagentd[{extra}], or as pyagentd[full].")

@@ -6,6 +6,7 @@ import click
 
 from pyagentd.cli.link import complete_agent
 from pyagentd.cli.outcome import ExitCode
+from pyagentd.installation import extra
 
 
 @click.command()
@@ -24,7 +25,8 @@ def acp(preset: str) -> ExitCode:
     """
     import asyncio
 
-    from pyagentd.acp.agent import serve
+    with extra("acp", "The Agent Client Protocol"):
+        from pyagentd.acp.agent import serve
 
     asyncio.run(serve(preset))
     return ExitCode.DONE

@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from epc.client import EPCClient
-
 from pyagentd.config import runtime_dir
 from pyagentd.errors import Unreachable
+from pyagentd.installation import extra
 from pyagentd.rpc.framing import PROTOCOL
 from pyagentd.rpc.lifecycle import Runtime, read_runtime
+
+with extra("epc", "A script's connection"):
+    from epc.client import EPCClient
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pyagentd.errors import ToolError
+from pyagentd.errors import NotInstalled, ToolError
 from pyagentd.policy.guard import Action
 from pyagentd.tools import spool
 from pyagentd.tools.around import Kept
@@ -165,7 +165,7 @@ def _bounded(output: Output, tool: str, spool_dir: Path) -> Output:
 
 def _explain(tool: str, error: Exception) -> str:
     match error:
-        case ToolError():
+        case ToolError() | NotInstalled():
             return str(error)
         case OSError(filename=str() as name):
             return f"{error.strerror}: {name}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import codecs
 import re
 
+from pyagentd.installation import extra
+
 _HTML = ("text/html", "application/xhtml+xml")
 _ALSO_TEXT = re.compile(r"text/|application/(?:[\w.-]+\+)?(?:json|xml|javascript|ecmascript|yaml|toml|x-ndjson)\b")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
@@ -45,7 +47,8 @@ def _encoding(body: bytes, content_type: str, html: bool) -> str:
 
 
 def _markdown(html: str, url: str) -> str:
-    from html_to_markdown import ConversionOptions, convert
+    with extra("html", "Reading a web page"):
+        from html_to_markdown import ConversionOptions, convert
 
     options = ConversionOptions(extract_metadata=False, skip_images=True, base_url=url)
     return _BLANK_LINES.sub("\n\n", convert(html, options).content or "").strip()

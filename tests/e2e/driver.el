@@ -9,7 +9,7 @@
 (require 'seq)
 
 (defvar pyagentd-attach-awaited)
-(defvar pyagentd-rpc--manager)
+(defvar pyagentd-rpc--pending)
 (defvar pyagentd-start--process)
 
 (defun driver--filter (process chunk)
@@ -69,7 +69,7 @@ What it asks the daemon, and goes on to ask, is answered then."
 
 (defun driver--asked ()
   "Return the numbers of the calls that the daemon has not answered."
-  (and pyagentd-rpc--manager (mapcar #'car (epc:manager-sessions pyagentd-rpc--manager))))
+  (mapcar #'car pyagentd-rpc--pending))
 
 (make-network-process :name "driver" :server t :family 'local :service (getenv "DRIVER_SOCKET")
                       :filter #'driver--filter :noquery t)

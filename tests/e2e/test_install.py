@@ -25,7 +25,7 @@ WIDTH, HEIGHT = 100, 40
 @pytest.fixture
 def package() -> Path:
     """The package's file, made just now."""
-    subprocess.run([ROOT / "scripts" / "dist.sh"], check=True, capture_output=True)
+    subprocess.run([sys.executable, ROOT / "scripts" / "dist.py"], check=True, capture_output=True)
     return ROOT / "dist" / f"pyagentd-{__version__}.tar"
 
 

@@ -225,7 +225,7 @@ directory by Dired as well."
         (ignore-errors
           (condition-case nil (call-interactively command) (quit nil)))))
     (dolist (process (seq-difference (process-list) processes))
-      (unless (memq process (list (pyagentd-rpc--process)
+      (unless (memq process (list pyagentd-rpc--process
                                   pyagentd-start--process))
         (set-process-sentinel process #'ignore)
         (delete-process process)))

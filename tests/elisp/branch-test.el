@@ -139,7 +139,7 @@ The variable `new' is bound to the file of the branch that it makes."
                  (lambda (err) (setq said err))))
         (pyagentd-branch "x" 'include 1)
         (pyagentd-test-await (eq (car said) 'pyagentd-timeout))))
-    (let* ((uid (caar (epc:manager-sessions pyagentd-rpc--manager))))
+    (let* ((uid (caar pyagentd-rpc--pending)))
       (pyagentd-test-tell 'fake-raw
                           (format "(return %d (:branch %S :file %S))" uid dir new)))
     (pyagentd-test-await (pyagentd-test-calls 'delete))

@@ -149,7 +149,7 @@ The variable `branch' is bound to its directory."
                   said))
         (pyagentd-test-tell
          'fake-raw (format "(return %d (:session-id \"talk-copy\"))"
-                           (caar (epc:manager-sessions pyagentd-rpc--manager))))
+                           (caar pyagentd-rpc--pending)))
         (pyagentd-test-await
          (seq-some (lambda (text) (string-prefix-p "talk-copy was made" text))
                    said))))

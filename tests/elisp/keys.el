@@ -13,8 +13,7 @@
 
 (defun pyagentd-test-settled-p ()
   "Return non-nil if no answer is awaited and none has still to be used."
-  (and (or (null pyagentd-rpc--manager)
-           (null (epc:manager-sessions pyagentd-rpc--manager)))
+  (and (null pyagentd-rpc--pending)
        (not (process-live-p pyagentd-start--process))
        (not pyagentd-events--timer)
        (not (seq-some (lambda (timer)

@@ -218,7 +218,7 @@
                  (lambda (begun) (push begun shown))))
         (let ((pyagentd-call-timeout 0.02))
           (pyagentd-mission "Count"))
-        (setq uid (caar (epc:manager-sessions pyagentd-rpc--manager)))
+        (setq uid (caar pyagentd-rpc--pending))
         (pyagentd-test-await (seq-find (lambda (line)
                                          (string-match-p "in time" line))
                                        said))

@@ -36,7 +36,7 @@
   (pyagentd-test-with-daemon
     (pyagentd-test-tell 'fake-silent "" 'status)
     (should-error (pyagentd-rpc-call 'status nil 0.1) :type 'pyagentd-timeout)
-    (should-not (epc:manager-sessions pyagentd-rpc--manager))
+    (should-not pyagentd-rpc--pending)
     (should-not (pyagentd-rpc-call 'asks))))
 
 (ert-deftest pyagentd-rpc-async-call-times-out ()
@@ -242,7 +242,7 @@
     (pyagentd-rpc-call 'status)
     (let* (seen
            (frame (pyagentd-rpc--frame '(call 0 events (((cut "b" 1 "ä€𝄞"))))))
-           (process (pyagentd-rpc--process)))
+           (process pyagentd-rpc--process))
       (pyagentd-events-register 'cut (lambda (_b _s args) (push (car args) seen)))
       (dotimes (cut (length frame))
         (pyagentd-rpc--filter process (substring frame 0 cut))

@@ -226,7 +226,7 @@ The variables `tea' and `file' are bound to a row and its file."
                  (lambda (format &rest args)
                    (push (apply #'format format args) said))))
         (pyagentd-reindex)
-        (let ((uid (caar (epc:manager-sessions pyagentd-rpc--manager))))
+        (let ((uid (caar pyagentd-rpc--pending)))
           ;; Emacs shows progress some times a second only.
           (pyagentd-test-await
            (progn (setq done (min 400 (1+ done)))

@@ -14,7 +14,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pyagentd.errors import ToolError
+from pyagentd.errors import NotInstalled, ToolError
+from pyagentd.installation import extra
 from pyagentd.tools.mcp.catalog import Answered, Catalog, Piece, ServerPrompt, ServerResource
 from pyagentd.tools.mcp.launch import Launch
 from pyagentd.tools.mcp.pace import Pace
@@ -148,9 +149,9 @@ class Connection:
     # -- inside --------------------------------------------------------------------------------------------------
 
     async def _using_it(self, work: Callable[[Link], Awaitable[_T]]) -> _T:
-        from pyagentd.tools.mcp.link import Broken, Forgotten  # loaded by then, or now
-
         link = await self._ready()
+        from pyagentd.tools.mcp.link import Broken, Forgotten  # loaded by then
+
         self._using += 1
         try:
             try:
@@ -194,7 +195,11 @@ class Connection:
             await asyncio.sleep(wait)
 
     async def _open(self) -> Link:
-        link_module = await asyncio.to_thread(_loaded)
+        try:
+            link_module = await asyncio.to_thread(_loaded)
+        except NotInstalled as error:
+            self._failed(str(error))
+            raise Unavailable(f"The MCP server {self.name} is unavailable: {error}") from error
         link: Link = link_module.Link(self.launch, self._changed, lambda why: self._gone(link, why))
         log.info("mcp server %s: starting", self.name)
         try:
@@ -291,6 +296,7 @@ async def _nothing(link: Link) -> None:
 
 def _loaded() -> Any:
     """Load what needs the SDK; blocks for about a second the first time."""
-    from pyagentd.tools.mcp import link
+    with extra("mcp", "It"):
+        from pyagentd.tools.mcp import link
 
-    return link
+        return link
