@@ -53,8 +53,7 @@
 (defun pyagentd-ask-edit--parse (text)
   "Return TEXT, the JSON of arguments, parsed; signal what is wrong with it."
   (let ((value (condition-case err
-                   (json-parse-string text :null-object :null
-                                      :false-object :false)
+                   (pyagentd-json-table text)
                  (json-error
                   (user-error "Not JSON: %s" (error-message-string err))))))
     (unless (hash-table-p value)
@@ -158,7 +157,7 @@ argument, or ALL from Lisp, all of them as JSON."
         (progn (pyagentd-ask-edit--parse text) text)
       (let ((arguments (pyagentd-ask-arguments pyagentd-ask-edit--ask)))
         (puthash pyagentd-ask-edit--field text arguments)
-        (json-serialize arguments :null-object :null :false-object :false)))))
+        (pyagentd-json-of-table arguments)))))
 
 (defun pyagentd-ask-edit-finish ()
   "Allow the call with the arguments as they are here."

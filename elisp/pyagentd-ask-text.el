@@ -239,7 +239,7 @@ Lines after the first have INDENT before them."
            (let (lines)
              (maphash (lambda (key entry)
                         (push (concat deeper
-                                      (pyagentd-ask-text--serialized key) ": "
+                                      (pyagentd-json-of-table key) ": "
                                       (pyagentd-ask-text--json entry deeper))
                               lines))
                       value)
@@ -252,18 +252,13 @@ Lines after the first have INDENT before them."
                                         (pyagentd-ask-text--json entry deeper)))
                               value ",\n")
                    "\n" indent "]"))
-          (t (pyagentd-ask-text--serialized value)))))
-
-(defun pyagentd-ask-text--serialized (value)
-  "Return VALUE, parsed JSON, as JSON; Emacs 30 has only its bytes."
-  (let ((json (json-serialize value :null-object :null :false-object :false)))
-    (if (multibyte-string-p json) json (decode-coding-string json 'utf-8))))
+          (t (pyagentd-json-of-table value)))))
 
 (defun pyagentd-ask-text-json (text)
   "Return TEXT, JSON, as readable JSON; as it is where it is none."
   (condition-case nil
       (pyagentd-ask-text--json
-       (json-parse-string text :null-object :null :false-object :false) "")
+       (pyagentd-json-table text) "")
     (json-error text)))
 
 ;;;; Together

@@ -39,6 +39,7 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
+(require 'pyagentd-json)
 (require 'pyagentd-place)
 (require 'pyagentd-events)
 
@@ -189,7 +190,7 @@
 (defun pyagentd-ask-arguments (ask)
   "Return the arguments in ASK as a hash table; nil if it has none."
   (when-let ((input (plist-get ask :input)))
-    (json-parse-string input :null-object :null :false-object :false)))
+    (pyagentd-json-table input)))
 
 ;;;; Events
 

@@ -57,6 +57,29 @@ False is `:json-false', null is nil; so functions of tools expect it."
           (json-key-type 'keyword) (json-false :json-false) (json-null nil))
       (json-read-from-string text))))
 
+(defun pyagentd-json-table (text)
+  "Return what the JSON in TEXT says, as hash tables and vectors.
+Null is `:null' and false `:false'.  What the parser in C refuses and JSON
+allows, such as a NUL in a string, is read by the one in Lisp."
+  (condition-case err
+      (json-parse-string text :null-object :null :false-object :false)
+    (json-error
+     (let ((json-object-type 'hash-table) (json-array-type 'vector)
+           (json-key-type 'string) (json-null :null) (json-false :false))
+       (condition-case nil
+           (json-read-from-string text)
+         (error (signal (car err) (cdr err))))))))
+
+(defun pyagentd-json-of-table (value)
+  "Return VALUE, as `pyagentd-json-table' reads it, as JSON."
+  (condition-case nil
+      ;; Emacs 30 has only its bytes.
+      (let ((json (json-serialize value :null-object :null :false-object :false)))
+        (if (multibyte-string-p json) json (decode-coding-string json 'utf-8)))
+    (error
+     (let ((json-null :null) (json-false :false))
+       (json-encode value)))))
+
 (defun pyagentd-json-of (plist)
   "Return PLIST as a JSON object.
 Its values are strings, numbers, t, nil (null), `:json-false', plists and

@@ -19,6 +19,7 @@ BASE_FILES = {
     "events",
     "ids",
     "installation",
+    "jsontext",
     "log",
     "messages",
     "pulse",

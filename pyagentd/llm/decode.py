@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
+from pyagentd import jsontext
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import (
     PartDelta,
@@ -142,7 +144,8 @@ class StepDecoder:
             return
         block = _Block(kind=kind)
         if kind == "tool":
-            block.call_id, block.name, block.given = start["id"], start["name"], start.get("input")
+            block.call_id, block.name = self._unique(start["id"]), _whole(start["name"])
+            block.given = start.get("input")
         elif start["type"] == "redacted_thinking":
             block.redacted = start["data"]
         self._blocks[index] = block
@@ -151,6 +154,14 @@ class StepDecoder:
             block.pieces.append(first)
             items.append(PartDelta(index, first))
         block.signature = start.get("signature") or ""
+
+    def _unique(self, id: str) -> str:
+        """Return the id of a call, another one where it has none or another call of this answer has the same."""
+        id = _whole(id)
+        taken = [block.call_id for block in self._blocks.values() if block is not None and block.kind == "tool"]
+        if not id or id in taken:
+            id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
+        return id
 
     def _block_stop(self, body: Json, items: list[StreamItem]) -> None:
         index = body["index"]
@@ -165,7 +176,8 @@ class StepDecoder:
                 part = Reasoning(text=text, signature=block.signature or None, redacted=block.redacted)
                 items.append(PartFinished(index, part))
             case "tool":
-                if (arguments := _arguments(text, block.given)) is None:
+                text = text if text.strip() else _given(block.given)
+                if (arguments := _arguments(text)) is None:
                     broken = ToolCall(id=block.call_id, name=block.name, input={}, unreadable=text)
                     self._broken.append(PartFinished(index, broken))
                     return
@@ -198,13 +210,19 @@ class StepDecoder:
     def _total(self) -> Usage:
         usage = self._usage
         reasoning = (usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0
-        return Usage(
-            input=usage.get("input_tokens", 0),
-            output=max(0, usage.get("output_tokens", 0) - reasoning),
-            reasoning=reasoning,
-            cache_read=usage.get("cache_read_input_tokens", 0),
-            cache_write=usage.get("cache_creation_input_tokens", 0),
-        )
+        counts = {
+            "input": usage.get("input_tokens", 0),
+            "output": usage.get("output_tokens", 0),
+            "reasoning": reasoning,
+            "cache_read": usage.get("cache_read_input_tokens", 0),
+            "cache_write": usage.get("cache_creation_input_tokens", 0),
+        }
+        for name, count in counts.items():
+            if isinstance(count, float) and count.is_integer():
+                counts[name] = int(count)
+            elif type(count) is not int:
+                raise TypeError("number of tokens")
+        return Usage(**{**counts, "output": max(0, counts["output"] - counts["reasoning"])})
 
 
 _HANDLERS: dict[str, Callable[[StepDecoder, Json, list[StreamItem]], None]] = {
@@ -234,12 +252,23 @@ def _malformed(event: SseEvent) -> ProviderError:
     )
 
 
-def _arguments(text: str, given: Any) -> Json | None:
-    if not text.strip():
-        return given if isinstance(given, dict) else {}
+def _whole(name: str) -> str:
+    """Return a name without halves of surrogate pairs, which neither a file nor a request can hold."""
+    return name.encode("utf-8", "replace").decode()
+
+
+def _given(value: Any) -> str:
+    """Return the input that came with the start of a call as text, as if it had come in deltas."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else "{}"
+    except RecursionError:
+        return str(value)
+
+
+def _arguments(text: str) -> Json | None:
+    try:
+        value = jsontext.parse(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

@@ -6,6 +6,8 @@ here, the last messages by ``body``. The API allows four.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import Any
 
 from pyagentd.llm.backend import ModelRequest, ToolSchema
@@ -14,6 +16,7 @@ from pyagentd.messages import Media, Message, Part, Reasoning, Text, ToolCall, T
 Json = dict[str, Any]
 
 _CACHE: Json = {"type": "ephemeral"}
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API takes as a tool's name, and as a call's id
 _UNCACHEABLE = ("thinking", "redacted_thinking")
 
 
@@ -77,7 +80,7 @@ def _block(part: Part) -> Json | None:
         case Reasoning():
             return None  # without its signature the provider refuses it
         case ToolCall(id=call_id, name=name, input=arguments):
-            return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
+            return {"type": "tool_use", "id": _taken(call_id), "name": _taken(name), "input": dict(arguments)}
         case ToolResult():
             return _tool_result(part)
         case Media(type=media_type, data=data):
@@ -85,8 +88,16 @@ def _block(part: Part) -> Json | None:
             return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
+def _taken(name: str) -> str:
+    """Return a name or an id that a model made up as the API takes it: other characters would end every request."""
+    if _NAME.fullmatch(name):
+        return name
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:80]
+    return f"{plain}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
 def _tool_result(part: ToolResult) -> Json:
-    block: Json = {"type": "tool_result", "tool_use_id": part.id}
+    block: Json = {"type": "tool_result", "tool_use_id": _taken(part.id)}
     if part.text.strip():
         block["content"] = [{"type": "text", "text": part.text}]
     if part.is_error:

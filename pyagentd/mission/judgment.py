@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pyagentd import lisp
+from pyagentd import jsontext, lisp
 from pyagentd.lisp import Keyword, printing
 from pyagentd.mission import response
 from pyagentd.mission.options import Message, Request
@@ -79,7 +79,7 @@ def program_of(text: str) -> str:
     """Return the program that returns what ``text`` says; prose is a string."""
     for candidate in (text, *_FENCE.findall(text)):
         try:
-            return _returning(printing.readable(_named(json.loads(candidate))))
+            return _returning(printing.readable(_named(jsontext.parse(candidate))))
         except (ValueError, RecursionError):
             continue
     if (program := response.parse(text).program) is not None:

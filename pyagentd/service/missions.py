@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.delegating.task import described as in_words
-from pyagentd.agent.jsontext import object_in
 from pyagentd.agent.missions.cutoff import unfinished
 from pyagentd.agent.missions.missiontool import PRESET, readable
 from pyagentd.agent.missions.report import missions
 from pyagentd.agent.running.toolbox import NAMES
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest
+from pyagentd.jsontext import object_in
 from pyagentd.policy.aliases import canonical_tool
 from pyagentd.policy.patterns import under
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, spill, workplace

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyagentd.agent.jsontext import object_in
 from pyagentd.agent.triggering import occurrences
 from pyagentd.agent.triggering.occurrences import When
 from pyagentd.agent.triggering.schedules import LIFETIME
 from pyagentd.agent.triggering.triggers import OUTSIDE, Delivered, Trigger, local_user
 from pyagentd.errors import BadRequest
+from pyagentd.jsontext import object_in
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client, Group, name_of
 from pyagentd.service.options import send_options

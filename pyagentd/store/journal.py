@@ -20,7 +20,7 @@ from typing import Any
 
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic
-from pyagentd.store.lines import Numbering, Row, chunks, current_rows, line_of, row_of, rows_of
+from pyagentd.store.lines import Numbering, Row, chunks, current_rows, row_of, rows_of, writable_row
 
 __all__ = ["Journal", "Row", "read_rows"]
 
@@ -109,8 +109,10 @@ class Journal:
         if not given:
             return []
         self._make_ready()
-        rows = [Row(self.last_seq + number, type, dict(data)) for number, (type, data) in enumerate(given, 1)]
-        data = b"".join([b"\n" if self._newline_due else b"", *map(line_of, rows)])
+        numbered = enumerate(given, self.last_seq + 1)
+        made = [writable_row(Row(number, type, dict(data))) for number, (type, data) in numbered]
+        rows = [row for row, _ in made]
+        data = b"".join([b"\n" if self._newline_due else b"", *(line for _, line in made)])
         self._torn = True  # until all of it is written
         atomic.append_fd(self._fd, data, self._path)
         self._torn = self._newline_due = False

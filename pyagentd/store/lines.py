@@ -10,11 +10,14 @@ only we wrote has the numbers that stand in it, and any other has the same numbe
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from operator import lt
 from typing import Any, Final, NamedTuple
+
+from pyagentd.jsontext import MAX_DEPTH, is_deeper, storable
 
 _CHUNK: Final = 256 * 1024  # bytes read at once
 _START: Final = b'{"seq":'
@@ -38,7 +41,17 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "edit": (),
 }
 
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # `json.dumps` makes one for each call
+_DEEPEST: Final = MAX_DEPTH + 20  # of a row: arguments stand a few levels below it
+
+
+def _number(text: str) -> float | str:
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
+# `json.dumps` and `json.loads` make one for each call. What is no JSON number is read as text.
+_dumps = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder(parse_constant=str, parse_float=_number).decode
 
 
 class Row(NamedTuple):
@@ -162,9 +175,9 @@ def rows_of(lines: list[Line]) -> tuple[list[Row], int]:
     """Return the rows of ``lines``, and how many lines turned out to be damaged."""
     try:
         # One call is several times faster than one a line.
-        values = json.loads(b"[" + b",".join([line.json for line in lines]) + b"]")
+        values = _value(b"[" + b",".join([line.json for line in lines]) + b"]")
         if len(values) == len(lines):
-            return [_row(value, line.seq) for line, value in zip(lines, values, strict=True)], 0
+            return [_shallow(_row(value, line.seq), line.json) for line, value in zip(lines, values, strict=True)], 0
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     rows = [row._replace(seq=line.seq) for line in lines if (row := row_of(line.json)) is not None]
@@ -212,16 +225,37 @@ def line_of(row: Row) -> bytes:
     try:
         return _dumps(value).encode() + b"\n"
     except UnicodeEncodeError:  # half a surrogate pair, which JSON can hold and UTF-8 cannot
-        return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def writable_row(row: Row) -> tuple[Row, bytes]:
+    """Return ``row`` as it will be read, and its line: what is no JSON, or nested too deeply to be read, is text."""
+    try:
+        line = line_of(row)
+        kept = _shallow(row, line)
+    except (ValueError, RecursionError):
+        kept = row._replace(data=storable(row.data, _DEEPEST))
+    return kept, line if kept is row else line_of(kept)
 
 
 def row_of(text: bytes) -> Row | None:
     """Return the row that ``text`` is, None if it is none."""
     try:
-        value = json.loads(text)
-        return _row(value, value["seq"])
+        value = _value(text)
+        return _shallow(_row(value, value["seq"]), text)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _value(text: bytes) -> Any:
+    return _loads(text.decode("utf-8", "surrogatepass"))
+
+
+def _shallow(row: Row, line: bytes) -> Row:
+    """Return ``row``, whose JSON is ``line``, with text in the place of what is nested too deeply to be shown."""
+    if line.count(b"[") + line.count(b"{") > _DEEPEST and is_deeper(row.data, _DEEPEST):
+        return row._replace(data=storable(row.data, _DEEPEST))
+    return row
 
 
 def _row(value: Any, seq: Any) -> Row:

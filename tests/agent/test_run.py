@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
+import re
 import resource
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyagentd import sexp
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.opening import RESTARTED
 from pyagentd.agent.prompting.surroundings import workspace_root
 from pyagentd.errors import BadRequest, Busy, ConfigError
+from pyagentd.store import paths
+from pyagentd.store.index.projection import Projection
+from pyagentd.store.index.state import State
 from pyagentd.store.paths import BranchRef
+from pyagentd.store.registry import Registry
+from pyagentd.store.render import replay
 from pyagentd.tools.spec import Target, ToolSpec
 from tests.agent.world import OVERLOADED, Watcher, World, assert_closed, attached, body, last_of, rows
-from tests.server import Request, answer, error_event, malformed, refusal, text, thinking, tool_use
+from tests.server import Block, Request, answer, error_event, malformed, refusal, text, thinking, tool_use
+from tests.store.shelf import update
 
 
 async def run(world: World, prompt: str = "Hi", **options: Any) -> tuple[BranchRef, dict[str, Any]]:
@@ -555,3 +565,166 @@ async def test_a_call_that_was_aborted_is_logged_as_such(world: World) -> None:
         await in_tool(world, branch, watcher)
         await world.host.abort(branch)
     assert "aborted" in (ref.branch_dir / "tools.org").read_text()
+
+
+def nested(depth: int) -> str:
+    return f'{{"file_path": {"[" * depth}{"]" * depth}}}'
+
+
+# What a model can send as arguments: its text, and whether it is refused as no JSON.
+ARGUMENTS: dict[str, tuple[str, bool]] = {
+    "NaN": ('{"file_path": "a.txt", "limit": NaN}', True),
+    "NaN deep inside": ('{"file_path": {"a": [{"b": NaN}]}}', True),
+    "Infinity": ('{"file_path": "a.txt", "limit": Infinity}', True),
+    "minus Infinity": ('{"file_path": "a.txt", "limit": -Infinity}', True),
+    "a number beyond floats": ('{"file_path": "a.txt", "limit": 1e999}', True),
+    "65 bits": (f'{{"file_path": "a.txt", "limit": {2**64}}}', True),
+    "5,000 digits": (f'{{"file_path": "a.txt", "limit": {"9" * 5_000}}}', True),
+    "63 bits": (f'{{"file_path": "a.txt", "limit": {2**63 - 1}}}', False),
+    "the least float": ('{"file_path": "a.txt", "limit": 5e-324}', False),
+    "minus zero": ('{"file_path": "a.txt", "limit": -0.0}', False),
+    "50 levels": (nested(50), False),
+    "200 levels": (nested(200), True),
+    "990 levels": (nested(990), True),
+    "100,000 levels": (nested(100_000), True),
+    "100,000 levels, not closed": ('{"file_path": ' + "[" * 100_000, True),
+    "a key twice": ('{"file_path": "b.txt", "file_path": "a.txt"}', False),
+    "an empty key": ('{"": 1, "file_path": "a.txt"}', False),
+    "a strange key": ('{"a b\\n(\\"\\u0000\\\\": 1, "file_path": "a.txt"}', False),
+    "control characters": ('{"file_path": "\\u0000\\u0001\\u001b[2J\\u007f\\u0085\\u2028\\r\\n"}', False),
+    "a raw control character": ('{"file_path": "a\x01"}', True),
+    "half a surrogate pair": ('{"file_path": "\\ud83d", "\\udc00": "\\udfff\\ud800"}', False),
+    "no character": ('{"file_path": "\\uffff\\ufffe\\ufeff"}', False),
+    "a list": ("[1, 2]", True),
+    "a word": ('"Read"', True),
+    "two objects": ('{"file_path": "a.txt"}{"file_path": "b.txt"}', True),
+    "comments": ('{"file_path": "a.txt"} // the file', True),
+    "single quotes": ("{'file_path': 'a.txt'}", True),
+    "only blanks": ("  \n", False),
+    "half an object": ('{"file_path": "a', True),
+}
+NAMES = ["", " ", "Read\nWrite", "Read)(:x", "a\0b", "\ud83d", "é", "x" * 300, "tool_result", '"', "../../etc"]
+
+
+def strictly(text: str | bytes) -> Any:
+    """Read JSON as every other program does."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+async def assert_goes_on(world: World, ref: BranchRef, tmp_path: Path) -> Request:
+    """Check that every reader reads the session, and that it goes on after a restart; return the next request."""
+    for line in paths.journal_file(ref.branch_dir).read_bytes().splitlines():
+        strictly(line)
+    assert len(rows(ref)) == len({row.seq for row in rows(ref)})
+    with closing(State(tmp_path)) as state:
+        projection = Projection(state, world.host.config.sessions_dir)
+        update(projection, Registry(world.host.config.sessions_dir))
+        with state.reading() as db:
+            assert db.execute("SELECT count(*) FROM chat_parts WHERE NOT json_valid(data_json)").fetchone() == (0,)
+            assert db.execute("SELECT count(*) FROM chat_parts WHERE type LIKE 'tool-%'").fetchone()[0] > 0
+    await world.host.shutdown()
+    watcher = Watcher()
+    async with world.start().using(ref) as branch:
+        answered = await attached(branch, watcher, mode="edit")
+        assert sexp.decode(sexp.encode(answered)) is not None
+        for insert in replay(rows(ref), 0):
+            assert sexp.decode(sexp.encode([insert.text, sexp.tagged(insert.role)])) is not None
+        branch.detach(watcher)
+        await attached(branch, watcher)
+        world.server.say("Still here")
+        await world.host.prompt(branch, text="Go on", options=world.options)
+        assert (await watcher.finished(branch))["reason"] == "done"
+        branch.detach(watcher)
+    assert "Still here" in body(ref)
+    request = world.server.requests[-1]
+    strictly(json.dumps(request.body))
+    return request
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+async def test_whatever_a_model_sends_as_arguments_the_session_goes_on(
+    world: World, tmp_path: Path, name: str
+) -> None:
+    given, refused = ARGUMENTS[name]
+    (world.project / "a.txt").write_text("alpha\n")
+    world.server.say(answer(tool_use("Read", json_text=given)), "I see")
+    ref, end = await run(world)
+    assert end["reason"] == "done"
+    (call,) = [part["data_json"] for part in last_of(rows(ref), "part").values() if part["type"] == "tool-Read"]
+    assert (call.get("rawInput") == given) == refused
+    if refused:
+        assert call["state"] == "output-error" and "not a JSON object" in call["errorText"] and call["input"] == {}
+    await assert_goes_on(world, ref, tmp_path)
+
+
+async def test_arguments_at_the_start_of_a_call_are_read_as_strictly(world: World, tmp_path: Path) -> None:
+    block = tool_use("Read", json_text="")
+    block.start["input"] = {"file_path": "a.txt", "limit": math.nan}
+    world.server.say(answer(block), "I see")
+    ref, end = await run(world)
+    assert end["reason"] == "done"
+    assert "NaN is no JSON number" in body(ref)
+    await assert_goes_on(world, ref, tmp_path)
+
+
+@pytest.mark.parametrize("id", ["toolu_1", "", "a|b.c", "\0", "\ud83d"])
+async def test_whatever_a_model_calls_a_tool_the_next_request_is_one_the_server_takes(
+    world: World, tmp_path: Path, id: str
+) -> None:
+    calls = [replace_id(tool_use(name), f"{id}{number or ''}") for number, name in enumerate(NAMES)]
+    world.server.say(answer(*calls), "I see")
+    ref, end = await run(world)
+    assert end["reason"] == "done"
+    request = await assert_goes_on(world, ref, tmp_path)
+    contents = [message["content"] for message in request.messages]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    uses = [block for block in blocks if block["type"] == "tool_use"]
+    assert [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"] == [use["id"] for use in uses]
+    assert len({use["id"] for use in uses}) == len(NAMES)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,128}", use[key]) for use in uses for key in ("id", "name"))
+
+
+def replace_id(block: Block, id: str) -> Block:
+    return replace(block, start={**block.start, "id": id})
+
+
+@pytest.mark.parametrize("count", [math.nan, math.inf, "12", [1], -5.5])
+async def test_a_number_of_tokens_that_is_none_ends_the_run_and_not_the_session(
+    world: World, count: Any, tmp_path: Path
+) -> None:
+    world.server.say(answer(tool_use("Read", file_path="a.txt")), answer("Hello", usage={"input_tokens": count}))
+    ref, end = await run(world)
+    assert end["reason"] == "error"
+    await assert_goes_on(world, ref, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"command": "ls", "timeout_ms": NaN}', '{"n": [Infinity, -Infinity, 1e999]}', nested(600), nested(980)],
+)
+async def test_a_session_whose_log_holds_what_is_no_json_opens_again(
+    world: World, tmp_path: Path, arguments: str
+) -> None:
+    world.server.say(answer(read_call(world, id="toolu_marked")), "I see")
+    ref, _ = await run(world)
+    log = paths.journal_file(ref.branch_dir)
+    lines = log.read_text().splitlines(keepends=True)
+    recorded = json.dumps({"file_path": str(world.project / "a.txt")}, separators=(",", ":"))
+    broken = [line.replace(recorded, arguments) for line in lines]
+    assert broken != lines
+    log.write_text("".join(broken))
+    paths.session_file(ref.branch_dir).unlink()
+    await world.host.shutdown()
+    watcher = Watcher()
+    async with world.start().using(ref) as branch:
+        await attached(branch, watcher)
+        world.server.say("Still here")
+        await world.host.prompt(branch, text="Go on", options=world.options)
+        assert (await watcher.finished(branch))["reason"] == "done"
+        branch.detach(watcher)
+    strictly(json.dumps(world.server.requests[-1].body))
+    assert "Still here" in body(ref)

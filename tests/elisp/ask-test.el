@@ -27,6 +27,21 @@
     (should (= (overlay-start pyagentd-ask-notice--overlay) (point-max)))
     (should-not (buffer-modified-p))))
 
+;; Jansson, which reads JSON for Emacs before 30, refuses the first three.
+(ert-deftest pyagentd-ask-shows-arguments-whatever-json-they-are ()
+  (dolist (input '("{\"command\":\"a\\u0000b\"}"
+                   "{\"a\\u0000b\":1,\"command\":\"ls\"}"
+                   "{\"command\":\"ls\",\"n\":123456789012345678901234567890}"
+                   "{\"command\":\"ls\",\"\":{\"a\":[null,false,1e308]}}"))
+    (let* ((ask (list :id "q" :input input))
+           (arguments (pyagentd-ask-arguments ask)))
+      (should (stringp (gethash "command" arguments)))
+      (should (equal (gethash "command" (pyagentd-json-table
+                                         (pyagentd-json-of-table arguments)))
+                     (gethash "command" arguments)))
+      (should (string-match-p "\"command\"" (pyagentd-ask-text-json input)))))
+  (should-error (pyagentd-json-table "{\"a\":") :type 'json-error))
+
 (ert-deftest pyagentd-ask-answered-elsewhere-disappears ()
   (pyagentd-test-with-ask
     (pyagentd-test-events '(answered 2 (:id "q1" :decision "allow")))

@@ -26,7 +26,10 @@ class Scripted(Protocol):
 
 def sse(event: Json) -> bytes:
     """Return ``event`` as the API sends it."""
-    return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+    data = json.dumps(event, ensure_ascii=False)
+    if any("\ud800" <= char <= "\udfff" for char in data):  # half a surrogate pair travels as an escape
+        data = json.dumps(event)
+    return f"event: {event['type']}\ndata: {data}\n\n".encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

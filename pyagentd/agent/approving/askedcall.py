@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyagentd import jsontext
 from pyagentd.errors import ToolError
 from pyagentd.messages import ToolCall
 from pyagentd.policy.guard import Action, Ask
@@ -65,7 +66,7 @@ class AskedCall:
             ToolError: They are no JSON, or do not fit the tool.
         """
         try:
-            given = json.loads(text)
+            given = jsontext.parse(text)
         except ValueError as error:
             raise ToolError(f"they are no JSON: {error}") from None
         args = checked(self.spec.name, self.spec.input_schema, given)

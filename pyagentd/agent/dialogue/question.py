@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyagentd import jsontext
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
@@ -104,7 +105,7 @@ def checked_answers(questions: Sequence[Mapping[str, Any]], text: str) -> tuple[
         BadRequest: They are no answers to these questions; says which and why.
     """
     try:
-        given = json.loads(text)
+        given = jsontext.parse(text)
     except ValueError as error:
         raise BadRequest(f"The answers are no JSON: {error}", mend=_usage(questions)) from None
     if not isinstance(given, list) or len(given) != len(questions):

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pyagentd.agent.hooking.hookprocess import Word
-from pyagentd.agent.jsontext import object_in
 from pyagentd.config.hooks import EVENTS
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event, Sink
 from pyagentd.ids import new_id
+from pyagentd.jsontext import object_in
 
 TIMEOUT_S = 3.0
 _MOST_BYTES = 200_000  # of what an event carries (DESIGN §5 Sizes)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyagentd import installation
+from pyagentd import installation, jsontext
 from pyagentd.config.hooks import HookSettings
 from pyagentd.tools.environment import child_environment
 from pyagentd.tools.process import Group
@@ -93,7 +93,7 @@ def understood(code: int, out: bytes, err: bytes) -> Word:
     if not text:
         return Word()
     try:
-        changes = json.loads(text)
+        changes = jsontext.parse(text)
     except ValueError:
         changes = None
     if not isinstance(changes, dict):

@@ -7,12 +7,12 @@ message: a JSON object, lines of ``name: value``, or all of it where the contrac
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyagentd import jsontext
 from pyagentd.agent.missions.valuetext import dumped
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.messages import Message, Text
@@ -235,7 +235,7 @@ def _written(message: str) -> dict[str, Any] | None:
     text = message.strip()
     if text.startswith("{"):
         try:
-            found = json.loads(text)
+            found = jsontext.parse(text)
         except ValueError:
             return None
         return found if isinstance(found, dict) else None
@@ -248,7 +248,7 @@ def _written(message: str) -> dict[str, Any] | None:
 def _value(text: str) -> Any:
     """Return what a line gives: JSON where it is some, else its text."""
     try:
-        return json.loads(text)
+        return jsontext.parse(text)
     except ValueError:
         return text.strip()
 

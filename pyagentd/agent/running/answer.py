@@ -195,6 +195,8 @@ class Answer:
         match part:
             case ToolCall():
                 data = {"type": f"tool-{part.name}", "toolCallId": part.id, "state": "input-available"}
+                if part.unreadable:
+                    data["rawInput"] = part.unreadable
                 row = self._new_part(data["type"], data | {"input": dict(part.input)})
                 self._calls[part.id] = row | {"tool_call_id": part.id, "tool_state": "input-available"}
                 self._last_from = len(self._texts)

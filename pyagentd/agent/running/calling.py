@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyagentd import jsontext
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.running.resuming import decided_before
 from pyagentd.messages import ToolCall, ToolResult
@@ -142,8 +143,13 @@ def describe(call: ToolCall) -> str:
 
 def _unreadable(call: ToolCall) -> str:
     """Return what the model is told whose arguments cannot be read."""
+    try:
+        jsontext.parse(call.unreadable)
+        why = "it is another value"
+    except ValueError as error:
+        why = str(error)
     shown = call.unreadable if len(call.unreadable) <= _SHOWN else f"{call.unreadable[:_SHOWN]}…"
     return (
-        f"{call.name} was not run: its arguments are not a JSON object. They were: {shown}\n"
+        f"{call.name} was not run: its arguments are not a JSON object ({why}). They were: {shown}\n"
         "Call it again with one complete JSON object that fits the tool's schema."
     )

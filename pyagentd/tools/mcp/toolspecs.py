@@ -17,6 +17,7 @@ from itertools import starmap
 from typing import Any
 
 from pyagentd.config.mcp import ServerSettings
+from pyagentd.jsontext import MAX_DEPTH, is_deeper
 from pyagentd.tools.mcp.catalog import ServerTool
 from pyagentd.tools.mcp.connection import Connection
 from pyagentd.tools.mcp.content import text_of
@@ -110,7 +111,11 @@ def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     What has no word about further properties allows them, which is what JSON Schema says.
     """
-    if len(json.dumps(schema, default=str)) > _LONGEST_SCHEMA:
+    try:
+        sent = json.dumps(schema, allow_nan=False)
+    except (ValueError, RecursionError, TypeError):  # no JSON: every request with it would be refused
+        sent = ""
+    if not 0 < len(sent) <= _LONGEST_SCHEMA or is_deeper(schema, MAX_DEPTH):
         return {"type": "object", "properties": {}, "additionalProperties": True}
     made = _opened({key: value for key, value in schema.items() if key not in ("anyOf", "oneOf", "allOf", "$schema")})
     made["type"] = "object"
