@@ -25,6 +25,7 @@ class Conversation:
         self.parts: dict[str, Part] = {}
         self.runs: dict[str, RunState] = {}
         self.asks: dict[str, dict[str, Any]] = {}
+        self.begun: set[str] = set()  # ids of the calls that began to do what cannot be done twice
         self.agents: dict[str, dict[str, Any]] = {}  # those in the background: whether their result is still owed
         self.missions: dict[str, dict[str, dict[str, Any]]] = {}  # by run, then by phase: its last row of that
         self.last_seq = 0
@@ -57,6 +58,8 @@ class Conversation:
                 self.session = row.data
             case "ask":
                 self.asks[row.data["id"]] = row.data
+            case "call":
+                self.begun.add(row.data["id"])
             case "agent":
                 self.agents[row.data["id"]] = row.data
             case "mission":

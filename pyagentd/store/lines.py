@@ -36,6 +36,7 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "delta": ("part_id", "text"),
     "run": ("id", "message_id", "state"),
     "ask": ("id", "decision"),
+    "call": ("id",),
     "agent": ("id", "state"),
     "mission": ("id", "phase"),
     "edit": (),

@@ -1,7 +1,8 @@
 """Which runs of a tree only waited when their daemon ended: for a human, or for agents that did (DESIGN §6).
 
 Reads logs and writes nothing. A run waits when the log has a question of one of its unfinished calls without an
-answer, or an agent of such a call that waits itself; and when somebody still waits for it in turn: the branch at the
+answer, or with one that nothing has come of while calls have not begun, or an agent of such a call that waits itself;
+and when somebody still waits for it in turn: the branch at the
 root needs nobody, an agent in the background neither, any other the call that spawned it.
 """
 
@@ -29,6 +30,7 @@ class Suspended:
     ref: BranchRef
     run_id: str
     asks: tuple[str, ...]  # ids of its questions without an answer
+    answered: tuple[str, ...]  # ids of those whose answer nothing has come of yet
     is_first: bool  # no other run waits for it
 
 
@@ -109,6 +111,7 @@ class _Candidate:
     session: Mapping[str, Any]
     calls: frozenset[str]  # without a result
     asks: tuple[str, ...]
+    answered: tuple[str, ...]
 
 
 def _waiting(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
@@ -119,7 +122,7 @@ def _waiting(refs: Iterable[BranchRef]) -> dict[str, _Candidate]:
         if candidate is None:
             continue
         agents = (agent for agent in waiting.values() if _is_awaited(agent, ref.key, candidate))
-        if candidate.asks or any(agents):
+        if candidate.asks or candidate.answered or any(agents):
             waiting[ref.key] = candidate
     return waiting
 
@@ -132,7 +135,11 @@ def _wanted(root: BranchRef, waiting: Mapping[str, _Candidate]) -> dict[str, Sus
         first = key == root.key or bool(candidate.session.get("background"))
         if first or (above in wanted and _is_awaited(candidate, above, waiting[above])):
             wanted[key] = Suspended(
-                ref=candidate.ref, run_id=candidate.run["id"], asks=candidate.asks, is_first=first
+                ref=candidate.ref,
+                run_id=candidate.run["id"],
+                asks=candidate.asks,
+                answered=candidate.answered,
+                is_first=first,
             )
     return wanted
 
@@ -151,13 +158,29 @@ def _candidate(ref: BranchRef) -> _Candidate | None:
     run = conversation.last_run
     if run is None or run.is_finished:
         return None
-    calls = frozenset(str(part.data["toolCallId"]) for part in _open_calls(conversation))
-    asks = tuple(
-        ask["id"]
-        for ask in conversation.asks.values()
-        if ask["decision"] is None and ask.get("run_id") == run.data["id"] and ask.get("tool_call_id") in calls
-    )
-    return _Candidate(ref, run.data, conversation.session, calls, asks)
+    calls = _open_call_ids(conversation)
+    asks = tuple(ask["id"] for ask in _asks_about(conversation, calls) if ask["decision"] is None)
+    return _Candidate(ref, run.data, conversation.session, calls, asks, answered(conversation))
+
+
+def answered(conversation: Conversation) -> tuple[str, ...]:
+    """Return the questions of the last run whose answer nothing has come of, while calls of it have not begun."""
+    calls = _open_call_ids(conversation)
+    if calls <= conversation.begun:
+        return ()
+    return tuple(ask["id"] for ask in _asks_about(conversation, calls) if ask["decision"] not in (None, "abort"))
+
+
+def _asks_about(conversation: Conversation, calls: frozenset[str]) -> list[dict[str, Any]]:
+    run = conversation.last_run
+    if run is None:
+        return []
+    asks = conversation.asks.values()
+    return [ask for ask in asks if ask.get("run_id") == run.data["id"] and ask.get("tool_call_id") in calls]
+
+
+def _open_call_ids(conversation: Conversation) -> frozenset[str]:
+    return frozenset(str(part.data["toolCallId"]) for part in _open_calls(conversation))
 
 
 def _open_calls(conversation: Conversation) -> Iterator[record.Part]:

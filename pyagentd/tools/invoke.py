@@ -57,7 +57,9 @@ class Envelope:
     snapshot: Mapping[str, str] | None = None  # the files it touched: ids of trees ``before`` and ``after``
 
 
-async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Authorise) -> Envelope:
+async def invoke(
+    spec: ToolSpec, args: object, ctx: ToolContext, authorise: Authorise, began: Callable[[], None] = lambda: None
+) -> Envelope:
     """Run one call of ``spec``.
 
     Args:
@@ -65,6 +67,7 @@ async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Auth
         args: What the model gave, unchecked.
         ctx: Where the call happens.
         authorise: Asked once, after validation and before any effect.
+        began: Called right before the tool acts; what it raises, the tool does not act.
 
     Raises:
         asyncio.CancelledError: The run was aborted; the tool has been stopped.
@@ -74,6 +77,7 @@ async def invoke(spec: ToolSpec, args: object, ctx: ToolContext, authorise: Auth
     try:
         given, action = await _cleared(spec, checked(spec.name, spec.input_schema, args), ctx, authorise, notes)
         async with ctx.keeping.around(action, ctx.call_id) if ctx.keeping else nullcontext(kept) as kept:
+            began()
             started = time.monotonic()
             try:
                 output = await _run(spec, given, ctx.bound_to(action))

@@ -88,6 +88,7 @@ class ToolSpec:
     confirming: Callable[[Args, ToolContext], Awaitable[Confirm]] | None = None  # where that depends on the call
     acts_as: str = ""  # the name of the tool in the action string, where that is another
     parallel_safe: bool = False  # may run beside other calls of the same answer
+    repeatable: bool = False  # a call that the daemon's end cut off may be made again; of what only reads, always
     timeout_s: float = 60.0
 
     def action(self, args: Args, ctx: ToolContext) -> Action:

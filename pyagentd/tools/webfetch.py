@@ -56,6 +56,7 @@ def web_fetch(*, allow_private: bool) -> ToolSpec:
         description=_DESCRIPTION,
         input_schema=_SCHEMA,
         kind="net",
+        repeatable=True,
         run=run,
         describe=lambda args, ctx: Target(detail=canonical(args["url"])),
         confirm=True,

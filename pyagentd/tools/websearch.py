@@ -152,6 +152,7 @@ def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[
         description=_DESCRIPTION,
         input_schema=_SCHEMA,
         kind="net",
+        repeatable=True,
         run=run,
         describe=lambda args, ctx: Target(detail=" ".join(args["query"].split())),
         confirm=True,

@@ -18,6 +18,7 @@ from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import NotFound
 from pyagentd.store import paths
+from pyagentd.store.journal import Journal
 from pyagentd.store.paths import BranchRef
 from tests.agent.prefix import assert_prefix
 from tests.agent.world import Watcher, World, assert_closed, attached, body, last_of, rows
@@ -264,6 +265,70 @@ async def test_an_answer_that_was_given_before_the_end_counts(world: World) -> N
         with pytest.raises(NotFound, match="answered already"):
             await world.host.questions.answer(ask["id"], Answer(decision="deny"), world.options)
     assert last_of(rows(ref), "ask")[ask["id"]]["decision"] == "allow"
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_only_a_call_that_had_begun_is_closed_when_its_approval_was_accepted(world: World, how: str) -> None:
+    marker, file = world.project / "begun", world.project / "a.txt"
+    file.write_text("alpha\n")
+    begun = tool_use("Bash", id="call_begun", command=f"touch {marker}; sleep 1000")
+    asked = tool_use("Bash", id="call_asked", command="echo hi")
+    read = tool_use("Read", id="call_read", file_path=str(file))
+    world.server.say(answer(begun, asked, read), "Done.")
+    ref = world.session()
+    await begin(world, ref, "Hi", asks=1)
+    await say(world, dict(world.host.asks.all()[0]))
+    await until(marker.exists)
+    ref = await restart(world, ref, how)
+    await world.host.trees.wake(ref)
+    await until(world.host.asks.all)
+    (ask,) = map(dict, world.host.asks.all())
+    assert ask["detail"] == "echo hi"
+    await say(world, ask)
+    await ended(world)
+    calls = calls_of(ref)
+    assert RESTARTED in calls["call_begun"]["errorText"]
+    assert "hi" in calls["call_asked"]["output"] and "alpha" in calls["call_read"]["output"]
+    assert assert_closed(ref)["reason"] == "done"
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+async def test_an_answer_that_was_recorded_counts_for_a_call_that_had_not_begun(world: World, decision: str) -> None:
+    asked = tool_use("Bash", id="call_asked", command=f"echo hi > {world.project}/made")
+    world.server.say(answer(asked), "Done.")
+    ref = world.session()
+    await begin(world, ref, "Hi", asks=1)
+    (ask,) = map(dict, world.host.asks.all())
+    ref = await restart(world, ref, "killed")
+    log = Journal.open(paths.journal_file(ref.branch_dir))
+    log.append("ask", {**ask, "decision": decision, "decided_reason": "not now"})
+    log.close()
+    world.host.trees.late(ref.key).env.update(world.options.env)
+    await awake(world, ref, 0)
+    async with world.host.using(ref):
+        await ended(world)
+    assert (world.project / "made").exists() == (decision == "allow")
+    assert ("not now" in str(calls_of(ref)["call_asked"])) == (decision == "deny")
+    assert len(last_of(rows(ref), "ask")) == 1, "nobody is asked again"
+    assert assert_closed(ref)["reason"] == "done"
+
+
+async def test_a_copy_of_a_session_whose_approved_call_runs_does_not_go_on_with_it(world: World) -> None:
+    marker = world.project / "begun"
+    first = tool_use("Bash", command=f"touch {marker}; sleep 1000")
+    world.server.say(answer(first, tool_use("Bash", command=f"rm {marker}")), "Done.")
+    ref = world.session()
+    await begin(world, ref, "Hi", asks=1)
+    await say(world, dict(world.host.asks.all()[0]))
+    await until(marker.exists)
+    copy = ref.session_dir.with_name("copy-20260304050607")
+    await asyncio.to_thread(shutil.copytree, ref.session_dir, copy, symlinks=True)
+    copied = paths.ref_of(Path(copy) / "branches" / "main")
+    async with world.host.using(copied) as branch:
+        assert branch.run is None
+    assert assert_closed(copied)["reason"] == "restart" and not world.host.asks.all()
+    async with world.host.using(ref) as branch:
+        await world.host.abort(branch)
 
 
 async def test_without_a_key_the_run_ends_with_that_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ class Questions:
         self._board = branches.asks
         self._trees = branches.trees
         self._left: dict[str, Left] = {}  # by run
+        self._answered: dict[str, list[str]] = {}  # by run: ids of questions whose answer something is to come of
         self.hints: Hints | None = None
 
     async def ask(
@@ -112,7 +113,7 @@ class Questions:
         self._left[run_id] = Left(rows)
 
     def close_left(self, branch: LiveBranch, run_id: str) -> None:
-        """Close the questions of a resumed run that nobody needs to answer any more, as the rules are now."""
+        """Close the questions of a run whose calls have ended: those that nobody needs to answer any more too."""
         left = self._left.pop(run_id, None)
         for row in left.open() if left else ():
             answer = Answer(decision="allow", reason="no question any more")
@@ -120,6 +121,13 @@ class Questions:
                 self._record(branch, row, answer)
             self._board.note_settled(row["id"], answer)
             self._trees.asked(row["id"])
+        self.forget(branch, run_id)
+
+    def forget(self, branch: LiveBranch, run_id: str) -> None:
+        """Let no later daemon look for what comes of the answers to the questions of a run."""
+        for ask_id in self._answered.pop(run_id, ()):
+            if self.hints is not None:
+                self.hints.forget(branch.ref, "ask", ask_id)
 
     def _record(self, branch: LiveBranch, row: Mapping[str, Any], answer: Answer) -> None:
         """Record how a question was settled."""
@@ -132,7 +140,9 @@ class Questions:
             **({} if answer.answers is None else {"answers": [list(each) for each in answer.answers]}),
         }
         branch.recorder.record("ask", {**row, **decided})
-        if self.hints is not None:
+        if answer.decision != "abort":
+            self._answered.setdefault(row["run_id"], []).append(row["id"])
+        elif self.hints is not None:
             self.hints.forget(branch.ref, "ask", row["id"])
 
     @contextlib.contextmanager

@@ -94,6 +94,10 @@ class AskBoard:
         """Return whether an ask is open."""
         return ask_id in self._open
 
+    def knows(self, ask_id: str) -> bool:
+        """Return whether an ask is open, or was settled lately."""
+        return ask_id in self._open or ask_id in self._settled
+
     def get(self, ask_id: str) -> Ask:
         """Return an open ask.
 

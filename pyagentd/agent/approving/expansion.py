@@ -85,6 +85,7 @@ def scope_expansion(place: Place, authority: Authority) -> ToolSpec:
         description=_DESCRIPTION,
         input_schema=_SCHEMA,
         kind="meta",
+        repeatable=True,
         run=run,
         describe=lambda args, ctx: Target(detail=f"{canonical_tool(args['tool_name'])} {_listed(args['patterns'])}"),
         timeout_s=_FOREVER_S,

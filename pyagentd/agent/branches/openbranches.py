@@ -63,7 +63,7 @@ class OpenBranches:
         self.clock = clock
         self.pulse = pulse
         self.asks = AskBoard(self.publish)
-        self.trees = Trees(self, self.asks.has)
+        self.trees = Trees(self, self.asks.knows)
         self.listeners: list[Listener] = []
         self.departed: set[Path] = set()
         self.overseers: set[Sink] = set()

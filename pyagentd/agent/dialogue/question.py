@@ -89,6 +89,7 @@ def question(authority: Authority) -> ToolSpec:
         description=_DESCRIPTION,
         input_schema=_SCHEMA,
         kind="meta",
+        repeatable=True,
         run=run,
         describe=lambda args, ctx: Target(detail=_detail(args)),
         timeout_s=_FOREVER_S,

@@ -67,6 +67,7 @@ TODO_WRITE = ToolSpec(
     description=_DESCRIPTION,
     input_schema=_SCHEMA,
     kind="meta",
+    repeatable=True,
     run=_run,
     describe=lambda args, ctx: Target(detail=f"{len(args['todos'])} steps"),
 )

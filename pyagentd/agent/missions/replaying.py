@@ -2,7 +2,8 @@
 
 Programs are deterministic: the same program on the same data makes the same calls. So the program that an earlier
 daemon left waiting is run again, and each call it makes is answered from the record where that has the result; one
-that waits for a human goes on waiting, and one that had begun waits for its agent, or is told that it was aborted.
+that had not begun is made now, asked about or not, and one that had begun waits for its agent, or is told that it was
+aborted.
 """
 
 from __future__ import annotations
@@ -50,5 +51,5 @@ class Replay:
             return None
         call = self._calls.popleft()
         result = self._resumed.standing.results.get(call.id)
-        asked = call.id in self._resumed.asked
-        return Recorded(call, result, None if result or asked else self._resumed.stand_in(call))
+        begun = call.id in self._resumed.begun and result is None
+        return Recorded(call, result, self._resumed.stand_in(call) if begun else None)

@@ -139,6 +139,10 @@ class Answer:
             case _:
                 assert_never(item)
 
+    def began(self, call: ToolCall) -> None:
+        """Record that a call is about to do what cannot be done twice: a later daemon does not make it again."""
+        self._recorder.record("call", {"id": call.id})
+
     def result(self, call: ToolCall, envelope: Envelope) -> ToolResult:
         """Record the outcome of a call and return it as the model will see it."""
         row = self._calls.pop(call.id)

@@ -26,6 +26,7 @@ class Calling:
         tools: What the run may use, by name.
         context: Where calls happen.
         authority: Who decides about them.
+        began: Records that a call begins to act, unless it only looks.
         record: Records the outcome of a call and returns it as the model sees it.
     """
 
@@ -35,11 +36,13 @@ class Calling:
         tools: Mapping[str, ToolSpec],
         context: ToolContext,
         authority: Authority,
+        began: Callable[[ToolCall], None],
         record: Callable[[ToolCall, Envelope], ToolResult],
     ) -> None:
         self._tools = tools
         self._context = context
         self._authority = authority
+        self._began = began
         self._record = record
 
     async def complete(
@@ -68,11 +71,6 @@ class Calling:
                 raise failures.exceptions[0] from None
             known.update((result.id, result) for result in (task.result() for task in made))
         return tuple(known[call.id] for call in calls)
-
-    def first_open(self, calls: tuple[ToolCall, ...], results: Mapping[str, ToolResult]) -> list[ToolCall]:
-        """Return those that come first of the calls without a result: only they may have begun."""
-        waiting = ([call for call in group if call.id not in results] for group in self._groups(calls))
-        return next(filter(None, waiting), [])
 
     def _groups(self, calls: tuple[ToolCall, ...]) -> list[list[ToolCall]]:
         """Split the calls so that those that only look run together and those that change something run alone."""
@@ -110,7 +108,11 @@ class Calling:
                 wanted = replace(spec, confirm=await spec.confirming(dict(asked.input), context))
             return await self._authority.for_call(wanted, asked, context)(action)
 
-        return await invoke(spec, dict(call.input), context, authorise)
+        def began() -> None:
+            if spec.kind != "read" and not spec.repeatable:
+                self._began(call)
+
+        return await invoke(spec, dict(call.input), context, authorise, began)
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ async def continuation(host: Host, branch: LiveBranch, run_id: str) -> Continuat
         settings=await Equipping(host, branch, run_id, options, message=asked).settings(seen, model=model),
         resumed=Resumed(
             standing=standing,
-            asked=frozenset(ask["tool_call_id"] for ask in asks if ask["decision"] is None),
+            begun=frozenset(branch.conversation.begun),
             rejoin=host.agents.spawner(branch, options, run_id).rejoin,
         ),
         asks=asks,

@@ -90,6 +90,7 @@ class Offer:
             description=_DESCRIPTION,
             input_schema=_SCHEMA,
             kind="meta",
+            repeatable=True,
             run=run,
             describe=lambda args, ctx: Target(detail=args["query"]),
             parallel_safe=True,

@@ -1,9 +1,9 @@
 """A run that goes on after its daemon ended: what of it is recorded, and what stands in for what is gone.
 
-The calls of its last request are made again only where that is safe: those that wait for a human have done nothing
-yet, those before which others had to end have not begun, and those whose agent exists wait for that agent. What may
-have begun is closed as aborted. The client that sent the message is gone, and its environment and key with it:
-whoever answers brings others (``settings.Late``).
+The calls of its last request are made again only where that is safe: those that have not begun, whether a human is
+still to be asked or has answered already, and those that only look. Those whose agent exists wait for that agent.
+What else has begun is closed as aborted. The client that sent the message is gone, and its environment and key with
+it: whoever answers brings others (``settings.Late``).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Resumed:
 
     Attributes:
         standing: What of its answer is recorded.
-        asked: Ids of the calls that wait for a human.
+        begun: Ids of the calls that had begun to act.
         rejoin: How those that wait for agents do so again.
     """
 
     standing: Standing
-    asked: frozenset[str]
+    begun: frozenset[str]
     rejoin: Rejoin
 
     def stand_in(self, call: ToolCall) -> ToolSpec:

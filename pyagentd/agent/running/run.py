@@ -103,6 +103,7 @@ class Run:
             tools=self._offer.tools,
             context=settings.context,
             authority=settings.authority,
+            began=self._answer.began,
             record=self._answer.result,
         )
         self.stopwatch = Stopwatch(settings.limits.time_s, self.fail)
@@ -282,7 +283,7 @@ class Run:
         calls, results = self._answer.calls, resumed.standing.results
         self._view.add(self._answer.step_message())
         self._move(S.RESUME, tools=[describe(call) for call in calls])
-        begun = (call for call in self._calling.first_open(calls, results) if call.id not in resumed.asked)
+        begun = (call for call in calls if call.id in resumed.begun and call.id not in results)
         return await self._complete(calls, results, {call.id: resumed.stand_in(call) for call in begun})
 
     async def _complete(

@@ -1,4 +1,8 @@
-"""Which runs a daemon that stops leaves to the next one: those that only wait for a human, or for agents that do."""
+"""Which runs a daemon that stops leaves to the next one.
+
+Those that only wait for a human, or for agents that do, and those with calls that have not begun while nothing has
+come yet of a human's answer.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from pyagentd.agent.approving.asks import AskBoard
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.store.suspended import answered
 
 Opened = Callable[[str], LiveBranch | None]
 
@@ -20,7 +25,7 @@ def waiting(runs: Sequence[LiveBranch], asks: AskBoard, opened: Opened) -> froze
     """
     found: set[str] = set()
     for branch in runs:
-        if branch.run is not None and asks.of_run(branch.run.id):
+        if branch.run is not None and (asks.of_run(branch.run.id) or answered(branch.conversation)):
             above: LiveBranch | None = branch
             while above is not None and above.key not in found:
                 found.add(above.key)

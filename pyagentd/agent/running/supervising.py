@@ -50,6 +50,7 @@ class Supervisor:
             raise
         with _whatever_happens(run):
             self._host.asks.abort_run(run.id)
+            self._host.questions.forget(branch, run.id)
             await self._end_below(branch, run)
         trouble = ""
         try:

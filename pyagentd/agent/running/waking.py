@@ -41,12 +41,12 @@ class Trees:
 
     Args:
         owner: The host.
-        is_open: Returns whether a question with this id is open already: a copied session must not ask it twice.
+        knows: Returns whether this daemon asked a question with this id: a copied session must not go on with it.
     """
 
-    def __init__(self, owner: Owner, is_open: Callable[[str], bool]) -> None:
+    def __init__(self, owner: Owner, knows: Callable[[str], bool]) -> None:
         self._owner = owner
-        self._is_open = is_open
+        self._knows = knows
         self._looks: dict[str, asyncio.Task[None]] = {}  # by the root's key
         self._suspended: dict[str, Suspended] = {}  # by key, until it is opened
         self._late: dict[str, Late] = {}  # by the root's key
@@ -108,12 +108,12 @@ class Trees:
             log.warning("%s", error)
             return
         found = tree.values()
-        if not found or any(self._is_open(ask) for each in found for ask in each.asks):
+        if not found or any(self._knows(ask) for each in found for ask in (*each.asks, *each.answered)):
             return
         self._suspended.update(tree)
         asks = {ask: each.run_id for each in found for ask in each.asks}
         self._expected.update(asks)
-        self._found.update(asks)
+        self._found.update(asks, *(each.answered for each in found))
         log.info("%s: %d runs go on, %d questions are open", root.name, len(tree), len(asks))
         for each in found:
             if each.is_first:
