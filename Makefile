@@ -12,7 +12,7 @@ ELISP := $(wildcard elisp/*.el)
 # Where end-to-end tests are: reading all others first takes half a minute.
 E2E := tests/e2e tests/faults $(wildcard tests/test_cli_*.py)
 
-.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-install fuzz-lisp lint lint-py lint-el check bench screenshots doc dist clean
+.PHONY: help setup demo test spec-mutants test-py test-el test-e2e test-edits test-properties test-kill test-simulation test-shell test-faults test-install test-install-debian fuzz-lisp lint lint-py lint-el check bench screenshots doc dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ fuzz-lisp: setup ## Look for a program that crashes the mission language, guided
 
 test-install: setup ## From make dist to the first answer in an empty home: fetches the server's Python packages
 	PYAGENTD_TEST_INSTALL=1 $(PYTHON) -m pytest -n 0 -s tests/e2e/test_install.py
+
+test-install-debian: setup ## The same in bare Debian 12 and 13, by an ordinary account: needs root and debootstrap
+	PYAGENTD_TEST_INSTALL=debian $(PYTHON) -m pytest -n 0 -s tests/e2e/test_install.py
 
 test-faults: setup ## Have every write of a turn fail in every way
 	$(PYTHON) -m tests.faults --seed $(SEED)

@@ -1,16 +1,18 @@
 """From the package's file to the first answer, as a new user would go: an empty home, two commands, one question.
 
 It makes the package, compiles it in Emacs, and fetches the server's Python packages, which takes as long as it takes:
-it only runs by ``make test-install``.
+it only runs by ``make test-install``, and in bare Debian systems by ``make test-install-debian``. What needs neither
+the network nor a root is in ``tests/test_packaging.py``.
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -40,11 +42,11 @@ def environment(home: Path, tools: Path | None) -> dict[str, str]:
 class Terminal:
     """An Emacs of its own in tmux, started as a user starts it."""
 
-    def __init__(self, home: Path, env: dict[str, str]) -> None:
+    def __init__(self, home: Path, env: dict[str, str], command: Sequence[str | Path] = ("emacs", "-nw")) -> None:
         self.env = env
         self._socket = str(home / "t")
         size = ["-x", str(WIDTH), "-y", str(HEIGHT)]
-        self._tmux("-f", "/dev/null", "new-session", "-d", "-s", "e", *size, "-c", str(home), "emacs", "-nw")
+        self._tmux("-f", "/dev/null", "new-session", "-d", "-s", "e", *size, "-c", str(home), *map(str, command))
 
     def _tmux(self, *arguments: str) -> str:
         command = ["tmux", "-S", self._socket, *arguments]
@@ -146,15 +148,8 @@ def uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin"
 
 
-@pytest.mark.e2e
-@pytest.mark.skipif(not os.environ.get("PYAGENTD_TEST_INSTALL"), reason="make test-install")
-@pytest.mark.parametrize(("kind", "tool"), [(Terminal, "pip"), (Terminal, "uv"), (Graphical, "pip")])
-def test_from_the_package_to_the_first_answer_in_two_steps(
-    package: Path, home: Path, kind: type[Terminal | Graphical], tool: str, request: pytest.FixtureRequest
-) -> None:
-    (home / "notes.txt").write_text("alpha\n")
-    env = environment(home, request.getfixturevalue("uv") if tool == "uv" else None)
-    emacs = kind(home, env)
+def walk(emacs: Terminal | Graphical, package: str, tool: str) -> Clock:
+    """Type the two commands and a question, and wait for what each brings."""
 
     def until(*texts: str) -> None:
         wait_for(lambda: any(text in shown for shown in [emacs.screen()] for text in texts), f"{texts}", 240.0)
@@ -172,7 +167,7 @@ def test_from_the_package_to_the_first_answer_in_two_steps(
     try:
         until("GNU Emacs")
         clock = Clock()
-        command("package-install-file", "Package file name", str(package))
+        command("package-install-file", "Package file name", package)
         until("Done (Total of")
         clock.lap("package")
         command("pyagentd-session", "Session name", "first")
@@ -188,9 +183,112 @@ def test_from_the_package_to_the_first_answer_in_two_steps(
         emacs.key("RET")
         until("begins with “alpha”")
         clock.lap("answer")
-        print(f"{kind.__name__}, {tool}: from the package to the first answer {clock}")
     finally:
         print(emacs.screen()[-4000:])
+    return clock
+
+
+class Debian:
+    """A bare Debian system below a directory, with its Emacs and Python, and an ordinary account, ann.
+
+    Args:
+        suite: Its name, such as trixie.
+        directory: Where it is, or is made.
+    """
+
+    def __init__(self, suite: str, directory: Path) -> None:
+        self.directory = directory
+        if not (directory / "var/lib/ready").exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            subprocess.run(["debootstrap", "--variant=minbase", suite, directory], check=True, capture_output=True)
+            packages = ["ca-certificates", "emacs-nox", "python3", "python3-venv"]
+            self.run("apt-get", "-q", "update")
+            self.run(
+                "env",
+                "DEBIAN_FRONTEND=noninteractive",
+                "apt-get",
+                "-qy",
+                "--no-install-recommends",
+                "install",
+                *packages,
+            )
+            self.run("/usr/sbin/useradd", "--create-home", "ann")
+            (directory / "var/lib/ready").touch()
+        shutil.rmtree(directory / "home/ann")
+        self.run("install", "-d", "-o", "ann", "-g", "ann", "/home/ann")
+
+    def inside(self, *command: str | Path, account: str = "ann", offline: bool = False) -> list[str | Path]:
+        """Return what runs ``command`` in there, by ``account``; how pip reaches its index here holds there, too."""
+        # The mounts are gone with the last of its processes.
+        mounts = "mount -t proc proc $0/proc && mount --rbind /dev $0/dev && cd $0"
+        for source in [
+            "/etc/resolv.conf",
+            "/etc/pip.conf",
+            *filter(None, map(os.environ.get, _CERTIFICATES)),
+            *_indexes(),
+        ]:
+            if Path(source).is_dir():
+                mounts += f" && mkdir -p .{source} && mount --bind -o ro {source} .{source}"
+            elif Path(source).is_file():
+                mounts += f" && mkdir -p .{Path(source).parent} && cp -L {source} .{source}"
+        enter = ["unshare", "--mount", *(["--net"] if offline else []), "bash", "-c"]
+        enter.append(f'{mounts} && exec chroot --userspec="$1" . env -i -C "$2" "${{@:3}}"')
+        home = "/root" if account == "root" else f"/home/{account}"
+        env = environment(Path(home), None)
+        kept = [f"{name}={value}" for name, value in env.items() if name in _KEPT or name.startswith("PIP_")]
+        return [*enter, self.directory, f"{account}:{account}", home, *kept, *command]
+
+    def run(self, *command: str | Path, account: str = "root", offline: bool = False) -> None:
+        """Run ``command`` in there, by ``account``."""
+        command_line = self.inside(*command, account=account, offline=offline)
+        run = subprocess.run(command_line, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
+_CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE")
+_KEPT = ("HOME", "LANG", "PATH", "PYAGENTD_BACKEND", "TERM", *_CERTIFICATES)
+
+
+def _indexes() -> list[str]:
+    """Return the local directories that pip is configured to look into."""
+    said = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    ).stdout
+    return re.findall(r"(?:(?<=file://)|(?<=[ '=]))/[^\s'\\]+", said)
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.environ.get("PYAGENTD_TEST_INSTALL") != "debian", reason="make test-install-debian")
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_an_ordinary_account_of_a_bare_debian_installs_it_in_two_steps(suite: str, home: Path) -> None:
+    debian = Debian(suite, ROOT / "build" / "debian" / suite)
+    there = debian.directory / "home/ann"
+    subprocess.run(["git", "clone", "-q", ROOT, there / "pyagentd"], check=True)
+    (there / "notes.txt").write_text("alpha\n")
+    debian.run("chown", "-R", "ann:ann", "/home/ann")
+    debian.run("python3", "pyagentd/scripts/dist.py", account="ann", offline=True)
+    emacs = Terminal(home, dict(os.environ), debian.inside("emacs", "-nw"))
+    try:
+        clock = walk(emacs, f"~/pyagentd/dist/pyagentd-{__version__}.tar", "pip")
+        print(f"{suite}: from the package to the first answer {clock}")
+    finally:
+        emacs.close()
+        debian.run("sh", "-c", ".emacs.d/pyagentd/server/*/bin/pyagentd stop || true", account="ann")
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(os.environ.get("PYAGENTD_TEST_INSTALL") != "1", reason="make test-install")
+@pytest.mark.parametrize(("kind", "tool"), [(Terminal, "pip"), (Terminal, "uv"), (Graphical, "pip")])
+def test_from_the_package_to_the_first_answer_in_two_steps(
+    package: Path, home: Path, kind: type[Terminal | Graphical], tool: str, request: pytest.FixtureRequest
+) -> None:
+    (home / "notes.txt").write_text("alpha\n")
+    env = environment(home, request.getfixturevalue("uv") if tool == "uv" else None)
+    emacs = kind(home, env)
+    try:
+        clock = walk(emacs, str(package), tool)
+        print(f"{kind.__name__}, {tool}: from the package to the first answer {clock}")
+    finally:
         emacs.close()
         stop = [sys.executable, "-m", "pyagentd", "stop"]
         subprocess.run(stop, env={**emacs.env, "PYTHONPATH": str(ROOT)}, capture_output=True, check=False)
