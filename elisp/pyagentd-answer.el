@@ -52,8 +52,8 @@
   (let ((ask (or (pyagentd-ask-here)
                  (user-error (if pyagentd-ask-here-about
                                  "Already answered"
-                               "Nothing to answer here; \
-M-x pyagentd-asks lists what is asked")))))
+                               "No question is open here; \
+M-x pyagentd-asks lists those of all sessions")))))
     (when (pyagentd-ask-answered-p ask)
       (user-error "Already answered; the daemon has yet to say so"))
     ask))
@@ -108,38 +108,32 @@ Questions of the model's are answered in a form."
         (pyagentd-question-open ask)
       (pyagentd-answer-with ask 'allow))))
 
-(defun pyagentd-answer--shown-p (ask)
-  "Return non-nil if the notice here shows all that ASK would remember."
-  (and (null pyagentd-ask-function)
-       (pyagentd-ask-text-whole-p ask (pyagentd-ask-notice-shown))))
-
 (defun pyagentd-answer--lasting (ask decision)
-  "Allow ASK with DECISION, which is remembered.
-What would be remembered, and where, is shown first, if the notice does
-not."
-  (cond ((not (memq decision (pyagentd-ask-choices ask)))
-         (user-error "Only this once, or not at all"))
-        ((or (pyagentd-answer--shown-p ask)
-             (yes-or-no-p (pyagentd-ask-lasting-question ask decision)))
-         (pyagentd-answer-with ask decision))))
+  "Allow ASK with DECISION, which outlives this once, after confirmation.
+The question names what is granted and where; only the letter y grants it."
+  (unless (memq decision (pyagentd-ask-choices ask))
+    (user-error "This can be allowed once or denied"))
+  (when (eq ?y (read-char-choice (pyagentd-ask-lasting-question ask decision)
+                                 '(?y ?n)))
+    (pyagentd-answer-with ask decision)))
 
 (defun pyagentd-allow-session ()
   "Allow what is asked for here as long as the session lives.
-That is the whole tree of the session.  What exactly is remembered the
-notice says; \\[pyagentd-grants] shows and revokes it."
+That is the session with all its agents.  What is granted is named and
+has to be confirmed; \\[pyagentd-grants] shows and revokes it."
   (interactive)
   (pyagentd-answer--lasting (pyagentd-answer-current) 'session))
 
 (defun pyagentd-allow-always ()
   "Allow what is asked for here always, in all sessions of the project.
-What exactly is remembered the notice says; \\[pyagentd-grants] shows and
-revokes it.  Where more rights are asked for, they are added to the scope
-in preset.md."
+What is granted is named and has to be confirmed; \\[pyagentd-grants]
+shows and revokes it.  Where more rights are asked for, they are added to
+the scope in preset.md."
   (interactive)
-  (let ((ask (pyagentd-answer-current)))
-    (if (pyagentd-ask-scope-p ask)
-        (pyagentd-answer-with ask 'always)
-      (pyagentd-answer--lasting ask 'always))))
+  (pyagentd-answer--lasting (pyagentd-answer-current) 'always))
+
+(defconst pyagentd-answer--why "Reason for denying (sent to the model): "
+  "How to ask for a reason.")
 
 (defvar pyagentd-deny-reasons nil
   "Reasons for which something was denied, latest first.")
@@ -154,7 +148,7 @@ With a prefix argument read a REASON, which the model is told."
   (interactive
    (progn (pyagentd-answer-current)
           (list (and current-prefix-arg
-                     (pyagentd-answer--read-reason "Reason: ")))))
+                     (pyagentd-answer--read-reason pyagentd-answer--why)))))
   (pyagentd-answer-with (pyagentd-answer-current) 'deny :reason reason))
 
 (defun pyagentd-deny-with-reason (reason)
@@ -162,7 +156,7 @@ With a prefix argument read a REASON, which the model is told."
   (interactive
    (progn (pyagentd-answer-current)
           (list (pyagentd-answer--read-reason
-                 "Deny because (the model is told): "))))
+                 pyagentd-answer--why))))
   (pyagentd-deny reason))
 
 (defun pyagentd-ask-abort ()
@@ -174,7 +168,7 @@ With a prefix argument read a REASON, which the model is told."
   "Let the keys answer the next of several asks, or COUNT further on."
   (interactive "p")
   (let* ((current (or (pyagentd-ask-notice-current)
-                      (user-error "Nothing to answer here")))
+                      (user-error "No question is open here")))
          (asks (with-current-buffer (or (buffer-base-buffer) (current-buffer))
                  (pyagentd-ask-in (current-buffer))))
          (place (mod (+ (seq-position asks current) (or count 1))
@@ -193,7 +187,7 @@ With a prefix argument read a REASON, which the model is told."
 
 (defun pyagentd-answer--read ()
   "Let the user choose among the open asks."
-  (let* ((asks (or (pyagentd-ask-open) (user-error "Nothing to answer")))
+  (let* ((asks (or (pyagentd-ask-open) (user-error "No pending approvals")))
          (table (seq-map-indexed
                  (lambda (ask place)
                    (cons (format "%d %s" (1+ place) (pyagentd-ask-title ask))
@@ -208,7 +202,7 @@ With a prefix argument read a REASON, which the model is told."
     (pyagentd-allow-session session "for this session")
     (pyagentd-allow-always always "always in this project")
     (pyagentd-deny deny "deny") (pyagentd-deny-with-reason why "deny, why")
-    (pyagentd-ask-diff diff "diff") (pyagentd-ask-show show "all of it")
+    (pyagentd-ask-diff diff "diff") (pyagentd-ask-show show "details")
     (pyagentd-ask-abort abort "abort the run"))
   "Commands whose keys decide, with what is decided and words.")
 
@@ -243,7 +237,7 @@ That is the one here if it is a question, else one to choose."
         (if (eq decision 'why)
             (pyagentd-answer--decide
              ask 'deny (pyagentd-answer--read-reason
-                        "Deny because (the model is told): ")
+                        pyagentd-answer--why)
              t)
           (pyagentd-answer--decide ask decision nil t))))))
 
@@ -275,18 +269,7 @@ takes it, and REASON."
 
 ;;;; Keys
 
-(define-key pyagentd-mode-map (kbd "C-c C-y") #'pyagentd-allow-once)
-(define-key pyagentd-mode-map (kbd "C-c C-n") #'pyagentd-deny)
-(define-key pyagentd-mode-map (kbd "C-c C-a") #'pyagentd-answer)
-(define-key pyagentd-ask-mode-map (kbd "C-c C-s") #'pyagentd-allow-session)
-(define-key pyagentd-ask-mode-map (kbd "C-c C-p") #'pyagentd-allow-always)
-(define-key pyagentd-ask-mode-map (kbd "C-c C-r") #'pyagentd-deny-with-reason)
-(define-key pyagentd-ask-mode-map (kbd "C-c C-e") #'pyagentd-ask-edit)
-(define-key pyagentd-ask-mode-map (kbd "C-c C-d") #'pyagentd-ask-diff)
-(define-key pyagentd-ask-mode-map (kbd "C-c C-o") #'pyagentd-ask-show)
-(define-key pyagentd-ask-mode-map (kbd "C-c C-k") #'pyagentd-abort)
-(define-key pyagentd-ask-mode-map (kbd "C-c .") #'pyagentd-ask-next)
-(define-key pyagentd-ask-mode-map (kbd "C-c ,") #'pyagentd-ask-previous)
+(define-key pyagentd-mode-map (kbd "C-c C-r") #'pyagentd-answer)
 
 (provide 'pyagentd-answer)
 ;;; pyagentd-answer.el ends here

@@ -37,7 +37,7 @@
 
 (defvar pyagentd-ask-diff-mode-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
-    (define-key map "d" nil)
+    (define-key map "=" nil)
     map)
   "Keymap of `pyagentd-ask-diff-mode'.")
 

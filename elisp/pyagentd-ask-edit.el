@@ -81,7 +81,7 @@
        pyagentd-ask-edit--ask
        (concat " " what (substitute-command-keys
                          "   \\<pyagentd-ask-edit-mode-map>\
-\\[pyagentd-ask-edit-finish] allow it so   \\[pyagentd-ask-edit-cancel] cancel"))
+\\[pyagentd-ask-edit-finish] allow with changes   \\[pyagentd-ask-edit-cancel] cancel"))
        (concat " (answered) " what (substitute-command-keys
                                     "   \\<pyagentd-ask-edit-mode-map>\
 \\[pyagentd-ask-edit-cancel] close"))))))

@@ -22,8 +22,9 @@
 ;;; Commentary:
 
 ;; Each decision about an ask, and each look at it, has one letter wherever
-;; asks are answered: by itself in lists, beside a diff and in menus, and
-;; after C-c as a control character in a conversation.
+;; asks are answered: on the question itself, in lists, beside a diff and in
+;; menus.  In a conversation they are keys of the question alone, not of the
+;; text: `C-c C-c' goes to the question first.
 
 ;;; Code:
 
@@ -34,13 +35,13 @@
 (defconst pyagentd-ask-keys
   '((?y pyagentd-allow-once allow "once")
     (?s pyagentd-allow-session session "session")
-    (?p pyagentd-allow-always always "project")
-    (?n pyagentd-deny deny "deny")
+    (?a pyagentd-allow-always always "project")
+    (?d pyagentd-deny deny "deny")
     (?r pyagentd-deny-with-reason deny "deny, why")
     (?e pyagentd-ask-edit edit "edit")
-    (?d pyagentd-ask-diff diff "diff")
+    (?= pyagentd-ask-diff diff "diff")
     (?E pyagentd-ask-ediff diff "Ediff")
-    (?o pyagentd-ask-show t "all of it")
+    (?o pyagentd-ask-show t "details")
     (?k pyagentd-ask-abort t "abort"))
   "Letters with their commands, when each is offered, and a word.
 When is a symbol of `pyagentd-ask-keys-offered'.")

@@ -76,16 +76,30 @@ SHORT means to say only the name of the file."
             (pyagentd-ask-lasting-where ask decision)
             (if short (file-name-nondirectory file) file))))
 
+(defun pyagentd-ask-lasting--names (ask)
+  "Return what an answer to ASK that is to last would grant, a line each."
+  (if (pyagentd-ask-scope-p ask)
+      (mapcar (lambda (pattern)
+                (format "%s %s" (or (plist-get ask :for-tool) "use of") pattern))
+              (plist-get ask :patterns))
+    (mapcar (pcase-lambda (`(,expression . ,words)) (or words expression))
+            (pyagentd-ask-lasting-rules ask))))
+
 (defun pyagentd-ask-lasting-question (ask decision)
-  "Return the question whether to answer ASK with DECISION for longer."
-  (format "Allow in %s, without asking, whatever matches\n%s
-\nIt is kept in %s.  Allow it? "
-          (pyagentd-ask-lasting-where ask decision)
-          (mapconcat (pcase-lambda (`(,expression . ,words))
-                       (concat "  " expression
-                               (and words (concat "\n    " words))))
-                     (pyagentd-ask-lasting-rules ask) "\n")
-          (pyagentd-ask-lasting-kept ask decision)))
+  "Return the question whether to answer ASK with DECISION for longer.
+It names what is granted, where, and the file that keeps it."
+  (format "%s\n%s\n(kept in %s)  Grant this?  y or n: "
+          (cond ((pyagentd-ask-scope-p ask)
+                 "Add to what this session may do, from now on:")
+                ((eq decision 'session)
+                 "Allow without asking, in this session and its agents:")
+                (t (format "Allow without asking, from now on, in %s:"
+                           (pyagentd-ask-lasting-where ask decision))))
+          (mapconcat (lambda (name) (concat "  " name))
+                     (pyagentd-ask-lasting--names ask) "\n")
+          (if (pyagentd-ask-scope-p ask) "preset.md"
+            (file-name-nondirectory
+             (pyagentd-ask-lasting-kept ask decision)))))
 
 (provide 'pyagentd-ask-lasting)
 ;;; pyagentd-ask-lasting.el ends here

@@ -22,9 +22,12 @@
 ;;; Commentary:
 
 ;; Where something is asked a notice stands at the marker of the run.  It
-;; shows one ask in full, which the keys answer, and the others in a line
-;; each; a key moves on to the next.  It changes no text, and goes when
-;; nothing is asked any more.
+;; shows one ask, which the keys answer, and the others in a line each.  It
+;; changes no text, and goes when nothing is asked any more.
+;;
+;; What is typed into the conversation never answers: `C-c C-c' moves point to
+;; the question, and only there do letters decide.  Any other command leaves
+;; the question, and so does another question in its place.
 
 ;;; Code:
 
@@ -42,10 +45,25 @@
 (defvar-local pyagentd-ask-notice--current nil
   "Id of the ask that the keys answer, nil for none.")
 
-(pyagentd-permanent-local 'pyagentd-ask-notice--overlay
-                          'pyagentd-ask-notice--current)
+(defvar-local pyagentd-ask-notice--focus nil
+  "Where point is on the question, an overlay; nil while it is not.
+Its property `pyagentd-ask-back' is a marker at where point was before.")
 
-(defvar pyagentd-ask-mode-map (make-sparse-keymap)
+(pyagentd-permanent-local 'pyagentd-ask-notice--overlay
+                          'pyagentd-ask-notice--current
+                          'pyagentd-ask-notice--focus)
+(put 'pyagentd-ask-notice--stay 'permanent-local-hook t)
+
+(declare-function pyagentd-question-open "pyagentd-question")
+(declare-function pyagentd-ask-show "pyagentd-asks")
+(declare-function pyagentd-ask-next "pyagentd-answer")
+(declare-function pyagentd-ask-previous "pyagentd-answer")
+(declare-function pyagentd-deny "pyagentd-answer")
+
+(defvar pyagentd-ask-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map (kbd "C-c C-c") #'pyagentd-ask-go)
+    map)
   "Keymap that is active where something is asked.")
 
 (define-minor-mode pyagentd-ask-mode
@@ -62,34 +80,51 @@ It turns itself on and off.
 ;;;; Keys
 
 (defconst pyagentd-ask-notice--keys
-  '(("Answer" (answer pyagentd-answer "in a form"))
+  '(("Answer" (answer pyagentd-answer "in a form")
+     (answer pyagentd-abort "abort the run"))
     ("Allow" (allow pyagentd-allow-once "once")
      (session pyagentd-allow-session "this session")
      (always pyagentd-allow-always "this project")
-     (edit pyagentd-ask-edit "edited"))
+     (edit pyagentd-ask-edit "with changes"))
     ("Deny " (deny pyagentd-deny "")
      (deny pyagentd-deny-with-reason "with a reason")
-     (own pyagentd-abort "abort the run")
-     (agent pyagentd-abort "abort this agent"))
+     (own pyagentd-ask-abort "abort the run")
+     (agent pyagentd-ask-abort "abort this agent"))
     ("Look " (diff pyagentd-ask-diff "diff")
-     (t pyagentd-ask-show "all of it")
+     (t pyagentd-ask-show "details")
      (several pyagentd-ask-next "next")))
   "Lines of keys: a word and (CONDITION COMMAND WORDS) for each command.")
 
+(defvar pyagentd-ask-notice-map
+  (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
+    (define-key map "n" #'pyagentd-deny)
+    (define-key map "." #'pyagentd-ask-next)
+    (define-key map "," #'pyagentd-ask-previous)
+    (define-key map (kbd "RET") #'pyagentd-ask-show)
+    (define-key map "q" #'pyagentd-ask-leave)
+    (define-key map (kbd "C-g") #'pyagentd-ask-leave)
+    (define-key map (kbd "DEL") #'pyagentd-ask-notice-no-key)
+    (define-key map (kbd "C-d") #'pyagentd-ask-notice-no-key)
+    (define-key map [remap self-insert-command] #'pyagentd-ask-notice-no-key)
+    map)
+  "Keymap at point on a question in a conversation.")
+
 (defun pyagentd-ask-notice--offered (ask several)
   "Return the conditions of keys that hold for ASK, one of SEVERAL or not."
-  (append (pyagentd-ask-keys-offered ask)
-          (and several '(several))
-          (list (if (plist-get ask :agent) 'agent 'own))))
+  (if (pyagentd-ask-question-p ask) (list 'answer)
+    (append (pyagentd-ask-keys-offered ask)
+            (and several '(several))
+            (list (if (plist-get ask :agent) 'agent 'own)))))
 
 (defun pyagentd-ask-notice--key (command)
-  "Return the key of COMMAND in a session buffer."
-  (propertize (if-let ((keys (where-is-internal
-                              command (list pyagentd-ask-mode-map
-                                            pyagentd-mode-map)
-                              t)))
-                  (key-description keys)
-                (format "M-x %s" command))
+  "Return the key of COMMAND on a question, or in the conversation."
+  (propertize (pcase command
+                ('pyagentd-answer "C-c C-c")
+                ('pyagentd-abort "C-c C-k")
+                ('pyagentd-ask-next ".")
+                (_ (string (car (seq-find (lambda (entry)
+                                            (eq command (nth 1 entry)))
+                                          pyagentd-ask-keys)))))
               'face 'pyagentd-key))
 
 (defvar pyagentd-ask-notice-button-map
@@ -112,6 +147,16 @@ It turns itself on and off.
      text)
     text))
 
+(defun pyagentd-ask-notice--how (ask)
+  "Return the line that says where the keys for ASK work."
+  (cond ((pyagentd-ask-question-p ask) "")
+        (pyagentd-ask-notice--focus
+         (propertize "Press a key, or q to leave the question:\n"
+                     'face 'pyagentd-heading))
+        (t (concat (propertize "C-c C-c" 'face 'pyagentd-key)
+                   (propertize " goes to the question; there:\n"
+                               'face 'shadow)))))
+
 (defun pyagentd-ask-notice-keys (ask several)
   "Return the lines that name the keys for ASK, one of SEVERAL or not."
   (let ((offered (pyagentd-ask-notice--offered ask several)))
@@ -132,6 +177,88 @@ It turns itself on and off.
                  "\n")))
      pyagentd-ask-notice--keys "")))
 
+;;;; Point on the question
+
+(defun pyagentd-ask-go ()
+  "Go to the question that is open here, whose keys then answer it.
+A model's own questions are shown in a form."
+  (interactive)
+  (let ((ask (or (pyagentd-ask-notice-current)
+                 (user-error "No question is open here"))))
+    (if (pyagentd-ask-question-p ask)
+        (pyagentd-question-open ask)
+      (pyagentd-ask-notice--enter ask))))
+
+(defun pyagentd-ask-notice--enter (ask)
+  "Put point on the question ASK, and let the keys there answer it."
+  (let ((base (or (buffer-base-buffer) (current-buffer))))
+    (unless (eq base (current-buffer))
+      (pop-to-buffer base)))
+  (pyagentd-ask-notice-select ask)
+  (let ((back (if pyagentd-ask-notice--focus
+                  (overlay-get pyagentd-ask-notice--focus 'pyagentd-ask-back)
+                (point-marker)))
+        (position (overlay-start pyagentd-ask-notice--overlay)))
+    (pyagentd-ask-notice--unfocus)
+    (unless (<= (point-min) position (point-max)) (widen))
+    (goto-char position)
+    ;; An empty one whose end advances has its keymap at its position.
+    (let ((focus (make-overlay position position nil nil t)))
+      (overlay-put focus 'keymap pyagentd-ask-notice-map)
+      (overlay-put focus 'pyagentd-ask-id (pyagentd-ask-id ask))
+      (overlay-put focus 'pyagentd-ask-back back)
+      (setq pyagentd-ask-notice--focus focus))
+    (add-hook 'post-command-hook #'pyagentd-ask-notice--stay nil t)
+    (add-hook 'window-selection-change-functions
+              #'pyagentd-ask-notice--stay nil t)
+    (pyagentd-ask-notice-refresh)))
+
+(defun pyagentd-ask-notice--unfocus ()
+  "Let keys be those of the text again."
+  (when pyagentd-ask-notice--focus
+    (delete-overlay pyagentd-ask-notice--focus)
+    (setq pyagentd-ask-notice--focus nil)
+    (remove-hook 'post-command-hook #'pyagentd-ask-notice--stay t)
+    (remove-hook 'window-selection-change-functions
+                 #'pyagentd-ask-notice--stay t)))
+
+(defun pyagentd-ask-notice--stay (&rest _)
+  "Let keys be those of the text again unless point is on the question."
+  (when (and pyagentd-ask-notice--focus
+             (not (minibufferp (window-buffer))) ; where more is asked
+             (not (and (eq (current-buffer) (window-buffer))
+                       (eql (point)
+                            (overlay-start pyagentd-ask-notice--focus)))))
+    (pyagentd-ask-notice--unfocus)
+    (pyagentd-ask-notice-refresh)))
+
+(defun pyagentd-ask-leave ()
+  "Leave the question open and go back to where point was."
+  (interactive)
+  (when-let ((focus pyagentd-ask-notice--focus))
+    (let ((here (overlay-start focus))
+          (back (overlay-get focus 'pyagentd-ask-back)))
+      (pyagentd-ask-notice--unfocus)
+      (dolist (window (get-buffer-window-list nil nil t))
+        (when (= here (window-point window))
+          (set-window-point window back)))
+      (when (= here (point))
+        (goto-char back))
+      (set-marker back nil)))
+  (pyagentd-ask-notice-refresh))
+
+(defun pyagentd-ask-notice-no-key ()
+  "Say that the key just typed does nothing on a question."
+  (interactive)
+  (message "%s does nothing on a question; q leaves it"
+           (key-description (this-command-keys))))
+
+(defun pyagentd-ask-notice--focus-lost-p ()
+  "Return non-nil if point is on a question that is not the one shown."
+  (and pyagentd-ask-notice--focus
+       (not (equal (overlay-get pyagentd-ask-notice--focus 'pyagentd-ask-id)
+                   pyagentd-ask-notice--current))))
+
 ;;;; The notice
 
 (defun pyagentd-ask-notice--text (current asks)
@@ -144,7 +271,8 @@ It turns itself on and off.
           (if (pyagentd-ask-answered-p current)
               (propertize "Answered; the daemon has yet to say so\n"
                           'face 'shadow)
-            (pyagentd-ask-notice-keys current (cdr asks)))
+            (concat (pyagentd-ask-notice--how current)
+                    (pyagentd-ask-notice-keys current (cdr asks))))
           pyagentd-rule))
 
 (defun pyagentd-ask-notice--rows (text width)
@@ -158,11 +286,8 @@ It turns itself on and off.
 What does not fit below the top of a window cannot be scrolled to."
   (let* ((text (pyagentd-ask-notice--text current asks))
          (window (get-buffer-window nil 'visible))
-         (brief (if (<= (pyagentd-ask-notice--excess text window) 0) text
-                  (pyagentd-ask-text-brief
-                    (pyagentd-ask-notice--text current asks))))
-         (excess (pyagentd-ask-notice--excess brief window))
-         (fitted (if (<= excess 0) brief
+         (excess (pyagentd-ask-notice--excess text window))
+         (fitted (if (<= excess 0) text
                    (pyagentd-ask-text-shorter (plist-get current :preview)
                        excess
                      (pyagentd-ask-notice--text current asks)))))
@@ -196,12 +321,6 @@ Emacs would draw the cursor in a line that it has to continue itself."
          (- (window-body-height window) 2))
     0))
 
-(defun pyagentd-ask-notice-shown ()
-  "Return the notice of this buffer as it is shown, nil if there is none."
-  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (and pyagentd-ask-notice--overlay
-         (overlay-get pyagentd-ask-notice--overlay 'before-string))))
-
 (defun pyagentd-ask-notice--reveal (position)
   "Scroll the windows whose point is at POSITION so that they show the notice."
   (dolist (window (get-buffer-window-list nil nil 'visible))
@@ -228,16 +347,25 @@ Emacs would draw the cursor in a line that it has to continue itself."
   "Let the keys in this buffer answer ASK."
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (setq pyagentd-ask-notice--current (pyagentd-ask-id ask))
+    (when pyagentd-ask-notice--focus
+      (overlay-put pyagentd-ask-notice--focus 'pyagentd-ask-id
+                   pyagentd-ask-notice--current))
     (pyagentd-ask-notice-refresh)))
 
 (defun pyagentd-ask-notice--move ()
-  "Put the notice of this buffer at the marker of the run."
+  "Put the notice of this buffer below the text of the run."
   (when pyagentd-ask-notice--overlay
-    (let ((position (pyagentd-insert-position)))
-      (move-overlay pyagentd-ask-notice--overlay position position))))
+    (let ((position (pyagentd-insert-end)))
+      (move-overlay pyagentd-ask-notice--overlay position position)
+      (when pyagentd-ask-notice--focus
+        (let ((here (= (point) (overlay-start pyagentd-ask-notice--focus))))
+          (move-overlay pyagentd-ask-notice--focus position position)
+          (when here (goto-char position)))))))
 
 (defun pyagentd-ask-notice--delete ()
   "Remove the notice from this buffer."
+  (when pyagentd-ask-notice--focus
+    (pyagentd-ask-leave))
   (when pyagentd-ask-notice--overlay
     (delete-overlay pyagentd-ask-notice--overlay)
     (setq pyagentd-ask-notice--overlay nil
@@ -252,6 +380,8 @@ Emacs would draw the cursor in a line that it has to continue itself."
   (if-let ((current (pyagentd-ask-notice-current)))
       (progn
         (setq pyagentd-ask-notice--current (pyagentd-ask-id current))
+        (when (pyagentd-ask-notice--focus-lost-p)
+          (pyagentd-ask-leave))
         (unless pyagentd-ask-notice--overlay
           (setq pyagentd-ask-notice--overlay
                 (make-overlay (point-min) (point-min) nil t))
@@ -265,7 +395,7 @@ Emacs would draw the cursor in a line that it has to continue itself."
                      (pyagentd-ask-notice--fitted
                       current (pyagentd-ask-in (current-buffer))))
         (pyagentd-ask-notice--move)
-        (pyagentd-ask-notice--reveal (pyagentd-insert-position)))
+        (pyagentd-ask-notice--reveal (pyagentd-insert-end)))
     (pyagentd-ask-notice--delete)))
 
 (defun pyagentd-ask-notice--resized (window)

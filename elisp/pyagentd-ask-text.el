@@ -45,8 +45,7 @@
 
 (defvar pyagentd-ask-text--brief nil
   "Non-nil where there is little room.
-Then only the number of rules that would be remembered is shown.
-`changed' means to leave out what comes before the first changed line.")
+Then what comes before the first changed line of a diff is left out.")
 
 ;;;; Lines
 
@@ -101,7 +100,7 @@ Then only the number of rules that would be remembered is shown.
   "Return TEXT, a preview such as a diff, bounded and coloured.
 PATH is the file that it is about, if it is about one."
   (let* ((lines (split-string (string-trim-right text) "\n"))
-         (skipped (if (and (eq pyagentd-ask-text--brief 'changed)
+         (skipped (if (and pyagentd-ask-text--brief
                            (pyagentd-ask-diff-p text))
                       (pyagentd-ask-text--unchanged lines)
                     0))
@@ -120,12 +119,13 @@ PATH is the file that it is about, if it is about one."
 
 (defun pyagentd-ask-text-head (ask number count)
   "Return the first line about ASK, which is NUMBER (from 0) of COUNT."
-  (let ((who (pyagentd-ask-who ask)))
-    (concat (propertize (if (pyagentd-ask-question-p ask) "Question " "May it? ")
-                        'face 'warning)
-            (and who (concat (propertize who 'face 'bold) " › "))
+  (let ((who (pyagentd-ask-who ask))
+        (question (pyagentd-ask-question-p ask)))
+    (concat (and who (concat (propertize who 'face 'bold) " › "))
+            (propertize (if question "Question " "Allow ") 'face 'warning)
             (propertize (pyagentd-ask-text--cut (pyagentd-ask-what ask))
                         'face 'pyagentd-heading)
+            (unless question (propertize "?" 'face 'warning))
             (when (> count 1)
               (propertize (format "   %d of %d" (1+ number) count)
                           'face 'shadow))
@@ -174,32 +174,34 @@ PATH is the file that it is about, if it is about one."
           'reason (pyagentd-ask-text--label
                    "  why  " (split-string (format "%s" why) "\n"))))))))
 
+(defun pyagentd-ask-text--warning (ask)
+  "Return what a person should know before ASK is allowed, if anything."
+  (when-let ((warning (plist-get ask :warning)))
+    (unless (equal warning "")
+      (pyagentd-ask-text--bounded
+       'reason
+       (mapcar (lambda (line) (propertize line 'face 'warning))
+               (split-string (format "%s" warning) "\n"))))))
+
 (defun pyagentd-ask-text--reason (ask)
   "Return why ASK is asked, unless it is why more rights are wanted."
   (when-let ((reason (plist-get ask :reason)))
-    (unless (member reason (list "" (pyagentd-ask-text--why ask)))
+    (unless (member reason (list "" (plist-get ask :warning)
+                                 (pyagentd-ask-text--why ask)))
       (pyagentd-ask-text--bounded
        'reason
        (mapcar (lambda (line) (propertize line 'face 'pyagentd-detail))
-               (split-string (format "%s" reason) "\n"))))))
-
-(defun pyagentd-ask-text--remember-brief (ask)
-  "Return how much an answer to ASK that is to last would remember."
-  (propertize (format "  For longer than once: %s, shown before you agree\n"
-                      (pyagentd-count (length (pyagentd-ask-lasting-rules ask))
-                                      "rule"))
-              'face 'shadow 'pyagentd-ask-brief t))
+               (split-string (format "Asked because %s" reason) "\n"))))))
 
 (defun pyagentd-ask-text--remember (ask)
   "Return what an answer to ASK that is to last would remember, if it can be."
   (when-let ((decisions (pyagentd-ask-lasting ask)))
-    (if pyagentd-ask-text--brief (pyagentd-ask-text--remember-brief ask)
-      (pyagentd-ask-text--remember-all ask decisions))))
+    (pyagentd-ask-text--remember-all ask decisions)))
 
 (defun pyagentd-ask-text--remember-all (ask decisions)
   "Return exactly what each of DECISIONS about ASK would remember."
   (concat
-   (propertize "  For longer than once, exactly this would be remembered:\n"
+   (propertize "  Allowed for longer than once, exactly this would be remembered:\n"
                'face 'shadow)
    (pyagentd-ask-text--bounded
     'remember
@@ -275,23 +277,11 @@ A few lines of it are shown all the same, from the first changed one on."
   (declare (indent 2) (debug t))
   `(let* ((shown (min (alist-get 'preview pyagentd-ask-text--lines)
                       (length (split-string (or ,preview "") "\n"))))
-          (pyagentd-ask-text--brief 'changed)
+          (pyagentd-ask-text--brief t)
           (pyagentd-ask-text--lines
            (cons (cons 'preview (max 3 (- shown ,rows 1)))
                  pyagentd-ask-text--lines)))
      ,@body))
-
-(defmacro pyagentd-ask-text-brief (&rest body)
-  "Evaluate BODY, in which what would be remembered is not shown, only counted."
-  (declare (indent 0) (debug t))
-  `(let ((pyagentd-ask-text--brief t)) ,@body))
-
-(defun pyagentd-ask-text-whole-p (ask notice)
-  "Return non-nil if NOTICE, a text, shows all that ASK would remember."
-  (and notice
-       (not (text-property-any 0 (length notice) 'pyagentd-ask-brief t notice))
-       (<= (length (plist-get ask :remember))
-           (alist-get 'remember pyagentd-ask-text--lines))))
 
 (defun pyagentd-ask-text--question (question)
   "Return the lines of QUESTION, one of a model's."
@@ -319,15 +309,19 @@ A few lines of it are shown all the same, from the first changed one on."
          (cdr (pyagentd-ask-text--question (car questions))))))))
 
 (defun pyagentd-ask-text (ask)
-  "Return all that there is to see about ASK but its first line and its keys."
+  "Return what decides about ASK, without its first line and its keys."
   (concat (pyagentd-ask-text--questions ask)
           (pyagentd-ask-text--scope ask)
           (pyagentd-ask-text--commands ask)
-          (pyagentd-ask-text--reason ask)
+          (pyagentd-ask-text--warning ask)
           (when-let ((preview (plist-get ask :preview)))
             (unless (equal preview "")
               (pyagentd-ask-text-preview (format "%s" preview)
-                                         (plist-get ask :path))))
+                                         (plist-get ask :path))))))
+
+(defun pyagentd-ask-text-details (ask)
+  "Return why ASK is asked, and what an answer that is to last would remember."
+  (concat (pyagentd-ask-text--reason ask)
           (pyagentd-ask-text--remember ask)))
 
 (provide 'pyagentd-ask-text)

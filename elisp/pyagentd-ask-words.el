@@ -52,7 +52,7 @@
 
 (defun pyagentd-ask--scope-words (ask)
   "Return in a line which rights ASK wants."
-  (concat "More scope: "
+  (concat "more scope: "
           (pyagentd-ask-one-line
            (string-join (mapcar (lambda (pattern) (format "%s" pattern))
                                 (plist-get ask :patterns))
@@ -67,6 +67,13 @@
       (format ": %s" (truncate-string-to-width
                       (pyagentd-ask-one-line task) 160 nil nil "…")))))
 
+(defun pyagentd-ask--short (detail ask)
+  "Return DETAIL of ASK, a file of the project as it is called there."
+  (let ((root (plist-get ask :project)))
+    (if (and root (plist-get ask :path))
+        (string-remove-prefix (file-name-as-directory root) detail)
+      detail)))
+
 (defun pyagentd-ask-what (ask)
   "Return in a line what ASK is about, without who asks."
   (cond
@@ -76,8 +83,9 @@
    (t
     (pyagentd-ask-one-line
      (concat (or (plist-get ask :tool) "Question") " "
-             (format "%s" (or (plist-get ask :detail)
-                              (plist-get ask :action) ""))
+             (pyagentd-ask--short (format "%s" (or (plist-get ask :detail)
+                                                   (plist-get ask :action) ""))
+                                  ask)
              (pyagentd-ask--task ask))))))
 
 (defun pyagentd-ask-title (ask)

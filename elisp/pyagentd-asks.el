@@ -54,6 +54,7 @@
 (defvar pyagentd-ask-show-mode-map
   (let ((map (pyagentd-ask-keys-define (make-sparse-keymap))))
     (define-key map "o" nil)
+    (define-key map "n" #'pyagentd-deny)
     (define-key map "v" #'pyagentd-asks-visit)
     map)
   "Keymap of `pyagentd-ask-show-mode'.")
@@ -71,7 +72,8 @@
             (propertize (format "%s\n\n" (abbreviate-file-name
                                           (or (plist-get ask :branch) "")))
                         'face 'shadow)
-            (pyagentd-ask-text ask)))
+            (pyagentd-ask-text ask)
+            (pyagentd-ask-text-details ask)))
   (when-let ((input (plist-get ask :input)))
     (insert "\n" (propertize "Arguments\n" 'face 'pyagentd-heading)
             (pyagentd-ask-text-json input) "\n"))
@@ -188,8 +190,7 @@ U takes the marks away"))
     (call-interactively #'pyagentd-allow-once)))
 
 (defun pyagentd-asks-deny ()
-  "Deny what is marked, else what is asked for at point, after a question.
-In other lists its key moves to the next line."
+  "Deny what is marked, else what is asked for at point, after a question."
   (interactive nil pyagentd-asks-mode)
   (pyagentd-asks--each (or (pyagentd-table-marked #'pyagentd-ask-id)
                            (list (pyagentd-answer-current)))
@@ -202,7 +203,7 @@ In other lists its key moves to the next line."
     (define-key map (kbd "RET") #'pyagentd-ask-show)
     (define-key map "v" #'pyagentd-asks-visit)
     (define-key map "y" #'pyagentd-asks-allow)
-    (define-key map "n" #'pyagentd-asks-deny)
+    (define-key map "d" #'pyagentd-asks-deny)
     (pyagentd-table-define-marks map))
   "Keymap of `pyagentd-asks-mode'.")
 
@@ -215,7 +216,7 @@ In other lists its key moves to the next line."
                                ("Session" 0 t)]
         pyagentd-table-help `(,@(pyagentd-ask-keys-words)
                               ,@pyagentd-asks--also ("m" "mark"))
-        pyagentd-table-empty "Nothing is asked."
+        pyagentd-table-empty "No pending approvals."
         pyagentd-ask-function #'pyagentd-asks--at-point)
   (setq-local revert-buffer-function #'pyagentd-asks--revert)
   (pyagentd-follow #'pyagentd-asks--fetch)

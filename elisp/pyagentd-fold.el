@@ -261,7 +261,7 @@ With a prefix argument do so with all blocks of the buffer."
 ;; A change of the major mode takes the registration away.
 (add-hook 'after-change-major-mode-hook #'pyagentd-fold--after-major-mode)
 
-(define-key pyagentd-mode-map (kbd "C-c TAB") #'pyagentd-fold-toggle)
+(define-key pyagentd-mode-map (kbd "C-c M-f") #'pyagentd-fold-toggle)
 
 (provide 'pyagentd-fold)
 ;;; pyagentd-fold.el ends here

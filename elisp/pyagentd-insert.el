@@ -77,6 +77,22 @@ It would be part of the answer before it, as text typed anywhere else is."
              '(after-change-functions . pyagentd-insert--after-change))
 (put 'pyagentd-insert--after-change 'permanent-local-hook t)
 
+(defun pyagentd-insert-end ()
+  "Return where the text of the run ends.
+Between two runs that is above the prompt typed next, not behind its sign."
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char (pyagentd-insert-position))
+      (let ((sign (- (point) (length pyagentd-prompt-prefix))))
+        (when (and (>= sign (point-min))
+                   (not (get-text-property sign 'gptel))
+                   (progn (goto-char sign) (bolp))
+                   (looking-at-p (regexp-quote pyagentd-prompt-prefix)))
+          (skip-chars-backward "\n")
+          (setq sign nil))
+        (if sign (pyagentd-insert-position) (point))))))
+
 (defun pyagentd-insert-start (position)
   "Let the next answer begin at POSITION."
   (setq pyagentd-insert--cell nil)

@@ -232,14 +232,14 @@ sessions are listed."
    ["What is asked"
     ("y" "Allow once" pyagentd-allow-once)
     ("s" "In this session" pyagentd-allow-session)
-    ("p" "In this project" pyagentd-allow-always)
-    ("n" "Deny" pyagentd-deny)
+    ("a" "In this project" pyagentd-allow-always)
+    ("d" "Deny" pyagentd-deny)
     ("r" "Deny, why" pyagentd-deny-with-reason)
     ("e" "Edit arguments" pyagentd-ask-edit)
-    ("d" "Diff" pyagentd-ask-diff)
+    ("=" "Diff" pyagentd-ask-diff)
     ("E" "Ediff" pyagentd-ask-ediff)
-    ("o" "All of it" pyagentd-ask-show)
-    ("a" "Answer any" pyagentd-answer)
+    ("o" "Details" pyagentd-ask-show)
+    ("w" "Answer any" pyagentd-answer)
     ("q" pyagentd-asks :description pyagentd-menu--asks)]
    ["Turns"
     ("U" "Rewind" pyagentd-rewind)

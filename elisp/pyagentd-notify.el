@@ -175,7 +175,7 @@ are called without one, too.")
 (defun pyagentd-notify (ask)
   "Tell a person who does not see it that ASK waits for an answer."
   (unless (seq-some #'pyagentd-ask-notice-visible-p (pyagentd-ask-buffers ask))
-    (message "May it? %s  (%s answers)" (pyagentd-ask-title ask)
+    (message "Allow %s?  (%s answers)" (pyagentd-ask-title ask)
              (substitute-command-keys "\\[pyagentd-answer]")))
   (push ask pyagentd-notify--asked)
   (pyagentd-notify--soon))

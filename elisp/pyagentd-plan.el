@@ -136,8 +136,13 @@ the header line shows the choice.  Without a NAME it is asked for."
 \"Approved, continue.\" is sent as a message of yours, answered by the
 agent build, or with a prefix argument by the AGENT you choose.  What you
 have written below the plan goes along.  While a run is in flight the
-message waits for its turn."
+message waits for its turn.  Its key has to be confirmed."
   (interactive "P")
+  (when (called-interactively-p 'any)
+    (pyagentd-plan--buffer)
+    (unless (eq ?y (read-char-choice "Approve the plan and have it carried out?\
+  y or n: " '(?y ?n)))
+      (user-error "Not approved")))
   (if (and agent (not (stringp agent)))
       (pyagentd-plan--read #'pyagentd-approve)
     (with-current-buffer (pyagentd-plan--buffer)
@@ -158,7 +163,7 @@ message waits for its turn."
   (when (plist-get answer :queued)
     (message "Approved; it waits for the run in flight")))
 
-(define-key pyagentd-mode-map (kbd "C-c C-l") #'pyagentd-choose-agent)
+(define-key pyagentd-mode-map (kbd "C-c M-l") #'pyagentd-choose-agent)
 (define-key pyagentd-mode-map (kbd "C-c C-c") #'pyagentd-approve)
 
 (provide 'pyagentd-plan)

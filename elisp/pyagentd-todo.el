@@ -120,9 +120,9 @@ Each is a plist: :content, :status (\"pending\", \"in_progress\" or
 ;;;; The overlay
 
 (defun pyagentd-todo--move ()
-  "Put the list at the end of the run's text."
+  "Put the list at the end of the run's text, above the prompt typed next."
   (when pyagentd-todo--overlay
-    (let ((position (pyagentd-insert-position)))
+    (let ((position (pyagentd-insert-end)))
       (move-overlay pyagentd-todo--overlay position position))))
 
 (defun pyagentd-todo--delete ()

@@ -32,11 +32,11 @@
 ;;   M-x pyagentd-session         make a session and start to converse
 ;;   M-x pyagentd-list-sessions   the sessions there are
 ;;   C-c RET                      send, in a session
-;;   C-c C-y, C-c C-n             allow or deny what a tool asks for
+;;   C-c C-c                      go to what a tool asks for, to allow or deny it
 ;;   M-x pyagentd-asks            all that is asked; -agents, -grants, -audit
 ;;   C-c C-k                      stop the run
-;;   C-c C-b, C-c C-v             begin a branch, see all of them
-;;   C-c C-f                      search in all sessions
+;;   C-c M-b, C-c C-v             begin a branch, see all of them
+;;   C-c M-s                      search in all sessions
 ;;   C-c C-t                      a menu of everything
 ;;
 ;; Visiting a session.md in a session's directory turns on
@@ -130,16 +130,16 @@
 (autoload 'pyagentd-make-tool "pyagentd-tools")
 
 (define-key pyagentd-mode-map (kbd "C-c C-t") #'pyagentd-menu)
-(define-key pyagentd-mode-map (kbd "C-c C-u") #'pyagentd-rewind)
-(define-key pyagentd-mode-map (kbd "C-c C-x") #'pyagentd-edit-prompt)
+(define-key pyagentd-mode-map (kbd "C-c M-u") #'pyagentd-rewind)
+(define-key pyagentd-mode-map (kbd "C-c M-e") #'pyagentd-edit-prompt)
 (define-key pyagentd-mode-map (kbd "C-c M-g") #'pyagentd-regenerate)
 (define-key pyagentd-mode-map (kbd "C-c M-n") #'pyagentd-next-variant)
 (define-key pyagentd-mode-map (kbd "C-c M-p") #'pyagentd-previous-variant)
 (define-key pyagentd-mode-map (kbd "C-c M-i") #'pyagentd-inspect)
 (define-key pyagentd-mode-map (kbd "C-c M-w") #'pyagentd-copy-code)
-(define-key pyagentd-mode-map (kbd "C-c C-b") #'pyagentd-branch)
+(define-key pyagentd-mode-map (kbd "C-c M-b") #'pyagentd-branch)
 (define-key pyagentd-mode-map (kbd "C-c C-v") #'pyagentd-branches)
-(define-key pyagentd-mode-map (kbd "C-c C-f") #'pyagentd-search)
+(define-key pyagentd-mode-map (kbd "C-c M-s") #'pyagentd-search)
 
 (defcustom pyagentd-default-preset nil
   "Name of the preset of new sessions; nil means the daemon's default."

@@ -36,6 +36,7 @@ class Ask:
 
     reason: str
     remember: tuple[str, ...] = ()  # the regular expressions that "session" and "always" would remember
+    is_routine: bool = False  # a rule asks before every such action; the reason warns of nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ def _always(action: Action, context: Context) -> Decision:
 
 def _question(action: Action, context: Context, reason: str) -> Ask | Deny:
     if context.interactive:
-        return Ask(reason, remember(action))
+        return Ask(reason, remember(action), is_routine=True)
     grants = (str(action),) if action.kind == "command" else action.forms
     options = " ".join(f"--allow {shlex.quote(re.escape(each))}" for each in grants)
     return Deny(

@@ -86,21 +86,21 @@ def test_two_asks_are_shown_and_answered_in_any_order(
     )
     emacs = opened(system, branch)
     send(emacs, "Do both.")
-    shows(emacs, "May it? PersistentAgent", "1 of 2", "also", "2 asks: PersistentAgent", "C-c . next")
-    assert rules_around(emacs, "May it?")
-    emacs.keys("C-c", ".")
+    shows(emacs, "Allow PersistentAgent", "1 of 2", "also", "2 asks: PersistentAgent", ". next")
+    assert rules_around(emacs, "Allow")
+    emacs.keys("C-c", "C-c", ".")
     # Which of the two is asked first is open.
-    found = wait_for(lambda: re.search(r"executor: (first|second)   2 of 2", emacs.screen()), "the second of two")
+    found = wait_for(lambda: re.search(r"executor: (first|second)\?   2 of 2", emacs.screen()), "the second of two")
     last, other = ("first", "second") if found[1] == "first" else ("second", "first")
-    shows(emacs, f"May it? PersistentAgent executor: {last}", f"also  PersistentAgent executor: {other}")
-    emacs.keys("C-c", "C-r")
-    shows(emacs, "Deny because")
+    shows(emacs, f"Allow PersistentAgent executor: {last}", f"also  PersistentAgent executor: {other}")
+    emacs.keys("C-c", "C-c", "r")
+    shows(emacs, "Reason for denying (sent to the model)")
     type_text(emacs, "one is enough")
     emacs.keys("Enter")
-    shows(emacs, "1 ask: PersistentAgent", f"May it? PersistentAgent executor: {other}")
-    emacs.keys("C-c", "C-y")
+    shows(emacs, "1 ask: PersistentAgent", f"Allow PersistentAgent executor: {other}")
+    emacs.keys("C-c", "C-c", "y")
     shows(emacs, "Ready", "Done.")
-    gone(emacs, "May it?", "Task:")
+    gone(emacs, "Allow", "Task:")
     assert "one is enough" in json.dumps(model_server.last.messages)
     assert len(list((branch / "agents").iterdir())) == 1
 
@@ -117,20 +117,20 @@ def test_an_agents_ask_is_shown_at_the_root_and_in_its_own_buffer(
     )
     emacs = opened(system, branch)
     send(emacs, "Have it run.")
-    shows(emacs, "May it? PersistentAgent")
-    emacs.keys("C-c", "C-y")
-    shows(emacs, "May it? executor (run-it)", "Bash echo one && echo two", "1 ask: executor", "Executor Task: run it")
-    shows(emacs, "C-c C-k abort this agent")
+    shows(emacs, "Allow PersistentAgent")
+    emacs.keys("C-c", "C-c", "y")
+    shows(emacs, "executor (run-it) › Allow", "Bash echo one && echo two", "1 ask: executor", "Executor Task: run it")
+    shows(emacs, "k abort this agent")
     (agent,) = (branch / "agents").iterdir()
     emacs.keys("C-x", "C-f")
     shows(emacs, "Find file:")
     emacs.keys("C-a", "C-k")
     type_text(emacs, f"{agent}/session.md")
     emacs.keys("Enter")
-    shows(emacs, "May it?", "Bash echo one && echo two", "Run something")
-    emacs.keys("C-c", "C-y")
+    shows(emacs, "Allow", "Bash echo one && echo two", "Run something")
+    emacs.keys("C-c", "C-c", "y")
     shows(emacs, "It ran.")
-    gone(emacs, "May it?")
+    gone(emacs, "Allow")
     emacs.wait(
         f'(with-current-buffer (pyagentd-place-buffer "{branch}") (eq (plist-get pyagentd-status :state) \'idle))'
     )
@@ -141,13 +141,13 @@ def test_an_ask_outlives_emacs(system: System, model_server: ModelServer, branch
     plays(model_server, {"Run": [answer(tool_use("Bash", command="echo tea > /dev/null")), answer("It ran.")]})
     first = opened(system, branch)
     send(first, "Run it.")
-    shows(first, "May it? Bash echo tea")
+    shows(first, "Allow Bash echo tea")
     first.kill()
     second = opened(system, branch)
-    shows(second, "May it? Bash echo tea", "1 ask: Bash")
-    second.keys("C-c", "C-n")
+    shows(second, "Allow Bash echo tea", "1 ask: Bash")
+    second.keys("C-c", "C-c", "d")
     shows(second, "It ran.", "Ready")
-    gone(second, "May it?")
+    gone(second, "Allow")
 
 
 def test_a_change_is_shown_as_a_diff_and_edited(system: System, model_server: ModelServer, branch: Path) -> None:
@@ -157,8 +157,8 @@ def test_a_change_is_shown_as_a_diff_and_edited(system: System, model_server: Mo
     )
     emacs = opened(system, branch)
     send(emacs, "Greet better.")
-    shows(emacs, "May it? Edit", '-print("hello")', '+print("Hello, world")', "C-c C-d diff")
-    emacs.keys("C-c", "C-d")
+    shows(emacs, "Allow Edit", '-print("hello")', '+print("Hello, world")', "= diff")
+    emacs.keys("C-c", "C-c", "=")
     shows(emacs, "*pyagentd diff*", "y once")
     emacs.keys("q")
     command(emacs, "pyagentd-ask-ediff")
@@ -167,14 +167,14 @@ def test_a_change_is_shown_as_a_diff_and_edited(system: System, model_server: Mo
     shows(emacs, "Quit this Ediff session?")
     emacs.keys("y")
     gone(emacs, "greet.py then", "Ediff")
-    emacs.keys("C-c", "C-e")
+    emacs.keys("C-c", "C-c", "e")
     shows(emacs, "*edit:", "Edit: new_string", "C-c C-c")
     emacs.keys("M-<", "M-d")
     type_text(emacs, "log")
     shows(emacs, 'log("Hello, world")')
     emacs.keys("C-c", "C-c")
     shows(emacs, "Changed.", "Ready")
-    gone(emacs, "May it?", "*edit:")
+    gone(emacs, "Allow", "*edit:")
     assert (system.project / "greet.py").read_text() == 'log("Hello, world")\n'
 
 
@@ -188,13 +188,18 @@ def test_what_is_allowed_for_the_session_is_listed_and_revoked(
     )
     emacs = opened(system, branch)
     send(emacs, "Look.")
-    seen = shows(emacs, "May it? Bash git status", "exactly this would be remembered", "C-c C-s this session")
+    shows(emacs, "Allow Bash git status?", "s this session")
+    emacs.keys("C-c", "C-c", "o")
+    seen = shows(emacs, "exactly this would be remembered")
+    emacs.keys("q")
     (remembered,) = [line.strip() for line in seen.splitlines() if line.strip().startswith("tool:Bash:")]
-    emacs.keys("C-c", "C-s")
+    emacs.keys("C-c", "C-c", "s")
+    shows(emacs, "in this session and its agents:", "Bash `git status`", "Grant this?")
+    emacs.keys("y")
     shows(emacs, "First.", "Ready")
     send(emacs, "Again.")
     seen = shows(emacs, "Second.", "Ready")
-    assert "May it?" not in seen
+    assert "Allow" not in seen
     command(emacs, "pyagentd-grants")
     seen = shows(emacs, "*pyagentd grants*", "session", "r revoke")
     assert remembered in seen
@@ -236,14 +241,14 @@ def test_agents_are_listed_and_one_is_stopped(system: System, model_server: Mode
     )
     emacs = opened(system, branch)
     send(emacs, "Have it run.")
-    shows(emacs, "May it? PersistentAgent")
-    emacs.keys("C-c", "C-y")
-    shows(emacs, "May it? executor (run-it)")
+    shows(emacs, "Allow PersistentAgent")
+    emacs.keys("C-c", "C-c", "y")
+    shows(emacs, "executor (run-it) › Allow")
     command(emacs, "pyagentd-agents")
     shows(emacs, "*pyagentd agents*", "executor  run it", "waiting", "k stop one")
     emacs.keys("M-<", "k")
     shows(emacs, "aborted")
-    gone(emacs, "May it?", "Executor Task")
+    gone(emacs, "Allow", "Executor Task")
     shows(emacs, "Then not.", "Ready")
 
 
@@ -263,8 +268,11 @@ def test_more_scope_is_asked_for_and_added(system: System, model_server: ModelSe
     )
     emacs = opened(system, branch)
     send(emacs, "Read the notes.")
-    shows(emacs, "More scope:", f"Read  {other}/**", f"{other}/x/*.log", "The notes say why.", "add to the scope")
-    emacs.keys("C-c", "C-p")
+    shows(emacs, "Allow more scope:", f"Read  {other}/**", f"{other}/x/*.log", "The notes say why.")
+    shows(emacs, "add to the scope")
+    emacs.keys("C-c", "C-c", "a")
+    shows(emacs, "Grant this?", f"Read {other}/**")
+    emacs.keys("y")
     shows(emacs, "A note it is.", "Ready")
     assert f"{other}/**" in (branch / "preset.md").read_text()
 
@@ -273,14 +281,14 @@ def test_an_ask_outlives_the_daemon(system: System, model_server: ModelServer, b
     plays(model_server, {"Run": [answer(tool_use("Bash", command="echo tea > /dev/null")), answer("It ran.")]})
     emacs = opened(system, branch)
     send(emacs, "Run it.")
-    shows(emacs, "May it? Bash echo tea")
+    shows(emacs, "Allow Bash echo tea")
     os.kill(system.daemon_pid(), signal.SIGKILL)
-    gone(emacs, "May it?", "1 ask")
+    gone(emacs, "Allow", "1 ask")
     system.ok("sessions")  # starts another daemon; Emacs finds it by itself
-    shows(emacs, "May it? Bash echo tea", "1 ask: Bash", timeout_s=40)
-    emacs.keys("C-c", "C-y")  # says with which key the run goes on
+    shows(emacs, "Allow Bash echo tea", "1 ask: Bash", timeout_s=40)
+    emacs.keys("C-c", "C-c", "y")  # says with which key the run goes on
     shows(emacs, "It ran.", "Ready")
-    gone(emacs, "May it?")
+    gone(emacs, "Allow")
 
 
 def test_a_background_agent_is_in_the_header_until_it_ends(
@@ -298,13 +306,13 @@ def test_a_background_agent_is_in_the_header_until_it_ends(
     )
     emacs = opened(system, branch)
     send(emacs, "Have it run.")
-    shows(emacs, "May it? PersistentAgent")
-    emacs.keys("C-c", "C-y")
-    seen = shows(emacs, "Meanwhile.", "Ready", "background: executor", "May it? executor (run-it)")
+    shows(emacs, "Allow PersistentAgent")
+    emacs.keys("C-c", "C-c", "y")
+    seen = shows(emacs, "Meanwhile.", "Ready", "background: executor", "executor (run-it) › Allow")
     assert "Executor Task" not in seen
-    emacs.keys("C-c", "C-y")
+    emacs.keys("C-c", "C-c", "y")
     shows(emacs, "I see.", "Ready")
-    gone(emacs, "background:", "May it?")
+    gone(emacs, "background:", "Allow")
 
 
 def test_presets_of_a_project_are_read_before_they_are_trusted(
@@ -360,35 +368,37 @@ def both_ask(system: System, branch: Path) -> Emacs:
     """Return an Emacs that shows at the root what the agents of two levels ask."""
     emacs = opened(system, branch)
     send(emacs, "Root")
-    shows(emacs, "May it? PersistentAgent helper", "tool:PersistentAgent:helper", "2 asks")
-    emacs.keys("C-c", "C-s")  # covers the other, and the agent's own
+    shows(emacs, "Allow PersistentAgent helper", "2 asks")
+    emacs.keys("C-c", "C-c", "s")
+    shows(emacs, "Grant this?")
+    emacs.keys("y")  # covers the other, and the agent's own
     shows(emacs, "2 asks: helper", "> two.txt", "> three.txt")
     return emacs
 
 
 def test_two_levels_ask_at_the_root_and_outlive_emacs_and_daemon(system: System, helpers: Path) -> None:
     emacs = both_ask(system, helpers)
-    if "May it? helper (second)" in emacs.screen():
-        emacs.keys("C-c", ".")
-    shows(emacs, "May it? helper (third)", "also  helper (second)")
-    emacs.keys("C-c", "C-y")
-    shows(emacs, "1 ask: helper", "May it? helper (second)")
+    if "helper (second) › Allow" in emacs.screen():
+        emacs.keys("C-c", "C-c", ".")
+    shows(emacs, "helper (third) › Allow", "also  helper (second)")
+    emacs.keys("C-c", "C-c", "y")
+    shows(emacs, "1 ask: helper", "helper (second) › Allow")
     wait_for((system.project / "three.txt").exists, "the command of the third to run")
     emacs.kill()
     os.kill(system.daemon_pid(), signal.SIGKILL)
     system.ok("sessions")
     emacs = opened(system, helpers)
-    shows(emacs, "May it? helper (second)", "1 ask: helper", "Helper Task: second")
-    emacs.keys("C-c", "C-y")
+    shows(emacs, "helper (second) › Allow", "1 ask: helper", "Helper Task: second")
+    emacs.keys("C-c", "C-c", "y")
     done = shows(emacs, "Ready", "All is done.")
     assert (system.project / "two.txt").read_text() == "two\n"
-    assert "May it?" not in done and "Helper Task" not in done
+    assert "Allow" not in done and "Helper Task" not in done
 
 
 def test_abort_at_the_root_leaves_nothing(system: System, helpers: Path) -> None:
     emacs = both_ask(system, helpers)
     emacs.keys("C-u", "C-c", "C-k")
-    gone(emacs, "May it?", "Helper Task", "2 asks")
+    gone(emacs, "Allow", "Helper Task", "2 asks")
     shows(emacs, "Ready")
     assert emacs.eval(LEFT) is None
     assert system.json("asks") == []
@@ -403,9 +413,9 @@ def test_what_the_command_line_answers_disappears_in_emacs(
     plays(model_server, {"Run": [answer(tool_use("Bash", command="echo tea")), answer("Then not.")]})
     emacs = opened(system, branch)
     send(emacs, "Run it.")
-    shows(emacs, "May it? Bash echo tea")
+    shows(emacs, "Allow Bash echo tea")
     (ask,) = system.json("asks")
     system.ok("answer", ask["id"], "deny", "--reason", "coffee only")
     shows(emacs, "Denied by", "Then not.", "Ready")
-    gone(emacs, "May it?", "1 ask")
+    gone(emacs, "Allow", "1 ask")
     assert "coffee only" in json.dumps(model_server.last.messages)

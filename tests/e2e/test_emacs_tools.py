@@ -109,11 +109,11 @@ def test_what_is_asked_about_shows_the_buffer_and_evaluation_is_always_asked_abo
     emacs.keys("M->")
     type_text(emacs, "Go on")
     emacs.keys("C-c", "Enter")
-    shows(emacs, "May it? Edit", "-unsaved one", "+uno")
-    emacs.keys("C-c", "C-y")
-    shows(emacs, "May it? emacs_eval", "by an agent")
+    shows(emacs, "Allow Edit", "-unsaved one", "+uno")
+    emacs.keys("C-c", "C-c", "y")
+    shows(emacs, "Allow emacs_eval", "by an agent")
     assert emacs.eval("(boundp 'told)") is None
-    emacs.keys("C-c", "C-y")
+    emacs.keys("C-c", "C-c", "y")
     shows(emacs, "Ready", "Done.")
     assert file.read_text() == "uno\n"
     assert emacs.eval("told") == "by an agent"

@@ -43,13 +43,13 @@ def test_a_form_is_answered_after_the_daemon_was_killed(
     emacs = opened(system, branch)
     send(emacs, "Set it up.")
     shows(emacs, "Question Which database shall I use? (and 1 more)", "( ) Postgres  A server", "( ) SQLite")
-    shows(emacs, "Waiting for your answer", "C-c C-a in a form")
+    shows(emacs, "Waiting for your answer", "C-c C-c in a form")
     (before,) = system.json("asks")
     os.kill(system.daemon_pid(), signal.SIGKILL)
     (again,) = wait_for(lambda: system.json("asks"), "the question to be asked again")
     assert again["id"] == before["id"] and again["questions"] == before["questions"]
     emacs.wait("(and (eq pyagentd-attach-state t) (pyagentd-ask-open) t)")
-    emacs.keys("C-c", "C-a")
+    emacs.keys("C-c", "C-c")
     shows(emacs, "1. Database: Which database shall I use?", "2. What is it for?", "Other:", "[Send]")
     emacs.keys("Tab", "Enter")  # SQLite, the second option
     emacs.keys("Tab", "Tab")

@@ -47,7 +47,7 @@ def test_a_branch_by_keys_and_the_tree_that_shows_it(system: System, talk: tuple
     emacs = system.emacs(terminal=True)
     visit(emacs, main / "session.md")
     shows(emacs, "Making tea", "Ready", "Grind beans")
-    emacs.keys("C-c", "C-b")
+    emacs.keys("C-c", "M-b")
     shows(emacs, "Branch at prompt (default 2  And coffee?):")
     emacs.keys("Tab", "Tab")
     offered = shows(emacs, "1  How do I make tea?", "2  And coffee?")
@@ -87,7 +87,7 @@ def test_quitting_a_branch_leaves_nothing(system: System, talk: tuple[str, Path]
     before = (main / "session.md").read_bytes()
     steps = [("Branch at prompt", ["Enter"]), ("include", ["e"]), ("Branch name", [])]
     for quit_at in range(len(steps)):
-        emacs.keys("C-c", "C-b")
+        emacs.keys("C-c", "M-b")
         for number, (prompt, keys) in enumerate(steps):
             shows(emacs, prompt)
             if number == quit_at:

@@ -83,18 +83,18 @@ def test_a_session_by_keys_from_the_name_to_the_answer(emacs: Emacs, model_serve
     make_session(emacs, "Delegate it.")
 
     emacs.keys("C-c", "Enter")
-    asked = shows(emacs, "I delegate.", "May it? PersistentAgent explorer", "Read a.txt", "abort the run")
-    assert "Allow  C-c C-y once  C-c C-s this session  C-c C-p this project  C-c C-e edited" in asked
-    assert "Deny   C-c C-n  C-c C-r with a reason  C-c C-k abort the run" in asked
+    asked = shows(emacs, "I delegate.", "Allow PersistentAgent explorer", "Read a.txt", "abort the run")
+    assert "Allow  y once  s this session  a this project  e with changes" in asked
+    assert "Deny   d  r with a reason  k abort the run" in asked
     header(emacs, "Asks you")
-    assert rules_around(emacs, "May it?")
+    assert rules_around(emacs, "Allow")
 
-    emacs.keys("C-c", "C-y")
+    emacs.keys("C-c", "C-c", "y")
     called = shows(emacs, "Explorer Task: look around", "Calling Tools... (+1)")
     assert [line.rstrip() for line in below(called, "Explorer Task")[:3]] == [
         "Explorer Task: look around", "Calling Tools... (+1)", "  Read a.txt",
     ]  # fmt: skip
-    assert "May it?" not in called
+    assert "Allow" not in called
     header(emacs, "Calling tool (PersistentAgent")
     assert rules_around(emacs, "Explorer Task")
     waiting = shows(emacs, "Explorer Task: look around", "Waiting...")
@@ -119,11 +119,11 @@ def test_a_denied_tool_never_runs_and_the_notice_goes(
     model_server.say(answer("I write.", write), "Then not.")
     make_session(emacs, "Write it.")
     emacs.keys("C-c", "Enter")
-    shows(emacs, "May it? Write", "+one", "+two")
-    emacs.keys("C-c", "C-n")
+    shows(emacs, "Allow Write", "+one", "+two")
+    emacs.keys("C-c", "C-c", "d")
     done = shows(emacs, "Then not.")
     header(emacs, "Ready")
-    assert "May it?" not in done
+    assert "Allow" not in done
     assert not (system.project / "new.txt").exists()
 
 
@@ -180,8 +180,8 @@ def test_the_agent_opens_with_a_key_on_its_overlay(emacs: Emacs, model_server: M
     model_server.say(answer("I delegate.", spawn), agent, "Alpha it is.")
     make_session(emacs, "Delegate it.")
     emacs.keys("C-c", "Enter")
-    shows(emacs, "May it?")
-    emacs.keys("C-c", "C-y")
+    shows(emacs, "Allow")
+    emacs.keys("C-c", "C-c", "y")
     shows(emacs, "Explorer Task: look around", "Waiting...")
     emacs.keys("M-x")
     shows(emacs, "M-x")

@@ -26,35 +26,88 @@
   (pyagentd-test-await (pyagentd-test-calls 'answer))
   (car (last (pyagentd-test-calls 'answer))))
 
-(ert-deftest pyagentd-answer-keys-answer ()
-  (pcase-dolist (`(,keys ,decision) '(("C-c C-y" allow) ("C-c C-n" deny)
-                                      ("C-c C-k" abort) ("C-c C-s" session)
-                                      ("C-c C-p" always)))
+(defmacro answer-test--confirming (answer &rest body)
+  "Evaluate BODY; what has to be confirmed gets ANSWER, a character.
+The variable `asked' is bound to the question, or nil."
+  (declare (indent 1) (debug t))
+  `(let (asked)
+     (cl-letf (((symbol-function 'read-char-choice)
+                (lambda (prompt &rest _) (setq asked prompt) ,answer)))
+       ,@body)))
+
+(ert-deftest pyagentd-answer-keys-on-the-question-answer ()
+  (pcase-dolist (`(,key ,decision) '(("y" allow) ("d" deny) ("n" deny)
+                                     ("k" abort) ("s" session) ("a" always)))
     (pyagentd-test-with-ask
       (answer-test--open)
-      (call-interactively (key-binding (kbd keys)))
+      (answer-test--confirming ?y
+        (call-interactively (key-binding (kbd "C-c C-c")))
+        (call-interactively (key-binding key))
+        (should (eq (and asked t) (and (memq decision '(session always)) t))))
       (pyagentd-test-await (null (pyagentd-ask-find "q2")))
       (let ((sent (answer-test--sent)))
         (should (equal (plist-get sent :ask) "q2"))
         (should (eq (plist-get sent :decision) decision)))
       (should (equal (pyagentd-ask-id (pyagentd-ask-here)) "q1")))))
 
-(ert-deftest pyagentd-answer-reads-a-reason-for-the-model ()
-  (dolist (keys '("C-u C-c C-n make SPC clean RET" "C-c C-r make SPC clean RET"))
+(ert-deftest pyagentd-answer-nothing-that-is-typed-into-the-text-answers ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (goto-char (point-max))
+    (pyagentd-test-type "y SPC n SPC s SPC a SPC d SPC k")
+    (should (string-suffix-p "y n s a d k" (buffer-string)))
+    (should-not (pyagentd-test-calls 'answer))
+    (should (pyagentd-ask-find "q2"))))
+
+(ert-deftest pyagentd-answer-keys-are-those-of-the-question-point-is-on ()
+  (pyagentd-test-with-ask
+    (answer-test--open)
+    (goto-char (point-min))
+    (pyagentd-test-type "C-c C-c")
+    (should (string-search "Press a key" (pyagentd-test-notice)))
+    (should (eq (key-binding "y") #'pyagentd-allow-once))
+    (pyagentd-test-type "h DEL")        ; no keys of the question
+    (should (equal (buffer-string) "### Hi"))
+    (pyagentd-test-type "q")
+    (should (= (point) (point-min)))
+    (pyagentd-test-type "C-c C-c C-b")  ; moving leaves it
+    (should (eq (key-binding "y") #'self-insert-command))
+    (pyagentd-test-type "C-c C-c . ,")  ; the keys go along
+    (should (eq (key-binding "y") #'pyagentd-allow-once))
+    (pyagentd-test-events '(answered 4 (:id "q2" :decision "deny")))
+    (should (equal "q1" (pyagentd-ask-id (pyagentd-ask-here))))
+    (should (eq (key-binding "y") #'self-insert-command))
+    (should-not (pyagentd-test-calls 'answer))))
+
+(ert-deftest pyagentd-answer-for-longer-has-to-be-confirmed ()
+  (dolist (command '(pyagentd-allow-session pyagentd-allow-always))
     (pyagentd-test-with-ask
-      (pyagentd-test-type keys)
-      (pyagentd-test-await (null (pyagentd-ask-open)))
-      (should (equal (plist-get (answer-test--sent) :reason) "make clean")))))
+      (answer-test--open :covers '("Bash `ls` with any arguments"))
+      (answer-test--confirming ?n
+        (call-interactively command)
+        (should (string-search "\n  Bash `ls` with any arguments\n" asked))
+        (should (string-search (if (eq command 'pyagentd-allow-session)
+                                   "this session" "conversation in this project")
+                               asked)))
+      (should (pyagentd-ask-find "q2"))
+      (should-not (pyagentd-test-calls 'answer)))))
+
+(ert-deftest pyagentd-answer-reads-a-reason-for-the-model ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-type "C-c C-c r make SPC clean RET")
+    (pyagentd-test-await (null (pyagentd-ask-open)))
+    (should (equal (plist-get (answer-test--sent) :reason) "make clean"))))
 
 (ert-deftest pyagentd-answer-in-any-order ()
   (pyagentd-test-with-ask
     (answer-test--open)
     (answer-test--open :id "q3" :detail "third")
-    (pyagentd-test-type "C-c .")        ; q2 → q3
-    (should (equal "q3" (pyagentd-ask-id (pyagentd-ask-here))))
-    (pyagentd-test-type "C-c .")
+    (should (equal "q2" (pyagentd-ask-id (pyagentd-ask-here))))
+    (pyagentd-ask-next)                 ; q3
+    (pyagentd-ask-next)
     (should (equal "q1" (pyagentd-ask-id (pyagentd-ask-here))))
-    (pyagentd-test-type "C-c , C-c C-y")
+    (pyagentd-ask-previous)
+    (pyagentd-test-type "C-c C-c y")
     (pyagentd-test-await (null (pyagentd-ask-find "q3")))
     (should (equal '("q1" "q2") (mapcar #'pyagentd-ask-id (pyagentd-ask-open))))))
 
@@ -72,7 +125,7 @@
     (pyagentd-test-refuse 'answer "deny has it" "Ask for less")
     (pyagentd-allow-once)
     (pyagentd-test-await (not (pyagentd-ask-answered-p (pyagentd-ask-find "q2"))))
-    (should (string-search "C-c C-y once" (pyagentd-test-notice)))))
+    (should (string-search "y once" (pyagentd-test-notice)))))
 
 (ert-deftest pyagentd-answer-to-what-is-settled-removes-it ()
   (pyagentd-test-with-ask
@@ -88,24 +141,15 @@
 
 (ert-deftest pyagentd-answer-more-scope-for-good ()
   (pyagentd-test-with-ask
-    (answer-test--open :kind 'scope :patterns '("/a/**")
+    (answer-test--open :kind 'scope :patterns '("/a/**") :for-tool "Read"
                        :choices '(allow always deny) :remember nil)
-    (pyagentd-test-type "C-c C-p")
+    (answer-test--confirming ?n
+      (pyagentd-allow-always)
+      (should (string-search "  Read /a/**" asked)))
+    (should-not (pyagentd-test-calls 'answer))
+    (answer-test--confirming ?y (pyagentd-allow-always))
     (should (eq 'always (plist-get (answer-test--sent) :decision)))))
 
-(ert-deftest pyagentd-answer-where-nothing-shows-it-says-what-is-remembered ()
-  (pyagentd-test-with-ask
-    (answer-test--open)
-    (let (question)
-      (cl-letf (((symbol-function 'yes-or-no-p)
-                 (lambda (prompt) (setq question prompt) nil)))
-        (with-temp-buffer
-          (setq pyagentd-ask-function (lambda () (pyagentd-ask-find "q2")))
-          (pyagentd-allow-session)))
-      (should (string-search "\n  tool:Bash:ls(?: .*)?\n" question))
-      (should (string-search "in this conversation and its agents" question))
-      (should (string-search "/branches/main/messages.jsonl" question))
-      (should-not (pyagentd-test-calls 'answer)))))
 
 ;;;; Editing
 
@@ -224,24 +268,25 @@
 
 (ert-deftest pyagentd-answer-letters-are-the-same-wherever-asks-are-answered ()
   (dolist (pair (answer-test--letters))
-    (pcase-let ((`(,letter . ,command) pair)
-                (chat (kbd (concat "C-c C-" (car pair)))))
-      (unless (member letter '("E" "k")) ; the whole run, or this agent
-        (should (eq command (or (lookup-key pyagentd-ask-mode-map chat)
-                                (lookup-key pyagentd-mode-map chat)))))
-      (dolist (map (list pyagentd-asks-mode-map pyagentd-ask-show-mode-map
-                         pyagentd-ask-diff-mode-map))
+    (pcase-let ((`(,letter . ,command) pair))
+      (dolist (map (list pyagentd-ask-notice-map pyagentd-asks-mode-map
+                         pyagentd-ask-show-mode-map pyagentd-ask-diff-mode-map))
         (should (memq (lookup-key map letter)
                       (list command nil 'pyagentd-asks-allow
                             'pyagentd-asks-deny))))
       (should (eq (if (equal letter "k") 'pyagentd-abort command)
                   (answer-test--menu letter)))))
   (with-temp-buffer
+    (pyagentd-asks-mode)
+    (should (eq 'next-line (key-binding "n")))
+    (should (eq 'previous-line (key-binding "p"))))
+  (with-temp-buffer
     (insert "--- /x\n+++ /x\n@@ -1 +1 @@\n-a\n+b\n")
     (pyagentd-ask-diff-mode)
     (dolist (pair (answer-test--letters))
-      (unless (equal (car pair) "d")
+      (unless (equal (car pair) "=")
         (should (eq (cdr pair) (key-binding (car pair))))))
+    (should (eq 'diff-hunk-next (key-binding "n")))
     (should (eq 'quit-window (key-binding "q")))))
 
 (ert-deftest pyagentd-answer-windows-of-one-ask-are-selected-and-left ()
@@ -257,7 +302,7 @@
           (funcall (car look))
           (should (equal (cdr look) (buffer-name (window-buffer))))
           (with-current-buffer (window-buffer)
-            (call-interactively (key-binding "n")))
+            (call-interactively (key-binding "d")))
           (pyagentd-test-await (null (get-buffer-window (cdr look))))
           (should (eq chat (selected-window))))))))
 
@@ -293,7 +338,7 @@
                (lambda (_ table &rest _) (caadr table)))
               ((symbol-function 'read-multiple-choice)
                (lambda (_ choices)
-                 (should (equal '(?y ?s ?p ?n ?r ?o ?k) (mapcar #'car choices)))
+                 (should (equal '(?y ?s ?a ?d ?r ?o ?k) (mapcar #'car choices)))
                  (assq ?y choices))))
       (call-interactively #'pyagentd-answer))
     (should (equal "q2" (plist-get (answer-test--sent) :ask)))))
@@ -316,10 +361,10 @@
       (should (looking-at-p (concat " " (format-time-string
                                          "%m-%d %R" (encode-time 52 30 14 5 2 2026 t)))))
       (cl-letf (((symbol-function 'y-or-n-p) #'always))
-        (call-interactively (key-binding "n")))
+        (call-interactively (key-binding "d")))
       (should (equal "q7" (plist-get (answer-test--sent) :ask)))
       (pyagentd-test-await (null (pyagentd-ask-find "q7")))
-      (should (string-search "Nothing is asked" (buffer-string))))
+      (should (string-search "No pending approvals." (buffer-string))))
     (kill-buffer "*pyagentd asks*")))
 
 (ert-deftest pyagentd-answer-shows-all-of-one-ask ()

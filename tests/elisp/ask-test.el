@@ -21,9 +21,10 @@
 (ert-deftest pyagentd-ask-shows-what-is-asked-and-the-keys ()
   (pyagentd-test-with-ask
     (let ((text (pyagentd-test-notice)))
-      (dolist (part '("Bash rm -rf build" "not in scope" "-old" "+new"
-                      "C-c C-y" "C-c C-n" "C-c C-k"))
-        (should (string-match-p (regexp-quote part) text))))
+      (dolist (part '("Allow Bash rm -rf build?" "-old" "+new" "C-c C-c"
+                      "y once" "d" "k abort the run"))
+        (should (string-search part text)))
+      (should-not (string-search "not in scope" text)))
     (should (= (overlay-start pyagentd-ask-notice--overlay) (point-max)))
     (should-not (buffer-modified-p))))
 
@@ -71,10 +72,10 @@
       (should (string-search "also  explorer (look-around): Bash ls"
                              (pyagentd-test-notice)))
       (with-current-buffer own
-        (should (string-search "explorer (look-around) › Bash ls"
+        (should (string-search "explorer (look-around) › Allow Bash ls?"
                                (pyagentd-test-notice)))
         (should-not (string-search "rm -rf" (pyagentd-test-notice)))
-        (should (string-search "C-c C-k abort this agent"
+        (should (string-search "k abort this agent"
                                (pyagentd-test-notice))))
       (should (string-search "2 asks: Bash, explorer" pyagentd-status--line)))))
 
@@ -126,6 +127,7 @@
                              "tool:Bash:a\nb")
                    :project "/src/app")))
     (pyagentd-ask-next)
+    (should-not (string-search "tool:Bash" (pyagentd-test-notice)))
     (should (string-search "
     Bash `git log` with any arguments
     tool:Bash:git log(?: .*)?
@@ -133,13 +135,13 @@
     this session: this conversation and its agents; kept in messages.jsonl
     this project: every conversation in /src/app; kept in state.db
 "
-                           (pyagentd-test-notice)))))
+                           (pyagentd-ask-text-details (pyagentd-ask-find "q2"))))))
 
 ;; A click on a key runs its command where the notice is.
 (ert-deftest pyagentd-ask-keys-can-be-clicked ()
   (pyagentd-test-with-ask
     (let* ((text (overlay-get pyagentd-ask-notice--overlay 'before-string))
-           (place (string-search "C-c C-n" text)))
+           (place (+ 7 (string-search "Deny   d" text))))
       (should (eq (get-text-property place 'pyagentd-command text)
                   'pyagentd-deny))
       (should (eq (lookup-key (get-text-property place 'keymap text) [mouse-1])
@@ -197,9 +199,9 @@
       (should (string-search "  Read  /a/**\n        /b/*.log\n" text))
       (should (string-search "  why  the log says why\n" text))
       (should-not (string-search "\nthe log says why" text))
-      (should (string-search "C-c C-p add to the scope" text))
-      (should-not (string-search "C-c C-s" text))
-      (should-not (string-search "C-c C-e" text)))))
+      (should (string-search "a add to the scope" text))
+      (should-not (string-search "this session" text))
+      (should-not (string-search "with changes" text)))))
 
 (ert-deftest pyagentd-ask-about-more-scope-shows-commands ()
   (pyagentd-test-with-ask
@@ -211,7 +213,7 @@
                         :input "{\"tool_name\":\"Bash\",\"justification\":\"it builds\"}")))
     (pyagentd-ask-next)
     (should (string-search (concat "  Bash  make\n  why  it builds\n"
-                                   "  runs  make -C /a all\nanother\n")
+                                   "  runs  make -C /a all\n")
                            (pyagentd-test-notice)))
     (should-not (pyagentd-ask-text--commands
                  '(:kind scope :patterns ("make") :commands ("make"))))))
@@ -279,7 +281,7 @@
          (list 'ask 2 (ask-test--plist "q2" :preview diff)))
         (pyagentd-ask-next)
         (should (<= (funcall height) 18))
-        (should (string-search "C-c C-y once" (pyagentd-test-notice))))
+        (should (string-search "y once" (pyagentd-test-notice))))
       (cl-letf (((symbol-function 'window-body-height) (lambda (&rest _) 80))
                 ((symbol-function 'window-body-width) (lambda (&rest _) 80)))
         (pyagentd-ask-notice-refresh)
@@ -290,22 +292,15 @@
     (goto-char (point-max))
     (switch-to-buffer (current-buffer))
     (let ((diff (concat "--- /x\n+++ /x\n@@ -1,7 +1,7 @@\n one\n two\n three\n"
-                        "-four\n+quattro\n five\n six\n seven\n"))
-          (asked nil))
+                        "-four\n+quattro\n five\n six\n seven\n")))
       (cl-letf (((symbol-function 'window-body-height) (lambda (&rest _) 12))
-                ((symbol-function 'window-body-width) (lambda (&rest _) 80))
-                ((symbol-function 'yes-or-no-p)
-                 (lambda (prompt) (setq asked prompt) nil)))
+                ((symbol-function 'window-body-width) (lambda (&rest _) 80)))
         (pyagentd-test-events
          (list 'ask 2 (ask-test--plist "q2" :preview diff :path "/x")))
         (pyagentd-ask-next)
         (let ((text (pyagentd-test-notice)))
           (should (string-search "\n-four\n+quattro\n" text))
-          (should (string-search "For longer than once: 1 rule" text))
-          (should-not (string-search "exactly this" text))
-          (should-not (string-search "--- /x" text)))
-        (pyagentd-allow-session)        ; what is not shown is asked about
-        (should (string-search "tool:Bash:ls" asked))))))
+          (should-not (string-search "--- /x" text)))))))
 
 (ert-deftest pyagentd-ask-notice-has-no-line-that-is-continued ()
   "Emacs draws the cursor of a point below in a line that is."
@@ -322,7 +317,7 @@
       (let ((text (pyagentd-test-notice)))
         (dolist (line (split-string text "\n"))
           (should (<= (string-width line) 39)))
-        (should (string-search "once  C-c C-s this \nsession" text))
+        (should (string-search "y once  s this session  a this \nproject" text))
         (should (string-search (concat "\n  and \n" (make-string 37 ?y)) text))
         (should (= 90 (seq-count (lambda (char) (= char ?Z)) text)))))))
 
@@ -332,6 +327,28 @@
              " end" (pyagentd-ask-what
                      (list :tool "PersistentAgent" :detail "explorer"
                            :input (format "{\"description\":%S}" task)))))))
+
+(ert-deftest pyagentd-ask-of-a-session-at-rest-stands-above-the-next-prompt ()
+  (pyagentd-test-with-ask
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-stream "\n\nDone.")
+    (pyagentd-test-events '(insert 1 "\n\n### " nil))
+    (goto-char (point-max))
+    (insert "next")
+    (pyagentd-ask-notice-refresh)
+    (should (string-suffix-p
+             "Done." (buffer-substring 1 (overlay-start
+                                          pyagentd-ask-notice--overlay))))))
+
+(ert-deftest pyagentd-ask-says-what-a-person-has-to-know-and-a-file-briefly ()
+  (pyagentd-test-with-ask
+    (pyagentd-test-events
+     (list 'ask 2 (ask-test--plist "q2" :tool "Edit" :detail "/src/app/a.py"
+                                   :path "/src/app/a.py" :project "/src/app"
+                                   :warning "runs with your rights")))
+    (pyagentd-ask-next)
+    (should (string-search "Allow Edit a.py?" (pyagentd-test-notice)))
+    (should (string-search "\nruns with your rights\n" (pyagentd-test-notice)))))
 
 (ert-deftest pyagentd-ask-notice-counts-rows ()
   (should (= 4 (pyagentd-ask-notice--rows "ab\n\nabcdef\n" 4))))

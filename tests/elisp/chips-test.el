@@ -84,7 +84,7 @@ Nothing is sent; `sent' is the text that would be."
 
 (ert-deftest pyagentd-chips-are-picked-by-the-key-for-answers ()
   (chips-test--with ""
-    (pyagentd-test-type "C-c C-a SQL TAB RET")
+    (pyagentd-test-type "C-c C-r SQL TAB RET")
     (should (string-suffix-p "SQLite in memory" sent))
     (should-error (pyagentd-chips-pick 7) :type 'user-error)))
 

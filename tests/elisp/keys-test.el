@@ -147,24 +147,70 @@
 (ert-deftest pyagentd-keys-have-words-for-which-key-and-work-as-before ()
   (pyagentd-which-key-set-up)
   (pyagentd-which-key-set-up)
-  (let ((binding (assq ?\C-y (lookup-key pyagentd-mode-map (kbd "C-c")))))
-    (should (equal (cdr binding) '("allow once" . pyagentd-allow-once))))
-  (should (eq (lookup-key pyagentd-mode-map (kbd "C-c C-y"))
-              'pyagentd-allow-once))
-  (should (equal (key-description (where-is-internal 'pyagentd-allow-once
+  (let ((binding (assq ?\C-k (lookup-key pyagentd-mode-map (kbd "C-c")))))
+    (should (equal (cddr binding) 'pyagentd-abort))
+    (should (stringp (cadr binding))))
+  (should (eq (lookup-key pyagentd-mode-map (kbd "C-c C-k")) 'pyagentd-abort))
+  (should (equal (key-description (where-is-internal 'pyagentd-abort
                                                      pyagentd-mode-map t))
-                 "C-c C-y"))
+                 "C-c C-k"))
   (with-temp-buffer
     (use-local-map pyagentd-mode-map)
     (setq-local pyagentd-mode t)
-    (should (assoc "C-c C-y" (pyagentd-keys-here)))))
+    (should (assoc "C-c C-k" (pyagentd-keys-here)))))
 
 (ert-deftest pyagentd-keys-of-a-question-are-shown-where-something-is-asked ()
   (with-temp-buffer
     (setq-local pyagentd-mode t)
-    (should-not (assoc "C-c C-s" (pyagentd-keys-here)))
+    (should-not (rassoc "go to the question" (pyagentd-keys-here)))
     (setq-local pyagentd-ask-mode t)
-    (should (assoc "C-c C-s" (pyagentd-keys-here)))))
+    (should (rassoc "go to the question" (pyagentd-keys-here)))))
+
+;;;; What they shadow
+
+(defun keys-test--bound (map &optional prefix)
+  "Return the keys of MAP with their commands, (KEY . COMMAND).
+What is there only where it applies, and what stands for another command
+whatever its key, is none."
+  (let (found)
+    (map-keymap-internal
+     (lambda (event binding)
+       (let ((key (vconcat prefix (vector event)))
+             (command (pyagentd-keys--command binding)))
+         (cond ((memq event '(remap menu-bar)))
+               ((and (eq 'menu-item (car-safe binding))
+                    (memq :filter binding)))
+               ((keymapp command)
+                (setq found (append (keys-test--bound command key) found)))
+               (command (push (cons key command) found)))))
+     map)
+    found))
+
+(defun keys-test--meaning (key)
+  "Return what KEY does in Markdown, in text, or anywhere; nil for nothing."
+  (seq-some (lambda (map)
+              (let ((found (lookup-key map key)))
+                (and found (not (integerp found)) found)))
+            (list markdown-mode-map text-mode-map (current-global-map))))
+
+(ert-deftest pyagentd-keys-in-a-session-mean-what-they-do-in-markdown ()
+  (skip-unless (require 'markdown-mode nil t))
+  (dolist (map (list pyagentd-mode-map pyagentd-ask-mode-map
+                     pyagentd-chips-mode-map))
+    (pcase-dolist (`(,key . ,command) (keys-test--bound map))
+      (unless (member (key-description key)
+                      '("C-c RET" "C-c C-k" "C-c C-c" "C-c C-t"))
+        (should-not (and (keys-test--meaning key)
+                         (list (key-description key) command)))))))
+
+(ert-deftest pyagentd-keys-of-the-text-decide-nothing ()
+  (dolist (map (list pyagentd-mode-map pyagentd-ask-mode-map))
+    (pcase-dolist (`(,_ . ,command) (keys-test--bound map))
+      (should-not (memq command
+                        '(pyagentd-allow-once pyagentd-allow-session
+                          pyagentd-allow-always pyagentd-deny
+                          pyagentd-deny-with-reason pyagentd-ask-edit-finish
+                          pyagentd-ask-abort))))))
 
 (ert-deftest pyagentd-menubar-a-right-click-offers-what-is-there ()
   (blocks-with

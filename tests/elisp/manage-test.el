@@ -242,8 +242,8 @@ The variables `file' and `branch' are bound to its names."
 (ert-deftest pyagentd-keys-of-session-buffers ()
   (manage-test-with-session
     (pcase-dolist (`(,keys ,command)
-                   '(("C-c C-t" pyagentd-menu) ("C-c C-b" pyagentd-branch)
-                     ("C-c C-v" pyagentd-branches) ("C-c C-f" pyagentd-search)))
+                   '(("C-c C-t" pyagentd-menu) ("C-c M-b" pyagentd-branch)
+                     ("C-c C-v" pyagentd-branches) ("C-c M-s" pyagentd-search)))
       (should (eq (key-binding (kbd keys)) command)))))
 
 ;;; manage-test.el ends here

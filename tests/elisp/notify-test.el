@@ -33,7 +33,7 @@ and `said' what was in Emacs, both latest first."
 (ert-deftest pyagentd-notify-says-what-nobody-sees ()
   (notify-test--with nil t
     (pyagentd-notify (notify-test--ask))
-    (should (string-prefix-p "May it? Bash ls  (" (car said)))
+    (should (string-prefix-p "Allow Bash ls?  (" (car said)))
     (pyagentd-notify--tell)
     (should-not told)))
 

@@ -72,7 +72,7 @@
     (insert "\n\nThe plan.\n\n### but briefly")
     (setq pyagentd-plan-next "plan")
     (should (eq (key-binding (kbd "C-c C-c")) #'pyagentd-approve))
-    (should (eq (key-binding (kbd "C-c C-l")) #'pyagentd-choose-agent))
+    (should (eq (key-binding (kbd "C-c M-l")) #'pyagentd-choose-agent))
     (pyagentd-approve)
     (should-not (buffer-modified-p))
     (pyagentd-test-await (pyagentd-test-calls 'approve))
@@ -88,9 +88,11 @@
 
 (ert-deftest pyagentd-plan-the-agent-is-asked-for-once-the-daemon-named-them ()
   (plan-test--with-session "### Hi"
-    (pyagentd-test-type "C-c C-l plan RET")
+    (pyagentd-test-type "C-c M-l plan RET")
     (should (equal pyagentd-plan-next "plan"))
-    (pyagentd-test-type "C-u C-c C-c plan RET")
+    (should-error (pyagentd-test-type "C-c C-c n"))
+    (should-not (pyagentd-test-calls 'approve))
+    (pyagentd-test-type "C-u C-c C-c y plan RET")
     (pyagentd-test-settle)
     (should (equal (plist-get (car (pyagentd-test-calls 'approve)) :agent)
                    "plan"))))

@@ -31,7 +31,7 @@
 
 (defun question-test--form ()
   "Answer the questions here with the key, and go to the form."
-  (pyagentd-test-type "C-c C-a")
+  (pyagentd-test-type "C-c C-r")
   (set-buffer (window-buffer (selected-window)))
   (should (derived-mode-p 'pyagentd-question-mode)))
 
@@ -56,7 +56,7 @@
   (question-test--with
     (let ((notice (pyagentd-test-notice)))
       (dolist (text '("Question Which database?" "( ) Postgres  100% a server"
-                      "[ ] Types" "C-c C-a in a form"))
+                      "[ ] Types" "C-c C-c in a form"))
         (should (string-search text notice)))
       (should-not (string-search "once" notice)))))
 

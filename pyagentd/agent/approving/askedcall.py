@@ -36,18 +36,19 @@ class AskedCall:
             ToolError: The call could not work: nobody needs to be asked.
         """
         spec, action = self.spec, self.action
-        preview, reason = "", ask.reason
+        preview, reason, warnings = "", ask.reason, [] if ask.is_routine else [ask.reason]
         if spec.preview is not None:
             bound = self.tool_context.bound_to(action)
             preview = await asyncio.to_thread(spec.preview, dict(self.call.input), bound)
         if spec.caution is not None and (caution := await asyncio.to_thread(spec.caution, self.tool_context)):
-            reason = f"{reason}. {caution}"
+            reason, warnings = f"{reason}. {caution}", [*warnings, caution]
         return {
             "tool_call_id": self.call.id,
             "tool": spec.name,
             "action": str(action),
             "detail": action.detail,
             "reason": reason,
+            "warning": ". ".join(warnings),  # what of the reason a human must see; the rest are rules
             "preview": preview,
             "kind": "tool",
             "choices": list(ONCE if spec.confirm == "always" else CHOICES),
