@@ -45,6 +45,11 @@ roles        {sha256, spans: ((beg end role)…), marker}: roles of the body wit
              changed since turns were taken back; with ``marker`` the next answer goes there; positions from 1 (seq 0)
 chips        {options: [{label, text}], several}: what the answer that has ended lets the user pick (seq 0)
 todo         {items: [{content, status, active_form}]}: the agent's list of steps, as a whole (seq 0)
+tool         {id, name, summary, state: "done"|"failed", denied: ""|"rule"|"user"|"nobody"}: a call of a tool has its
+             result, and its text follows; ``summary`` says it in a line, ``denied`` who did not let it happen: see
+             ``tools.summary`` (seq 0)
+denied       {asker, agent, tool, action}: here or in an agent below (``asker`` is its branch) a call was denied
+             because nobody could be asked (seq 0)
 failed       {id}: the call of a tool with that id, whose text follows, has failed (seq 0)
 files        {paths, call_id, more}: files that are another now, absolute: by a tool call or, with ``call_id`` "", by
              restoring; ``more`` says that there are further ones (seq 0)
@@ -76,7 +81,7 @@ Kind = Literal[
     "insert", "prompt", "compacting", "fired", "queue", "run", "status", "ask", "answered", "agent", "persisted",
     "changed", "lease", "roles", "todo", "failed", "files", "hook", "emacs", "notice", "session", "deleted",
     "progress", "log", "task", "context", "resync", "agents",
-    "chips", "sessions",
+    "chips", "sessions", "tool", "denied",
 ]  # fmt: skip
 InsertRole = Literal["response", "ignore"] | tuple[Literal["tool"], str] | None
 

@@ -106,3 +106,11 @@ def test_an_ask_of_an_agent_says_who_asks_and_where_it_is_shown() -> None:
     shown_on_root = event_object(Event("ask", "/root", 0, ({"id": "a", "branch": "/root/agents/x"},)))
     assert shown_on_root["branch"] == "/root/agents/x"
     assert shown_on_root["event_branch"] == "/root"
+
+
+def test_a_call_whose_outcome_was_told_is_shown_once_and_in_these_words() -> None:
+    transcript = Transcript()
+    pieces = [*transcript.insert("Let me look.", "response"), *transcript.tool("Read a.md → failed: gone")]
+    pieces += [piece for text, role in [("\n\n", None), *TOOL] for piece in transcript.insert(text, role)]
+    pieces += transcript.insert("It is gone.", "response")
+    assert "".join(piece.text for piece in pieces) == "Let me look.\n• Read a.md → failed: gone\n\nIt is gone."

@@ -30,6 +30,7 @@ class Transcript:
         self._printed: str | None = None  # kind of the block printed last, while it can go on
         self._inside: str | None = None  # kind of the fence that is open
         self._closer = ""  # what may have closed it: reasoning can contain fences of its own
+        self._told = 0  # calls that were shown, and whose text in the document is still to come
         self._anything = False
         self._at_line_start = True
 
@@ -49,6 +50,11 @@ class Transcript:
         elif role is None:
             # Separators and the prompt that follows: the document's, not the reader's.
             self._printed = None
+
+    def tool(self, summary: str) -> Iterator[Piece]:
+        """Yield the line of a call that has its result; its text in the document is left out when it comes."""
+        self._told += 1
+        yield from self._line(summary)
 
     def end(self) -> Iterator[Piece]:
         """Yield what ends the output: a newline if the last line has none."""
@@ -81,9 +87,15 @@ class Transcript:
         self._closer = ""
 
     def _announce(self, call: str) -> Iterator[Piece]:
+        if self._told:
+            self._told -= 1
+        else:  # nobody said how it came out: it was caught up with
+            yield from self._line(call.removeprefix("(").removesuffix(")"))
+
+    def _line(self, call: str) -> Iterator[Piece]:
         yield from self.end()
         self._printed, self._anything = "tool", True
-        yield Piece(f"• {call.removeprefix('(').removesuffix(')')}\n", "dim")
+        yield Piece(f"• {call}\n", "dim")
 
     def _divide(self, what: str) -> Iterator[Piece]:
         yield from self.end()

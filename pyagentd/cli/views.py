@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from pyagentd.cli.output import dim, note, print_json, shown
 from pyagentd.cli.progress import Progress
-from pyagentd.cli.stream import Transcript
+from pyagentd.cli.stream import Piece, Transcript
 from pyagentd.events import Event
 
 _POSITIONAL: Mapping[str, tuple[str, ...]] = {"insert": ("text", "role"), "prompt": ("text", "place")}
@@ -56,6 +56,8 @@ class TextView:
         match event.kind, event.args:
             case "insert", (str() as text, role):
                 self._print(text, role)
+            case "tool", (Mapping() as call,):
+                self._write(self._transcript.tool(str(call.get("summary") or call.get("name"))))
             case "status", (Mapping() as status,):
                 self._progress.state(status)
             case "todo", (Mapping() as todo,):
@@ -79,7 +81,10 @@ class TextView:
         sys.stdout.flush()
 
     def _print(self, text: str, role: Any) -> None:
-        for piece in self._transcript.insert(text, role):
+        self._write(self._transcript.insert(text, role))
+
+    def _write(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
             self._progress.hide()
             said = shown(piece.text, sys.stdout)
             sys.stdout.write(dim(said, sys.stdout) if piece.style == "dim" else said)

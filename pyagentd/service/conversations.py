@@ -278,6 +278,7 @@ class Conversations(Group):
             "queue": live.queue.told(),
             "todo": todo.current(live.conversation),
             "failed": failed.current(live.conversation),
+            "summaries": failed.summaries(live.conversation),
             "chips": chips.standing(live.conversation).told() if live.run is None else None,
             "context": live.meter.told() if live.meter else None,
             "preset": (metadata.read_session_metadata(live.ref.branch_dir) or {}).get("preset"),

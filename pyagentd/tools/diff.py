@@ -29,6 +29,13 @@ def unified(before: str | None, after: str, path: str) -> str:
     return "\n".join([f"--- {'/dev/null' if before is None else path}", f"+++ {path}", *shown])
 
 
+def changed_lines(before: str, after: str) -> tuple[int, int]:
+    """Return how many lines were added and removed between two texts."""
+    old, new = _lines(before), _lines(after)
+    changed = [op for hunk in _hunks(old, new) for op in hunk if op[0] != "equal"]
+    return sum(j2 - j1 for *_, j1, j2 in changed), sum(i2 - i1 for _, i1, i2, *_ in changed)
+
+
 def _lines(text: str) -> list[str]:
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines

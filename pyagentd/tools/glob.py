@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from pyagentd.errors import ToolError
@@ -22,6 +23,7 @@ from pyagentd.tools.search import (
 )
 from pyagentd.tools.search_worker import Request, Row
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.summary import counted
 
 _SHOWN = 1_000
 _KEPT = 50_000  # how many are kept in the file beside the shown ones
@@ -80,7 +82,8 @@ async def _run(args: Args, ctx: ToolContext) -> Output:
     if len(found) >= _KEPT:
         notes.append(f"[These are {_KEPT} of more files: narrow the pattern.]")
     nothing = f"[No file matches {args['pattern']} in {scope.base}]"
-    return output([name for _, name in sorted(found)], _SHOWN, nothing, notes)
+    some = output([name for _, name in sorted(found)], _SHOWN, nothing, notes)
+    return replace(some, brief=counted(len(found), "file", "files", more=len(found) >= _KEPT)) if some.ok else some
 
 
 GLOB = ToolSpec(

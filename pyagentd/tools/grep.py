@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyagentd.policy.guard import ResolvedPath
 from pyagentd.tools.resolve import resolve
@@ -19,6 +19,7 @@ from pyagentd.tools.search import (
 )
 from pyagentd.tools.search_worker import Request, Row, What
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.summary import counted
 
 _SHOWN = 200
 _KEPT = 5_000  # how many matches are kept in the file beside the shown ones
@@ -139,7 +140,9 @@ def grep_tool(seconds: float = SECONDS) -> ToolSpec:
             notes.append(f"[These are {_KEPT} of more matches: narrow the search.]")
         notes += [f"[Not searched, too large: {name}]" for name in found.too_large]
         nothing = f"[Nothing matches {args['pattern']} in {scope.base}]"
-        return output(found.lines, found.shown, nothing, notes)
+        some = output(found.lines, found.shown, nothing, notes)
+        count = counted(found.count, "match", "matches", more=found.count >= _KEPT)
+        return replace(some, brief=count) if some.ok else some
 
     return ToolSpec(
         name="Grep",

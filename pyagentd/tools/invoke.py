@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyagentd.errors import NotInstalled, ToolError
 from pyagentd.policy.guard import Action
@@ -38,6 +38,21 @@ class Edited:
     note: str  # tells the model
 
 
+Denier = Literal["rule", "user", "nobody"]
+
+
+class Denied(ToolError):
+    """A call may not happen.
+
+    Attributes:
+        by: Who does not let it: a rule, the user, or "nobody" where a human would have to be asked and none can.
+    """
+
+    def __init__(self, reason: str, by: Denier = "rule") -> None:
+        super().__init__(reason)
+        self.by: Denier = by
+
+
 Authorise = Callable[[Action], Awaitable[Edited | None]]
 """Returns when the action may happen, as it is or edited; raises ``ToolError`` with the reason when it may not.
 
@@ -54,6 +69,8 @@ class Envelope:
     duration_ms: int  # of the tool itself; waiting for an approval does not count
     truncated: bool = False
     output_path: Path | None = None  # the whole output, when ``text`` is only its head
+    brief: str = ""  # see ``Output``
+    denied: Denier | Literal[""] = ""  # who did not let it happen
     snapshot: Mapping[str, str] | None = None  # the files it touched: ids of trees ``before`` and ``after``
 
 
@@ -74,6 +91,7 @@ async def invoke(
     """
     started, kept, notes = 0.0, Kept(), list[str]()
     duration_ms = 0
+    denied: Denier | Literal[""] = ""
     try:
         given, action = await _cleared(spec, checked(spec.name, spec.input_schema, args), ctx, authorise, notes)
         async with ctx.keeping.around(action, ctx.call_id) if ctx.keeping else nullcontext(kept) as kept:
@@ -82,7 +100,7 @@ async def invoke(
             try:
                 output = await _run(spec, given, ctx.bound_to(action))
             except Exception as error:  # the boundary: whatever a tool raises is for the model
-                output = Output(text=_explain(spec.name, error), ok=False)
+                output, denied = _refusal(spec.name, error)
             duration_ms = round((time.monotonic() - started) * 1000)
         if ctx.hooks is not None:
             said = await ctx.hooks.after(spec.name, given, output.text, output.ok, duration_ms, ctx.call_id)
@@ -90,13 +108,15 @@ async def invoke(
         if _is_long(output):
             output = await asyncio.to_thread(_bounded, output, spec.name, ctx.spool_dir)
     except Exception as error:  # the boundary, before and after the tool
-        output = Output(text=_explain(spec.name, error), ok=False)
+        output, denied = _refusal(spec.name, error)
     return Envelope(
         ok=output.ok,
         text="\n".join((*notes, output.text)),
         duration_ms=duration_ms,
         truncated=output.truncated,
         output_path=output.output_path,
+        brief=output.brief,
+        denied=denied,
         snapshot={"before": kept.before, "after": kept.after} if kept.after else None,
     )
 
@@ -163,8 +183,13 @@ def _bounded(output: Output, tool: str, spool_dir: Path) -> Output:
     except OSError as error:
         # The tool has done its work; a full disk must not make it look undone.
         text = f"{shown}\n[Only the beginning is shown; the rest could not be kept: {error.strerror}.]"
-        return Output(text=text, ok=output.ok, truncated=True)
-    return Output(text=shown + spool.notice(shown, path), ok=output.ok, truncated=True, output_path=path)
+        return replace(output, text=text, full=None, truncated=True)
+    text = shown + spool.notice(shown, path)
+    return replace(output, text=text, full=None, truncated=True, output_path=path)
+
+
+def _refusal(tool: str, error: Exception) -> tuple[Output, Denier | Literal[""]]:
+    return Output(text=_explain(tool, error), ok=False), error.by if isinstance(error, Denied) else ""
 
 
 def _explain(tool: str, error: Exception) -> str:

@@ -102,7 +102,8 @@ async def _run_in_background(args: Args, ctx: ToolContext) -> Output:
     except PyagentdError as error:
         raise ToolError(f"The command was not run: {error}") from error
     ends = "Its end comes as a message." if wake else "Look at it with TaskOutput."
-    return Output(text=f"Started in the background as {id}; it prints to {path}. {ends} KillTask ends it.")
+    text = f"Started in the background as {id}; it prints to {path}. {ends} KillTask ends it."
+    return Output(text=text, brief=f"→ in the background as {id}")
 
 
 async def _prepared(command: str, scope: ShellScope, ctx: ToolContext) -> enclosure.Enclosure:
@@ -146,6 +147,7 @@ async def _attempt(started: enclosure.Enclosure, scope: ShellScope, ctx: ToolCon
         ok=not status and not changed,
         truncated=printed.path is not None,
         output_path=printed.path,
+        brief=f"→ {status.replace('exit code', 'exit')}" if status else "",
     )
 
 

@@ -67,6 +67,7 @@ class Output:
     truncated: bool = False
     full: str | None = None  # the whole output, to be spooled; ``text`` is its head
     output_path: Path | None = None  # ... or the file that already holds it
+    brief: str = ""  # for people, how it came out: ``· 12 matches``; see ``summary``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

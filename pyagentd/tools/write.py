@@ -18,11 +18,11 @@ from pyagentd.policy.guard import ResolvedPath
 from pyagentd.tools.beneath import read_bytes, replace_bytes
 from pyagentd.tools.buffered import changed_in_buffer, shown_in_buffer
 from pyagentd.tools.buffers import is_remote, only_open
-from pyagentd.tools.diff import unified
+from pyagentd.tools.diff import changed_lines, unified
 from pyagentd.tools.passage import Span, line_number, loose_line, occurrences, replaced
 from pyagentd.tools.read import read_existing
 from pyagentd.tools.resolve import describe_file, file_of
-from pyagentd.tools.spec import Args, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
 from pyagentd.tools.text import TextFile, decode
 
 # Two runs may edit the same file: read and replace must not interleave. Few locks serve all paths.
@@ -65,6 +65,12 @@ class _Change:
     after: str
     data: bytes
     summary: str
+
+    @property
+    def brief(self) -> str:
+        """How many lines came and went, as ``Output.brief``."""
+        added, removed = changed_lines(self.before.text if self.before else "", self.after)
+        return f"+{added} −{removed}"
 
 
 def _write_change(path: ResolvedPath, args: Args, ctx: ToolContext, shown: TextFile | None) -> _Change:
@@ -137,24 +143,27 @@ def _preview(plan: _Planner) -> Callable[[Args, ToolContext], str]:
     return preview
 
 
-def _run(plan: _Planner) -> Callable[[Args, ToolContext], Awaitable[str]]:
-    def change_file(args: Args, ctx: ToolContext) -> str:
+def _run(plan: _Planner) -> Callable[[Args, ToolContext], Awaitable[Output]]:
+    def change_file(args: Args, ctx: ToolContext) -> Output:
         path = file_of(args, ctx)
         with _LOCKS[hash(path.resolved) % len(_LOCKS)]:
             change = plan(path, args, ctx, None)
             replace_bytes(path.resolved, change.data)
-        return change.summary
+        return Output(text=change.summary, brief=change.brief)
 
-    async def run(args: Args, ctx: ToolContext) -> str:
+    async def run(args: Args, ctx: ToolContext) -> Output:
         path = file_of(args, ctx)
+        brief = ""
 
         def planned(shown: TextFile) -> tuple[str, str]:
+            nonlocal brief
             change = plan(path, args, ctx, shown)
+            brief = change.brief
             return change.after, change.summary
 
         said = await changed_in_buffer(path, ctx, planned)
         if said is not None:
-            return said
+            return Output(text=said, brief=brief)
         if is_remote(path.resolved):
             raise only_open(path.lexical)
         return await asyncio.to_thread(change_file, args, ctx)

@@ -20,7 +20,7 @@ from pyagentd.messages import ToolCall
 from pyagentd.policy.guard import Action, Allow, Ask, Confirm, Context, Decision, Deny, ResolvedPath, decide
 from pyagentd.policy.widening import Widening
 from pyagentd.store.index.audit import Decided
-from pyagentd.tools.invoke import Authorise, Edited
+from pyagentd.tools.invoke import Authorise, Denied, Edited
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 AskHuman = Callable[[Mapping[str, Any]], Awaitable[Answer]]
@@ -63,7 +63,9 @@ class Authority:
         stop: Callable[[], object],
         witness: Witness = lambda *_, **__: None,
         leaving: Callable[[], bool] = lambda: False,
+        unasked: Callable[[str, str], object] = lambda tool, action: None,
     ) -> None:
+        self.unasked = unasked
         self._context = context
         self._ask_human = ask_human
         self._stop = stop
@@ -89,7 +91,9 @@ class Authority:
                     return None
                 case Deny(reason, rule):
                     self._witness(spec.name, str(action), "deny", rule, reason, change=action.change)
-                    raise ToolError(reason)
+                    if rule == "headless":
+                        self.unasked(spec.name, str(action))
+                    raise Denied(reason, "nobody" if rule == "headless" else "rule")
                 case Ask():
                     asked = AskedCall(call=call, spec=spec, action=action, tool_context=tool_context)
                     return await self._ask(asked, decision, lease)
@@ -199,7 +203,7 @@ class Authority:
         if answer.decision == "deny":
             self._note(tool, str(action), "ask_denied", answer, action.change)
             why = f": {answer.reason.rstrip('.')}" if answer.reason else ""
-            raise ToolError(f"The user denied {tool}{why}.")
+            raise Denied(f"The user denied {tool}{why}.", "user")
         if answer.input is None:
             await self._see_again(asked, dict(asked.call.input), action)
             self._decide_again(asked, action, answer, lease)
@@ -250,7 +254,7 @@ class Authority:
             decision = decide(action, widened or context, asked.spec.confirm)
         if isinstance(decision, Deny):
             self._witness(tool, str(action), "deny", decision.rule, decision.reason, change=action.change)
-            raise ToolError(f"The user allowed this, but: {decision.reason}")
+            raise Denied(f"The user allowed this, but: {decision.reason}")
         # Somebody may have answered another question by a grant that covers this one too.
         granted = isinstance(decision, Allow) and answer.decision == "allow" and answer.input is None
         rule = decision.by if isinstance(decision, Allow) and granted else _rule(answer)

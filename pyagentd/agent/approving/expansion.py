@@ -26,6 +26,7 @@ from pyagentd.policy.presets import Preset
 from pyagentd.policy.widening import Widening
 from pyagentd.store import metadata, paths, presetlists
 from pyagentd.store.paths import BranchRef
+from pyagentd.tools.invoke import Denied
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 NAME = "request_scope_expansion"
@@ -96,9 +97,11 @@ async def _request(place: Place, authority: Authority, args: Args, ctx: ToolCont
     tool = canonical_tool(args["tool_name"])
     widening = await asyncio.to_thread(widening_for, place.tools, tool, args["patterns"], ctx.root)
     if not authority.interactive:
-        raise ToolError(
+        authority.unasked("request_scope_expansion", f"tool:{tool}:{_listed(widening.patterns)}")
+        raise Denied(
             "The scope cannot be expanded: no human can be asked in this run. Do without it, and say in your answer "
-            "what was missing."
+            "what was missing.",
+            "nobody",
         )
     _refuse_hopeless(authority, widening, _samples(place.tools, tool, widening, ctx))
     if widening.preset(place.preset()) == place.preset():

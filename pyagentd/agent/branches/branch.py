@@ -317,6 +317,8 @@ class LiveBranch(Audience, SessionRow):
             announce()
         if row.type == "part" and (call := failed.of_part(row.data)) is not None:
             self.publish(Event("failed", self.key, 0, ({"id": call},)))
+        if row.type == "part" and (outcome := failed.told(row.data)) is not None:
+            self.publish(Event("tool", self.key, 0, (outcome,)))
         for insert in inserts:
             self.keeper.add(insert)
             self.publish(Event("insert", self.key, insert.seq, (insert.text, insert.role)))

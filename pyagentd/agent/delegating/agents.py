@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,11 @@ class AgentSpawner:
         }
         self._children[branch.key] = Child(parent.key, facts)
         self._host.publish(self._children[branch.key].event())
+
+    def tools_of(self, branch: LiveBranch) -> int:
+        """Return how many calls of tools an agent that is shown has made."""
+        child = self._children.get(branch.key)
+        return int(child.facts["count"]) if child is not None else 0
 
     def end(self, branch: LiveBranch) -> None:
         """Stop showing an agent; on every path, exactly once."""
@@ -209,7 +214,8 @@ class ParentSpawner:
         self, stack: contextlib.AsyncExitStack, branch: LiveBranch, run: asyncio.Task[Outcome]
     ) -> Outcome:
         async with stack:
-            return await self._agents.background.settled(branch, await run)
+            outcome = await self._agents.background.settled(branch, await run)
+            return replace(outcome, tools=self._agents.tools_of(branch))
 
     async def _result(self, ref: BranchRef, task: asyncio.Task[Outcome]) -> Outcome:
         """Wait for an agent; when the parent is stopped, stop it and wait until it has closed its files."""

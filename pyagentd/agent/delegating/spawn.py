@@ -183,7 +183,7 @@ def _assignment(args: Args, call_id: str) -> Assignment:
 
 def _started(session_id: str) -> Output:
     told = {"session_id": session_id, "state": "running", "result": "comes as a message when the agent has finished"}
-    return Output(text=json.dumps(told))
+    return Output(text=json.dumps(told), brief="→ in the background")
 
 
 def _beyond(wanted: Sequence[str] | None, own: Sequence[str]) -> str:
@@ -204,7 +204,8 @@ def result_of(outcome: Outcome) -> Output:
     """Return an agent's outcome as the tool's result."""
     match outcome.reason:
         case "done":
-            return Output(text=outcome.text or "(the agent finished without saying anything)")
+            text = outcome.text or "(the agent finished without saying anything)"
+            return Output(text=text, brief=_brief(outcome.tools))
         case "aborted":
             return Output(text="Error: User aborted agent", ok=False)
         case "error" if outcome.code == BudgetSpent.code:
@@ -212,6 +213,10 @@ def result_of(outcome: Outcome) -> Output:
         case "error":
             kind = "Network failure" if outcome.code.startswith("provider") else "Agent failed"
             return Output(text=f"Error: {kind}\n{outcome.message}", ok=False)
+
+
+def _brief(tools: int) -> str:
+    return f"· done, {tools} tool{'' if tools == 1 else 's'}" if tools else "· done"
 
 
 def _preview(wanted: Assignment, preset: Preset | None) -> str:

@@ -7,7 +7,7 @@ that promises a signature), with the caller's own model and at most the caller's
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, Spawner, result_of
@@ -143,7 +143,7 @@ def promised(preset: Preset) -> str:
 def as_value(output: Output) -> Output:
     """Return a mission's result as the tool gives it: its value as JSON, or why there is none."""
     if output.ok:
-        return Output(text=as_json(output.text))
+        return replace(output, text=as_json(output.text))
     return Output(text=output.text.removeprefix("Error: Agent failed\n"), ok=False)
 
 

@@ -20,6 +20,7 @@ from pyagentd.store import recorded as record
 from pyagentd.store.rows import message_row, part_row
 from pyagentd.store.suspended import Standing
 from pyagentd.tools.invoke import Envelope
+from pyagentd.tools.summary import summary
 
 
 @dataclass(slots=True)
@@ -43,6 +44,7 @@ class Answer:
         model: Who answers: ``{"provider_id", "model_id"}``.
         called: Told of every call that has its result: the part as recorded, and when (epoch ms).
         metadata: Of its messages, beside the model.
+        root: The workspace root, for summaries of calls.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class Answer:
         model: Mapping[str, Any],
         called: Callable[[Mapping[str, Any], int], None],
         metadata: Mapping[str, Any] = MappingProxyType({}),
+        root: str = "",
     ) -> None:
+        self._root = root
         self._recorder = recorder
         self._called = called
         self._session_id = session_id
@@ -149,6 +153,17 @@ class Answer:
         metadata: dict[str, Any] = {"duration_ms": envelope.duration_ms}
         if envelope.truncated:
             metadata |= {"truncated": True, "output_path": str(envelope.output_path)}
+        said = summary(
+            call.name,
+            call.input,
+            brief=envelope.brief,
+            error="" if envelope.ok else envelope.text,
+            denied=envelope.denied,
+            root=self._root,
+        )
+        metadata["summary"] = said
+        if envelope.denied:
+            metadata["denied"] = envelope.denied
         if envelope.snapshot:
             metadata["snapshot"] = dict(envelope.snapshot)
         if envelope.ok:
@@ -164,7 +179,11 @@ class Answer:
             self._put(part.done())
         self._streaming.clear()
         for row in self._calls.values():
-            self._put_call(row, {"state": "output-error", "errorText": reason})
+            said = summary(
+                row["type"].removeprefix("tool-"), row["data_json"]["input"], error=reason, root=self._root
+            )
+            outcome = {"state": "output-error", "errorText": reason, "metadata": {"summary": said}}
+            self._put_call(row, outcome)
         self._calls.clear()
 
     def finish_step(self, stop_reason: str, usage: Usage) -> None:

@@ -273,7 +273,16 @@ class Equipping:
             stop=branch.stop,
             witness=self._witness(),
             leaving=lambda: host.closing,
+            unasked=self._tell_unasked,
         )
+
+    def _tell_unasked(self, tool: str, action: str) -> None:
+        """Tell whoever watches, here or above, that something was denied because nobody could be asked."""
+        ref = self._branch.ref
+        agent = ref.session_id if ref.is_agent else None
+        for watched in (ref, *self._ancestors):
+            told = {"asker": ref.key, "agent": agent, "tool": tool, "action": action}
+            self._host.publish(Event("denied", watched.key, 0, (told,)))
 
     def _witness(self) -> RunWitness:
         """Return who notes the run's decisions for the audit."""

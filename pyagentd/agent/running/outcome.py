@@ -20,6 +20,7 @@ class Outcome:
     text: str  # what the model said in this run
     code: str = ""  # of the error, see errors.py
     message: str = ""  # for a human: what went wrong, and the mend
+    tools: int = 0  # how many calls an agent made, where that was counted
 
     @property
     def recorded(self) -> str:

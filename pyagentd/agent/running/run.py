@@ -97,6 +97,7 @@ class Run:
             model={"provider_id": settings.provider or None, "model_id": settings.model},
             called=self._log.tool,
             metadata={**({"agent": settings.agent} if settings.agent else {}), **digested(settings.system)},
+            root=str(settings.context.root),
         )
         self._offer = settings.offer or Offer(settings.tools)
         self._calling = Calling(
@@ -143,8 +144,8 @@ class Run:
                 raise
             if self._failure is not None:
                 return self._fail(S.FAIL, self._error(self._failure.code, str(self._failure)))
-            why = {"code": RESTART, "message": RESTARTED} if self._cut_off else {}
-            return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text, **why))
+            code, why = (RESTART, RESTARTED) if self._cut_off else ("", "")
+            return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why))
         except PyagentdError as error:
             return self._fail(S.FAIL, self._error(error.code, str(error)))
         except Exception as error:  # the run's supervisor: nothing may end a run without an outcome
