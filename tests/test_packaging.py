@@ -161,6 +161,11 @@ def test_every_dependency_has_a_reason() -> None:
     assert missing == []
 
 
+def test_the_readme_names_the_files_that_are_built(dist: Path) -> None:
+    named = re.findall(r"dist/(pyagentd-[^\s`'\[]+)", README)
+    assert set(named) == {file.name for file in dist.iterdir()}
+
+
 def test_the_readme_names_every_make_target_it_uses() -> None:
     used = set(re.findall(r"(?:^ +|`)make ([a-z0-9-]+)", README, re.MULTILINE))
     defined = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.MULTILINE))
