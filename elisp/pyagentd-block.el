@@ -91,9 +91,9 @@ It outlives a change of the major mode, which the variables do not.")
 
 (defun pyagentd-block-strip ()
   "Move the block at the end of the buffer into properties and variables.
-Several blocks in a row count as one.  One that was cut off, or below
-which somebody wrote, is read as far as it goes and stays in the text,
-which has the role `ignore' there.
+Several blocks in a row count as one, and those that a program left in
+the text go with it.  One that was cut off is read as far as it goes and
+stays in the text, which has the role `ignore' there.
 Return the number of blocks removed.  Works on the whole buffer,
 silently."
   (save-restriction
@@ -101,20 +101,80 @@ silently."
     (with-silent-modifications
       (remove-text-properties (point-min) (point-max) '(gptel nil))
       (kill-local-variable 'gptel--bounds)
-      (let ((block (pyagentd-locals-find)))
-        (when block
-          (pyagentd-block--set-variables (plist-get block :entries)))
-        (cond ((plist-get block :count)
-               (pyagentd-block--cut (plist-get block :start))
-               (pyagentd-block--restore-all (plist-get block :bounds) (point-max))
-               (plist-get block :count))
-              (block
-               (pyagentd-block--restore-all (plist-get block :bounds)
-                                            (plist-get block :start))
-               (put-text-property (plist-get block :start) (plist-get block :end)
-                                  'gptel 'ignore)
-               0)
-              (t 0))))))
+      (let* ((block (pyagentd-locals-find))
+             (start (plist-get block :start))
+             (count (plist-get block :count)))
+        (if (null block) 0
+          (pyagentd-block--set-variables (plist-get block :entries))
+          (when count
+            (pyagentd-block--cut start))
+          (pyagentd-block--restore-all (plist-get block :bounds)
+                                       (if count (point-max) start))
+          (when (plist-get block :torn)
+            (put-text-property start (plist-get block :end) 'gptel 'ignore))
+          (+ (or count 0)
+             (pyagentd-block-heal (plist-get block :guarded))))))))
+
+(defun pyagentd-block-heal (guarded)
+  "Delete the blocks that a program left in the text; return how many.
+gptel's own save hook and an Emacs that does not see our block write
+another one; text that was merged, or added by another editor, leaves
+one behind.  GUARDED means that a person may have typed what is there."
+  (let ((strays (and (pyagentd-locals-mentioned-p)
+                     (pyagentd-block--strays guarded)))
+        (inhibit-read-only t))
+    (save-restriction
+      (widen)
+      (save-excursion
+        (pcase-dolist (`(,start ,end . ,_) (reverse strays))
+          (goto-char end)
+          (skip-chars-forward "\n")
+          (if (eobp) (pyagentd-block--cut start)
+            (delete-region start (point))))))
+    (length strays)))
+
+(defun pyagentd-block--strays (guarded)
+  "Return the blocks in the text that a program left there, first one first.
+Each is as `pyagentd-locals-all' gives it.  What has a role, or stands
+in a code block, is a quotation.  GUARDED means that a person may have
+typed the others: then a block counts only if it says of this very text
+what is known of it."
+  (let ((spans (and guarded (mapcar #'pyagentd-block--range
+                                    (pyagentd-block--spans
+                                     (pyagentd-block-bounds))))))
+    (save-restriction
+      (widen)
+      (seq-filter
+       (pcase-lambda (`(,start ,_ ,bounds ,entries))
+         (let ((before (and (> start (point-min))
+                            (get-text-property (1- start) 'gptel))))
+           (and (pcase (get-text-property start 'gptel)
+                  ('nil t)
+                  ('ignore (not (eq before 'ignore))))
+                (not (pyagentd-locals-fenced-p
+                      (if (or before (get-text-property start 'gptel)) start
+                        (or (previous-single-property-change start 'gptel)
+                            (point-min)))
+                      start))
+                (or (not guarded)
+                    (pyagentd-block--repeats-p bounds entries spans)))))
+       (pyagentd-locals-all)))))
+
+(defun pyagentd-block--range (span)
+  "Return where SPAN begins and ends."
+  (list (nth 0 span) (nth 1 span)))
+
+(defun pyagentd-block--repeats-p (bounds entries spans)
+  "Return non-nil if a block says of this text what is known of it.
+BOUNDS are printed, ENTRIES are what else it says, and SPANS the ranges
+of the text that have a role."
+  (let ((ranges (mapcar #'pyagentd-block--range
+                        (and bounds (pyagentd-block--spans
+                                     (pyagentd-locals-read-bounds bounds)))))
+        (model (pyagentd-block-get 'gptel-model)))
+    (if ranges (cl-every (lambda (range) (member range spans)) ranges)
+      (and model (equal (alist-get "gptel-model" entries nil nil #'equal)
+                        (format "%S" model))))))
 
 (defun pyagentd-block--cut (start)
   "Delete the block that begins at START, and the empty line before it."
@@ -271,7 +331,10 @@ end of the text is taken for an older block."
            pyagentd-block--foreign
            (and bounds (list (pyagentd-block--print 'gptel--bounds bounds)))))
          (block (if lines (pyagentd-locals-printed lines) "")))
-    (if (pyagentd-locals-ambiguous-p)
+    (if (and (pyagentd-locals-mentioned-p)
+             (save-restriction
+               (widen)
+               (or (pyagentd-locals-find) (pyagentd-block--strays nil))))
         (concat (pyagentd-locals-printed nil)
                 (and lines (concat "\n" block)))
       block)))

@@ -144,7 +144,7 @@ The value is as of `pyagentd-locals-find'."
      when (and (pyagentd-locals-ours-p entries)
                (cl-every (lambda (line) (string-prefix-p (car affixes) line)) lines)
                (>= (* 2 (length (delq nil (copy-sequence read)))) (length read)))
-     return (list :start start :end stop :entries entries
+     return (list :start start :end stop :entries entries :torn t
                   :bounds (list (pyagentd-locals--bounds-of entries))))))
 
 (defun pyagentd-locals--cut-entry (line prefix)
@@ -162,7 +162,8 @@ Only one with roles for the text above is believed.  The value is as of
    for end = (pyagentd-locals--passed-end start)
    for block = (and end (pyagentd-locals--read start end))
    for bounds = (and block (pyagentd-locals--bounds-of (cdr block)))
-   when (and bounds (not (equal bounds "nil")))
+   when (and bounds (not (equal bounds "nil"))
+             (not (pyagentd-locals-fenced-p (point-min) start)))
    return (list :start start :end end :entries (cdr block)
                 :bounds (list bounds))))
 
@@ -186,8 +187,10 @@ Only one with roles for the text above is believed.  The value is as of
   "Return the block of the whole buffer, or nil.
 That is a plist with :start and :end, :entries (an alist of strings),
 :bounds (printed ones, of several blocks in a row those of the last
-first; nil where a block has none), and for one that is whole and ends
-the text :count, the number of blocks that say something.
+first; nil where a block has none), for one that is whole and ends the
+text :count, the number of blocks that say something, and :guarded,
+non-nil if an empty block stands before it; for one that ends the text
+but has lost some of it :torn.
 
 An Emacs that does not see a block writes another one behind it: blocks
 in a row count as one, the later settings hold.  An empty block ends the
@@ -208,21 +211,32 @@ row: the text before it ends like a block."
           (when (cdr earlier) (cl-incf count))
           (push (pyagentd-locals--bounds-of (cdr earlier)) bounds))
         (list :start start :end (point-max) :entries all
-              :count count :bounds (nreverse bounds)))
+              :guarded (null entries) :count count :bounds (nreverse bounds)))
     (or (pyagentd-locals--torn) (pyagentd-locals--passed))))
 
-(defun pyagentd-locals-ambiguous-p ()
-  "Return non-nil if there is something like a block in the text itself."
+(defun pyagentd-locals-mentioned-p ()
+  "Return non-nil if the words that open a block stand in the text itself."
   (save-restriction
     (widen)
-    (and (pyagentd-locals--openings (point-max))
-         (pyagentd-locals-find))))
+    (save-excursion
+      (goto-char (point-max))
+      (let ((case-fold-search nil))
+        (search-backward pyagentd-locals--heading nil t)))))
+
+(defun pyagentd-locals-fenced-p (start end)
+  "Return non-nil if a code block of Markdown is open at END.
+It begins after START."
+  (save-excursion
+    (goto-char start)
+    (cl-oddp (cl-loop while (re-search-forward "^ \\{0,3\\}\\(?:```\\|~~~\\)" end t)
+                      count t))))
 
 ;;;; Cleaning
 
-(defun pyagentd-locals--all ()
-  "Return the whole blocks of gptel's in the text: (START END BOUNDS) each.
-BOUNDS are the printed ones, nil if there are none."
+(defun pyagentd-locals-all ()
+  "Return the whole blocks of gptel's in the text.
+Each is a list (START END BOUNDS ENTRIES).  BOUNDS are the printed ones,
+nil if there are none; ENTRIES is an alist of strings."
   (let (case-fold-search found)
     (save-excursion
       (goto-char (point-min))
@@ -231,20 +245,22 @@ BOUNDS are the printed ones, nil if there are none."
                (end (pyagentd-locals--passed-end start))
                (block (and end (pyagentd-locals--read start end))))
           (when (and block (pyagentd-locals-ours-p (cdr block)))
-            (push (list start end (pyagentd-locals--bounds-of (cdr block))) found)
+            (push (list start end (pyagentd-locals--bounds-of (cdr block))
+                        (cdr block))
+                  found)
             (goto-char end)))))
     (nreverse found)))
 
 (defun pyagentd-locals-clean (keep)
   "Delete blocks of gptel's from the text and return how many.
-KEEP is a function that gets all of them, as `pyagentd-locals--all'
+KEEP is a function that gets all of them, as `pyagentd-locals-all'
 gives them, and returns those that stay."
   (save-restriction
     (widen)
-    (let* ((all (pyagentd-locals--all))
+    (let* ((all (pyagentd-locals-all))
            (kept (funcall keep all))
            (count 0))
-      (pcase-dolist ((and block `(,start ,end ,_)) (reverse all))
+      (pcase-dolist ((and block `(,start ,end . ,_)) (reverse all))
         (unless (memq block kept)
           (cl-incf count)
           (goto-char end)

@@ -141,7 +141,8 @@ For `write-region-annotate-functions'; nil for START means the whole."
           (list (cons last (concat "\n\n" block))))))))
 
 (defun pyagentd-session--before-save ()
-  "Apply the events that have arrived: a frame is saved whole or not at all."
+  "Apply the events that have arrived: a frame is saved whole or not at all.
+The first function of its hook, so that gptel's does not run at all."
   (when pyagentd-mode
     (pyagentd-events-drain)
     (pyagentd-session--drop-gptel-hook)))
@@ -151,6 +152,8 @@ For `write-region-annotate-functions'; nil for START means the whole."
 For `write-contents-functions', so that every save goes through it."
   (when pyagentd-mode
     (run-hooks 'pyagentd-session-before-write-hook)
+    ;; In case that another hook called what writes gptel's block.
+    (pyagentd-block-heal t)
     (condition-case err
         (setq pyagentd-session-sha256
               (pyagentd-write (pyagentd-place-conversation
@@ -191,8 +194,9 @@ It would write a second block, with the system message in it."
                             before-save-hook)))
       (when (> count 1)
         (pyagentd-log 'warn "%s: %d duplicate save hooks" (buffer-name) count))
-      (while (memq 'gptel--save-state before-save-hook)
-        (remove-hook 'before-save-hook 'gptel--save-state t)))))
+      ;; In place: this may be called by the very hook.
+      (when (> count 0)
+        (setq before-save-hook (delq 'gptel--save-state before-save-hook))))))
 
 (defun pyagentd-session-save (&optional politely)
   "Save the session in this buffer if it needs it, without a question.
@@ -335,7 +339,7 @@ saved by itself after a pause.
 (defun pyagentd-session--apply-settings ()
   "Install the buffer-local hooks and settings of a session buffer."
   (pcase-dolist (`(,hook . ,function) pyagentd-session-hooks)
-    (add-hook hook function nil t))
+    (add-hook hook function (if (eq hook 'before-save-hook) -100 0) t))
   (pcase-dolist (`(,variable . ,value) pyagentd-session-settings)
     (set (make-local-variable variable) value))
   ;; Its file names tools of the daemon's, of which gptel may have none.

@@ -10,14 +10,26 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pyagentd.errors import StoreError
-from pyagentd.store.elisp_data import LispError, print_string, read_call
-from pyagentd.store.local_variables import OPENING, Block, Settings, find_block, format_block, print_block
+from pyagentd.store.elisp_data import LispError, print_string, print_symbol, read_call
+from pyagentd.store.local_variables import (
+    BOUNDS,
+    OPENING,
+    Block,
+    Settings,
+    Stray,
+    find_block,
+    find_strays,
+    format_block,
+    is_fenced,
+    print_block,
+)
 
 PROMPT_PREFIX = "### "
 BLANK = " \t\r\n"  # what gptel trims
@@ -100,17 +112,77 @@ def parse(file_text: str) -> Document:
     if block.whole:
         body = text[: block.start]
         body = body[:-2] if body.endswith("\n\n") else body.removesuffix("\n")
-    sound, stale = _read_roles(block, min(len(body), block.start))
-    if not block.whole:
-        sound = sorted([*sound, Span(block.start, block.end, "ignore")])
+    roles, stale = _read_roles(block, min(len(body), block.start))
+    if block.torn:
+        roles = sorted([*roles, Span(block.start, block.end, "ignore")])
+    spans = list(merged(roles))
+    found = strays(body, spans, block)
+    body, spans = _without(body, spans, found)
     return Document(
         body=body,
-        spans=tuple(merged(sound)),
+        spans=tuple(merged(spans)),
         settings=block.settings,
         stale=stale or not block.whole,
-        block=None if block.whole else (block.start, block.end),
-        damage=tuple(_damage(file_text, text, block, stale=stale)),
+        block=(block.start, block.end) if block.torn else None,
+        damage=tuple(_damage(file_text, text, block, healed=bool(found), stale=stale)),
     )
+
+
+def strays(body: str, spans: Sequence[Span], block: Block | None) -> list[Stray]:
+    """Return the blocks in a body that a program wrote there, the first one first; they are no text.
+
+    gptel's own save hook and an Emacs that does not see our block write another one; text that was merged, or added
+    by another editor, leaves one behind. What has a role, or stands in a code block, is a quotation.
+
+    Args:
+        body: The text.
+        spans: Its roles.
+        block: The document's own. Where that is guarded, a person may have typed what is above: a block is taken out
+            only if it says of this very text what our own says. None for a text that has none yet.
+    """
+    if OPENING not in body:
+        return []
+    found = []
+    for stray in find_strays(body):
+        index = bisect_right(spans, stray.start, key=lambda span: span.start)
+        edge = 0
+        if index:
+            start, end, kind, _ = spans[index - 1]
+            if end > stray.start and (kind, start) != ("ignore", stray.start):
+                continue
+            edge = min(end, stray.start)
+        if is_fenced(body[: stray.start], edge):
+            continue
+        if block is None or not block.guarded or _repeats(stray, spans, block.settings):
+            found.append(stray)
+    return found
+
+
+def _repeats(stray: Stray, spans: Sequence[Span], settings: Settings) -> bool:
+    """Return whether a block says of the text before it what is known of it."""
+    bounds = {span[:2] for span in _read_bounds(stray.entries.get(BOUNDS, ""))}
+    if bounds:
+        return bounds <= {span[:2] for span in spans}
+    return settings.model is not None and stray.entries.get("gptel-model") == print_symbol(settings.model)
+
+
+def _without(body: str, spans: Sequence[Span], found: Iterable[Stray]) -> tuple[str, list[Span]]:
+    """Return body and spans without the lines of these blocks, and the newlines that came with them."""
+    kept = list(spans)
+    for start, end, _ in reversed(list(found)):
+        stop = end + len(body[end:]) - len(body[end:].lstrip("\n"))
+        if stop == len(body):
+            start -= 2 if body.endswith("\n\n", 0, start) else body.endswith("\n", 0, start)
+        body = body[:start] + body[stop:]
+        gone = stop - start
+        kept = [
+            span._replace(
+                start=span.start if span.start <= start else max(start, span.start - gone),
+                end=span.end if span.end <= start else max(start, span.end - gone),
+            )
+            for span in kept
+        ]
+    return body, kept
 
 
 def format_file(document: Document) -> str:
@@ -122,8 +194,8 @@ def format_file(document: Document) -> str:
 def format_end(document: Document, bounds: Bounds, *, opens: bool) -> str:
     """Return what follows the body in the file; ``opens``: the words that open a block stand in the body."""
     block = format_block(document.settings, bounds.text() if document.spans else None)
-    if opens and find_block(document.body) is not None:
-        # Else the end of the body would be taken for the block, or for an older one.
+    if opens and (find_block(document.body) is not None or strays(document.body, document.spans, None)):
+        # Else what stands in the body would be taken for the block, or for an older one.
         block = print_block(()) + ("\n" + block if block else "")
     return f"\n\n{block}" if block else ""
 
@@ -228,20 +300,17 @@ def _unix_newlines(text: str) -> str:
     return text.replace("\r\n", "\n") if crlf and crlf == text.count("\n") else text
 
 
-def _damage(file_text: str, text: str, block: Block | None, *, stale: bool) -> Iterator[str]:
+def _damage(file_text: str, text: str, block: Block | None, *, healed: bool = False, stale: bool) -> Iterator[str]:
     """Say in one line each what is wrong with a file."""
     if text is not file_text:
         yield "All lines of this document end with CR LF; they will end with LF when it is saved"
     if block is None:
         return
-    if not block.whole:
-        below = text[block.end :].strip()
-        yield (
-            "There is text below the Local Variables; they stay in the text but are not sent"
-            if below
-            else "The Local Variables of this document are torn; the rest of them stays in the text but is not sent"
-        )
-    elif len(block.bounds) > 1:
+    if block.torn:
+        yield "The Local Variables of this document are torn; the rest of them stays in the text but is not sent"
+    elif not block.whole:
+        yield "There was text below the Local Variables; they are at the end again when it is saved"
+    elif healed or len(block.bounds) > 1:
         yield "This document had several blocks of Local Variables; they are read as one"
     elif stale and block.bounds != ("nil",):
         yield "Some roles in the Local Variables of this document overlap or lie outside the text"

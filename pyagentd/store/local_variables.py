@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyagentd.store.elisp_data import NIL, LispError, Symbol, print_string, print_symbol, read
 
@@ -22,6 +22,7 @@ BOUNDS = "gptel--bounds"
 _SYSTEM_MESSAGE = ("gptel-system-prompt", "gptel--system-message")
 OPENING = "Local Variables:"
 _TRIES = 8
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _ENTRY = re.compile(r"\s*([^\s:][^\s]*?):[ \t]*(.*)\Z", re.DOTALL)
 
 
@@ -48,6 +49,8 @@ class Block:
         bounds: The printed bounds; of several blocks in a row those of the last come first. None where a line is
             absent, which means that nothing had a role when the block was written.
         whole: Whether all of it is there and it ends the text, as an editor leaves it.
+        torn: Whether it ends the text, but lost some of its lines; one that is neither whole nor torn has text below.
+        guarded: Whether an empty block stands before it: what looks like a block above is a quotation.
     """
 
     start: int
@@ -55,6 +58,16 @@ class Block:
     settings: Settings
     bounds: tuple[str | None, ...]
     whole: bool = True
+    guarded: bool = False
+    torn: bool = False
+
+
+class Stray(NamedTuple):
+    """A whole block of gptel's that stands in the text: its range, and its variables as printed."""
+
+    start: int
+    end: int
+    entries: Mapping[str, str]
 
 
 def find_block(text: str) -> Block | None:
@@ -74,7 +87,25 @@ def find_block(text: str) -> Block | None:
         start, entries = earlier[0], {**earlier[1], **entries} if earlier[1] else {}
         bounds += [earlier[1].get(BOUNDS)] if earlier[1] else []
         last = start, {**earlier[1], **last[1]}
-    return Block(start, len(text), _settings(last[1]), tuple(bounds))
+    return Block(start, len(text), _settings(last[1]), tuple(bounds), guarded=not entries)
+
+
+def find_strays(text: str) -> Iterator[Stray]:
+    """Yield the whole blocks of gptel's in ``text``, the first one first, wherever they stand."""
+    opening = text.find(OPENING)
+    while opening >= 0:
+        start = text.rfind("\n", 0, opening) + 1
+        end = _block_end(text, start)
+        entries = _read_lines(text[start:end].split("\n"))
+        found = entries is not None and _is_ours(entries)
+        if entries is not None and found:
+            yield Stray(start, end, entries)
+        opening = text.find(OPENING, end if found else opening + 1)
+
+
+def is_fenced(text: str, start: int) -> bool:
+    """Return whether a code block of Markdown is open at the end of ``text`` from ``start`` on."""
+    return len(_FENCE.findall(text, start)) % 2 == 1
 
 
 def format_block(settings: Settings, bounds: str | None) -> str:
@@ -112,23 +143,27 @@ def _torn_block(text: str) -> Block | None:
         readable = sum(1 for entry in read if entry is not None)
         if _is_ours(entries) and all(line.startswith(prefix) for line in lines) and 2 * readable >= len(read):
             bounds = entries.get(BOUNDS)
-            return Block(start, stop, _settings(entries), (bounds or "nil",), whole=False)
+            return Block(start, stop, _settings(entries), (bounds or "nil",), whole=False, torn=True)
     return None
 
 
 def _passed_block(text: str) -> Block | None:
     """Return the last block, if somebody wrote below it; only one with roles for the text above it is believed."""
-    stop = len(text)
-    for start in _openings(text, stop):
-        prefix, _, suffix = (affix.strip() for affix in text[start : _line_end(text, start)].partition(OPENING))
-        end = _line_end(text, start)
-        while end < stop and _strip(text[end + 1 : _line_end(text, end + 1)], prefix, suffix) not in (None, "End:"):
-            end = _line_end(text, end + 1)
-        end = _line_end(text, end + 1)
+    for start in _openings(text, len(text)):
+        end = _block_end(text, start)
         entries = _read_lines(text[start:end].split("\n"))
-        if entries is not None and entries.get(BOUNDS, "nil") != "nil":
+        if entries is not None and entries.get(BOUNDS, "nil") != "nil" and not is_fenced(text[:start], 0):
             return Block(start, end, _settings(entries), (entries[BOUNDS],), whole=False)
     return None
+
+
+def _block_end(text: str, start: int) -> int:
+    """Return where the line ends that ends the block whose first line begins at ``start``, or that is none of its."""
+    end = _line_end(text, start)
+    prefix, _, suffix = (affix.strip() for affix in text[start:end].partition(OPENING))
+    while end < len(text) and _strip(text[end + 1 : _line_end(text, end + 1)], prefix, suffix) not in (None, "End:"):
+        end = _line_end(text, end + 1)
+    return _line_end(text, end + 1)
 
 
 def _openings(text: str, stop: int) -> Iterator[int]:

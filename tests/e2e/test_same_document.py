@@ -41,6 +41,14 @@ FILES = {
     "a block of somebody else before it": f"{_BODY}\n\n<!-- Local Variables: -->\n<!-- x: 1 -->\n<!-- End: -->\n\n"
     + _BLOCK,
     "an empty block before it": f"{_BODY}\n\n{_BLOCK}\n<!-- Local Variables: -->\n<!-- End: -->\n\n{_BLOCK}",
+    "one of gptel's before an empty block": f"{_BODY}\n;; Local Variables:\n;; gptel-model: x\n"
+    f";; gptel--bounds: {_ROLES}\n;; End:\n\n\n<!-- Local Variables: -->\n<!-- End: -->\n\n{_BLOCK}",
+    "a quotation before an empty block": f"{_BODY}\n;; Local Variables:\n;; gptel-model: x\n"
+    f";; gptel--bounds: nil\n;; End:\n\n\n<!-- Local Variables: -->\n<!-- End: -->\n\n{_BLOCK}",
+    "some in the text": f"{_BODY}\n\n{_BLOCK}\nmore\n{_BLOCK}{_BLOCK}\n\nend\n\n{_BLOCK}",
+    "one in a code block": f"{_BODY}\n\n```\n{_BLOCK}```\n\n{_BLOCK}",
+    "text below one in a code block": f"{_BODY}\n\n```\n{_BLOCK}```\n",
+    "one in an answer": f"{_BODY}\n\n{_BLOCK}\nend\n\n" + _BLOCK.replace(_ROLES, "((response (9 200)))"),
     "text below": f"{_BODY}\n\n{_BLOCK}\nand more\n",
     "text right below": f"{_BODY}\n\n{_BLOCK}x",
     "no end": f"{_BODY}\n\n" + _BLOCK.removesuffix("<!-- End: -->\n"),

@@ -168,17 +168,40 @@
       (pyagentd-clean-local-variables)
       (should (equal (buffer-string) text)))))
 
-(ert-deftest pyagentd-block-clean-of-a-session-takes-all-out-of-the-text ()
-  (pyagentd-test-with-session
-      (concat "### One\n\n" block-test--block "\nmore\n\n"
-              "<!-- Local Variables: -->\n<!-- gptel-model: m -->\n<!-- End: -->\n")
-    (should (string-match-p "Local Variables" (buffer-string)))
-    (pyagentd-clean-local-variables)
-    (should (equal (buffer-string) "### One\n\nmore"))
-    (should (buffer-modified-p))
-    (save-buffer)
-    (should (equal (pyagentd-test-content file)
-                   "### One\n\nmore\n\n<!-- Local Variables: -->\n<!-- gptel-model: m -->\n<!-- End: -->\n"))))
+(ert-deftest pyagentd-block-those-that-a-program-left-in-the-text-are-taken-out ()
+  (dolist (left '("### One\n\nmore" "### One\n\nmore\n\n" "### One\nmore"))
+    (pyagentd-test-with-session
+        (concat (string-replace "more" (concat block-test--block "\nmore") left)
+                "\n\n<!-- Local Variables: -->\n<!-- gptel-model: m -->\n<!-- End: -->\n")
+      (should (equal (buffer-string) left))
+      (should (buffer-modified-p))
+      (save-buffer)
+      (should (equal (pyagentd-test-content file)
+                     (concat left "\n\n<!-- Local Variables: -->\n\
+<!-- gptel-model: m -->\n<!-- End: -->\n"))))))
+
+(ert-deftest pyagentd-block-in-a-code-block-is-a-quotation ()
+  (let ((body (concat "### What is this?\n\n```\n" block-test--block "```\n\n### ")))
+    (pyagentd-test-with-session body
+      (should (equal (buffer-string) body))
+      (goto-char (point-max))
+      (insert "So?")
+      (save-buffer)
+      (revert-buffer t t)
+      (should (equal (buffer-string) (concat body "So?"))))))
+
+(ert-deftest pyagentd-block-that-a-user-typed-stays ()
+  (pyagentd-test-with-session "### Hi\n\nHello.\n\n### \n
+<!-- Local Variables: -->\n<!-- gptel-model: m -->
+<!-- gptel--bounds: ((response (9 15))) -->\n<!-- End: -->\n"
+    (goto-char (point-max))
+    (insert "Look:\n\n" block-test--block "\nWhat is it?")
+    (let ((text (buffer-string)))
+      (save-buffer)
+      (revert-buffer t t)
+      (should-not (buffer-modified-p))
+      (should (equal (buffer-string) (substring-no-properties text)))
+      (should (equal (pyagentd-block-bounds) '((response (9 15))))))))
 
 (ert-deftest pyagentd-block-clean-leaves-what-a-model-said ()
   (pyagentd-test-with-session ""

@@ -57,7 +57,16 @@
       (defun gptel--save-state ()
         "Write what a chat is configured with to the end of its file."
         (add-file-local-variable 'gptel--system-message gptel--system-message)
-        (add-file-local-variable 'gptel--bounds nil))
+        (add-file-local-variable 'gptel-model gptel-model)
+        (add-file-local-variable
+         'gptel--bounds
+         (let ((pos (point-min)) end spans)
+           (while (< pos (point-max))
+             (setq end (next-single-property-change pos 'gptel nil (point-max)))
+             (when (eq (get-text-property pos 'gptel) 'response)
+               (push (list pos end) spans))
+             (setq pos end))
+           (and spans `((response ,@(nreverse spans)))))))
 
       (define-minor-mode gptel-mode
         "Mode of chats: restores what was saved, and saves it."

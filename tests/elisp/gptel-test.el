@@ -72,6 +72,29 @@
       (gptel-mode -1)
       (should (equal header header-line-format)))))
 
+;; What is called by its name never runs; what calls it from elsewhere has
+;; its block taken out again.
+(ert-deftest pyagentd-gptel-save-hooks-that-stand-before-ours-write-nothing ()
+  (dolist (hook (list #'gptel--save-state (lambda () (gptel--save-state))))
+    (pyagentd-test-with-session "### Hi\n\nHello.\n\n### \n
+<!-- Local Variables: -->
+<!-- gptel-model: m -->
+<!-- gptel--bounds: ((response (9 15))) -->
+<!-- End: -->\n"
+      (let ((before (pyagentd-test-content file))
+            (gptel-backend (and (fboundp 'gptel-make-openai)
+                                (gptel-make-openai "Some" :models '(m))))
+            (gptel-system-prompt "Secret system prompt")
+            (gptel--system-message "Secret system prompt"))
+        (dotimes (_ 2)
+          (add-hook 'before-save-hook hook nil t)
+          (goto-char (point-max))
+          (insert "x")
+          (save-buffer))
+        (should (equal (pyagentd-test-content file)
+                       (string-replace "### \n" "### xx\n" before)))
+        (should (equal (buffer-string) "### Hi\n\nHello.\n\n### xx"))))))
+
 (ert-deftest pyagentd-gptel-chats-are-told-as-they-are-now ()
   (with-temp-buffer
     (insert "### Hi\n\n" (propertize "Hello é." 'gptel 'response) "\n\n### \n\n"

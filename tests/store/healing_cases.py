@@ -82,6 +82,22 @@ def second_block_with_one_answer(text: str) -> str:
     return f"{body}Nothing.\n\n### \n\n{old}\n" + "".join(f"<!-- {line} -->\n" for line in lines)
 
 
+def block_of_gptels_save_hook(text: str) -> str:
+    """gptel's hook wrote its block into the text of our editor, which took it for a quotation."""
+    body, block = parse(text).body, text[_block_at(text) :]
+    bounds = re.search(r"gptel--bounds: .*(?= -->)", block)
+    assert bounds is not None
+    lines = ["Local Variables:", "gptel-model: other", 'gptel-system-prompt: "Be terse."', bounds[0], "End:"]
+    guard = "<!-- Local Variables: -->\n<!-- End: -->\n"
+    return body + "\n" + "".join(f";; {line}\n" for line in lines) + f"\n\n{guard}\n{block}"
+
+
+def block_left_in_the_middle(text: str) -> str:
+    """Text was added below the block, and then stock gptel, which did not see it, added another one."""
+    lines = ["Local Variables:", "gptel-model: other", "gptel--bounds: nil", "End:"]
+    return text + "\nAnd in c.md?\n\n" + "".join(f"<!-- {line} -->\n" for line in lines)
+
+
 def bounds_out_of_range(text: str) -> str:
     """The last turn was cut out of the text by something that left the block alone."""
     at = text.index("And in b.md?")
@@ -139,6 +155,8 @@ CASES: tuple[Callable[[str], str], ...] = (
     text_below_the_block,
     second_block_of_stock_gptel,
     second_block_with_one_answer,
+    block_of_gptels_save_hook,
+    block_left_in_the_middle,
     bounds_out_of_range,
     edited_elsewhere,
     reformatted,

@@ -115,13 +115,24 @@ class TestFile:
         assert parse("Hi\n\n\n" + block).body == "Hi\n"
 
     def test_text_below_the_block_is_text_and_the_block_holds(self) -> None:
-        text = with_bounds("Hi", "((response (1 3)))") + "more"
-        doc = parse(text)
-        assert (doc.body, doc.stale) == (text, True)
-        assert [doc.body[s.start : s.end] for s in doc.spans if s.kind == "response"] == ["Hi"]
-        assert doc.block is not None
-        assert Span(*doc.block, "ignore") in doc.spans
-        assert doc.body[doc.block[1] :] == "\nmore"
+        doc = parse(with_bounds("Hi", "((response (1 3)))") + "more")
+        assert (doc.body, doc.spans, doc.stale) == ("Hi\n\nmore", (Span(0, 2, "response"),), True)
+
+    def test_blocks_that_programs_left_in_the_text_are_taken_out(self) -> None:
+        block = with_bounds("", "nil").removeprefix("\n\n")
+        doc = parse(with_bounds(f"Hi\n\n{block}\nmore\n\n{block}{block}\nend", "((response (1 3)))"))
+        assert (doc.body, doc.spans, doc.stale) == ("Hi\n\nmore\n\nend", (Span(0, 2, "response"),), False)
+        assert format_file(doc) == with_bounds("Hi\n\nmore\n\nend", "((response (1 3)))")
+
+    def test_a_block_that_somebody_quotes_stays(self) -> None:
+        block = with_bounds("", "((response (2 9)))").removeprefix("\n\n")
+        fenced = f"Hi\n\n```\n{block}```\nmore"
+        assert parse(with_bounds(fenced, "((response (1 3)))")).body == fenced
+        for body in (f"Hi\n\n{block}", f"Hi\n\n{block}\nmore"):
+            doc = Document(body=body, spans=(Span(0, 2, "response"),))
+            assert parse(format_file(doc)) == doc
+        said = Document(body=f"Hi\n\n{block}\nmore", spans=(Span(4, 4 + len(block), "response"),))
+        assert parse(format_file(said).replace("<!-- Local Variables: -->\n<!-- End: -->\n\n", "")) == said
 
     def test_a_second_block_without_bounds_does_not_lose_the_first(self) -> None:
         first = with_bounds("Hi", "((response (1 3)))")

@@ -21,7 +21,7 @@ from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document, format_file
 from pyagentd.store.elisp_data import NIL, LispError, Symbol, read
 from pyagentd.store.journal import Journal
-from pyagentd.store.local_variables import Settings
+from pyagentd.store.local_variables import Settings, find_block
 from pyagentd.store.paths import BranchRef
 
 LARGEST = 64 * 1024 * 1024  # bytes
@@ -72,7 +72,7 @@ def read_chat(path: Path) -> Chat:
     settings, dropped = _safe(found.settings)
     if dropped:
         notes.append(f"Left out of the Local Variables: {', '.join(dropped)}")
-    return Chat(document=replace(found, settings=settings), system=_system(text, found, notes), notes=tuple(notes))
+    return Chat(document=replace(found, settings=settings), system=_system(text, notes), notes=tuple(notes))
 
 
 def preset_text(template: str, name: str, settings: Settings, system: str | None) -> str:
@@ -177,9 +177,10 @@ def _safe(settings: Settings) -> tuple[Settings, list[str]]:
     return replace(settings, other=kept), dropped
 
 
-def _system(text: str, found: Document, notes: list[str]) -> str | None:
+def _system(text: str, notes: list[str]) -> str | None:
     """Return the system prompt in the Local Variables."""
-    printed = _SYSTEM.findall(text, len(found.body) if found.block is None else found.block[0])
+    block = find_block(text)
+    printed = _SYSTEM.findall(text, block.start) if block is not None else []
     if not printed:
         return None
     try:
