@@ -79,6 +79,7 @@ class StepFinished:
 
     stop_reason: StopReason
     usage: Usage
+    estimated: bool = False  # by us: the server did not count
 
 
 @dataclass(frozen=True, slots=True)

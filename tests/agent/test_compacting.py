@@ -173,6 +173,52 @@ async def test_a_prompt_that_the_server_finds_too_long_is_compacted_and_sent_onc
     assert assert_closed(ref)["reason"] == "done"
 
 
+async def test_a_server_that_holds_less_than_is_known_gets_shorter_requests_until_one_is_accepted(
+    small: World,
+) -> None:
+    most, refused = 1100, list[int]()
+
+    def rule(request: Request) -> Any:
+        size = len("".join(block.get("text", "") for m in request.body["messages"] for block in m["content"]))
+        if size > most:
+            refused.append(size)
+            return TOO_LONG
+        return answer(SUMMARY if is_summary(request) else "Done")
+
+    ref = small.session()
+    tales = [(f"Turn {number}", [story(250, 300 + number)]) for number in range(4)]
+    await talk(small, ref, *tales)
+    small.server.rule = rule
+    await talk(small, ref, ("And now?", []))
+    assert assert_closed(ref)["reason"] == "done" and body(ref).count("Done") == 1
+    assert len(refused) == len(set(refused)), "nothing is sent again that was refused"
+
+
+@pytest.mark.parametrize("usage", [{"input_tokens": 0, "output_tokens": 0}, {"input_tokens": 0, "output_tokens": 9}])
+async def test_tokens_that_a_server_does_not_report_are_estimated(small: World, usage: dict[str, int]) -> None:
+    ref, seen = small.session(), list[dict[str, Any]]()
+    tale = answer("blah " * 800, usage=usage)
+    small.server.rule = lambda request: answer(SUMMARY) if is_summary(request) else tale
+    async with small.host.using(ref) as branch:
+        watcher = Watcher()
+        await attached(branch, watcher)
+        for number in range(6):
+            await small.host.prompt(branch, text=f"Turn {number}", options=small.options)
+            await watcher.until(lambda: watcher.of("run") and watcher.of("run")[-1].args[0]["phase"] == "finished")
+            seen += [event.args[0] for event in watcher.of("context")]
+            await watcher.finished(branch)
+        branch.detach(watcher)
+    assert markers(ref), "it was compacted"
+    assert seen and all(told["estimated"] for told in seen if told["used"])
+    assert max(told["used"] for told in seen) > 1500
+    assert outgoing(small) < 4 * WINDOW
+
+
+def outgoing(world: World) -> int:
+    """The characters of the longest conversation that was sent."""
+    return max(len(json.dumps(r.body["messages"])) for r in world.server.requests if not is_summary(r))
+
+
 async def test_what_does_not_fit_whatever_is_done_is_refused_and_nothing_is_lost(small: World) -> None:
     ref = small.session()
     end = await talk(small, ref, *THREE, ("Four " + "word " * 4000, [SUMMARY]))

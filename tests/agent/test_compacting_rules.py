@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator, Sequence
+from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -131,11 +133,36 @@ async def test_what_is_too_long_is_tried_without_outputs_then_in_pieces_then_wit
     assert "o" * 900 in whole and "<output pruned, ~500 tokens>" in stubbed
     assert len(piece) <= len(stubbed)
     assert "Begin here" in ends and "and end" in ends
+    never = Model(*[ContextOverflow("prompt is too long")] * 40)
     with pytest.raises(ContextOverflow, match="too long to be summarised"):
-        await summariser(Model(*[ContextOverflow("prompt is too long")] * 4)).summarise("", LONG)
+        await summariser(never).summarise("", LONG)
+    assert 4 < len(never.asked) < 20
+    assert all(len(after) < len(before) for before, after in pairwise(never.asked)), "none is sent twice"
     off = {"prune_tool_outputs": False, "chunked_summarize": False, "drop_middle": False}
     with pytest.raises(ContextOverflow):
         await summariser(Model(ContextOverflow("prompt is too long")), **off).summarise("", LONG)
+
+
+@pytest.mark.parametrize("earlier", ["", "before. " * 50, "before. " * 500], ids=["none", "short", "long"])
+async def test_a_server_that_holds_less_than_is_known_gets_ever_smaller_requests(earlier: str) -> None:
+    class Small(Model):
+        refused: ClassVar[list[int]] = []
+
+        async def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[StreamItem], None]:
+            (part,) = request.messages[0].parts
+            assert isinstance(part, Text)
+            if len(part.text) > 1100:
+                self.refused.append(len(part.text))
+                raise ContextOverflow("prompt is too long")
+            async for items in super().stream(request):
+                yield items
+
+    model = Small(*["said"] * 100)
+    made = await summariser(model).summarise(earlier, LONG)
+    assert made.text == "said"
+    assert model.refused == sorted(set(model.refused), reverse=True) and len(model.refused) < 15
+    assert "Begin here" in "".join(model.asked) or earlier
+    assert "and end" in model.asked[-1]
 
 
 async def test_what_cannot_fit_is_not_sent() -> None:

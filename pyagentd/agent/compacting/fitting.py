@@ -8,6 +8,7 @@ advice; the user's message stays (spec 002 "How should errors be designed", neig
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -53,6 +54,9 @@ class Fitting:
         schemas = (str(schema_of(spec)) for spec in settings.tools.values())
         self._overhead = estimated(settings.system) + sum(map(estimated, schemas))
         self._sent = 0  # how many messages the last request had
+        self._refused = (
+            sys.maxsize
+        )  # about how many tokens the messages of the smallest request had that the server found too long
         self._failed = False  # whether a summary of this run failed: another one would be as slow to fail
 
     async def __call__(
@@ -71,6 +75,9 @@ class Fitting:
         """
         view = self._named(view)
         used = self._used(view, last)
+        if overflow:  # the server holds less than is known of it, or counts otherwise
+            self._refused = min(self._refused, tokens_of(view))
+            self._usable = min(self._usable, self._overhead + self._refused // 2)
         made = None
         if self._configured.auto and (overflow or (used >= self._usable and not self._failed)):
             made = await self._made(view, used, overflow=overflow)
@@ -81,6 +88,8 @@ class Fitting:
                 f"The conversation has about {round_tokens(left)} tokens, and {self._model} holds "
                 f"{round_tokens(self._facts.context_window)}"
             )
+        if overflow and made is not None and tokens_of(made) >= tokens_of(view):
+            return None  # it would be refused as well
         self._sent = len(made or view)
         return made
 
@@ -115,7 +124,7 @@ class Fitting:
     def _tail(self, view: Sequence[Message]) -> Tail | None:
         """Return what stays, None when nothing can go."""
         places = [cut for cut in cuts(view, self._branch.conversation) if is_summarised(cut, view)]
-        budget = int(self._usable * self._configured.tail_budget_pct)
+        budget = int(min(self._usable, self._refused // 2) * self._configured.tail_budget_pct)
         return chosen(view, places, turns=self._configured.tail_turns, budget=budget)
 
     def _named(self, view: tuple[Message, ...]) -> tuple[Message, ...]:

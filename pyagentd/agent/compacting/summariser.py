@@ -1,13 +1,15 @@
 """One-shot requests for a summary, and what is tried when the conversation is too long even for that.
 
-The ladder of neighbours B.3: as it is, without the outputs of tools, in pieces, without its middle. What fails for
-now is tried again a few times; whoever asked goes on without a summary then.
+The ladder: as it is, without the outputs of tools, in pieces, without its middle; the last two in ever smaller sizes,
+since a server may hold less than is known of it. Each request is smaller than what was refused. What fails for now is
+tried again a few times; whoever asked goes on without a summary then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -24,6 +26,7 @@ CUT = "[The summary was cut off here: it reached the most tokens it may have.]"
 _OVERHEAD = 600  # tokens of our own words in a request
 _STUB_FROM = 400  # characters of an output
 _MOST_PIECES = 24  # each is a request
+_LEAST = 64  # tokens: a request that has no room for so many is not made
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class Summariser:
         self._room = max(1, window - self._longest - _OVERHEAD)
         self._observe = observe
         self._usage = Usage()
+        self._refused = sys.maxsize  # tokens of the smallest request that was too long
 
     async def summarise(self, previous: str, messages: Sequence[Message], instructions: str = "") -> Summary:
         """Return the summary of ``messages``, with ``previous`` folded in.
@@ -77,37 +81,51 @@ class Summariser:
             ProviderError: It refused, or said nothing.
         """
         self._usage = Usage()
-        for strategy, pieces in self._ladder(previous, messages):
+        self._refused = sys.maxsize
+        for strategy, before, pieces in self._ladder(previous, messages):
             try:
-                text = await self._fold(previous, pieces, instructions)
+                text = await self._fold(before, pieces, instructions)
             except ContextOverflow:
                 continue
             return Summary(text, self._usage, strategy)
         raise ContextOverflow("The conversation is too long to be summarised")
 
-    def _ladder(self, previous: str, messages: Sequence[Message]) -> Iterator[tuple[str, list[str]]]:
-        """Yield what may be tried in turn: its name, and the texts that are summarised one after the other."""
-        room = self._room - estimated(previous)
+    def _ladder(self, previous: str, messages: Sequence[Message]) -> Iterator[tuple[str, str, list[str]]]:
+        """Yield what may be tried in turn: its name, the summary it begins with, and the texts that go into that."""
+        settings, earlier = self._settings, estimated(previous)
         whole = transcript(messages)
-        if estimated(whole) <= room:
-            yield "one-shot", [whole]
+        if earlier + estimated(whole) <= self._room:
+            yield "one-shot", previous, [whole]
         stubbed = transcript(messages, output=_stubbed)
-        if self._settings.prune_tool_outputs and estimated(stubbed) <= room:
-            yield "pruned", [stubbed]
-        shortest = stubbed if self._settings.prune_tool_outputs else whole
-        if self._settings.chunked_summarize:
-            share = (self._room - self._longest) * 3 // 4  # a summary so far goes with each piece
-            if estimated(shortest) <= share * _MOST_PIECES:
-                yield "chunked", list(_chunks(shortest, share))
-        if self._settings.drop_middle:
-            yield "drop-middle", [_ends(shortest, max(1, room * 3 // 4))]
+        if settings.prune_tool_outputs and earlier + estimated(stubbed) <= min(self._room, self._refused - 1):
+            yield "pruned", previous, [stubbed]
+        shortest = stubbed if settings.prune_tool_outputs else whole
+        while (room := min(self._room, self._refused // 2)) >= _LEAST:
+            # An earlier summary that leaves too little room is summarised like the rest.
+            before, text = (previous, shortest) if 3 * earlier <= room else ("", f"{previous}\n\n{shortest}".strip())
+            longest = min(self._longest, room // 3)  # a summary so far goes with each piece
+            refused = self._refused
+            share = (room - max(longest, estimated(before))) * 3 // 4
+            if settings.chunked_summarize and estimated(text) <= share * _MOST_PIECES:
+                yield "chunked", before, list(_chunks(text, share))
+            share = min(room, self._refused // 2) - estimated(before)
+            if settings.drop_middle and share > 0:
+                yield "drop-middle", before, [_ends(text, max(1, share * 3 // 4))]
+            if self._refused >= refused:
+                return  # nothing was tried
 
     async def _fold(self, previous: str, pieces: Sequence[str], instructions: str) -> str:
         for piece in pieces:
+            size = estimated(previous) + estimated(piece)
+            longest = min(self._longest, max(_LEAST, self._refused // 6))
             request = self._request(
-                self.model, piece, previous=previous, instructions=instructions, max_tokens=self._longest
+                self.model, piece, previous=previous, instructions=instructions, max_tokens=longest
             )
-            previous = await self._ask(request)
+            try:
+                previous = await self._ask(request)
+            except ContextOverflow:
+                self._refused = min(self._refused, size)
+                raise
         return previous
 
     async def _ask(self, request: ModelRequest) -> str:

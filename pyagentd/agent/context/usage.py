@@ -119,7 +119,7 @@ def context_used(conversation: Conversation) -> InContext:
             tail = sum(_estimate(other) for other in _tail(conversation, marker))
             return InContext(_summary_tokens(marker) + tail, True)
         if marker is None and (last := usage_of(_metadata(message).get("last_usage"))).total:
-            return InContext(last.total, False)
+            return InContext(last.total, bool(_metadata(message).get("usage_estimated")))
     return InContext(0, False)
 
 

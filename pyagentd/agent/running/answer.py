@@ -186,13 +186,19 @@ class Answer:
             self._put_call(row, outcome)
         self._calls.clear()
 
-    def finish_step(self, stop_reason: str, usage: Usage) -> None:
-        """Record what the step cost and why the provider stopped."""
+    def finish_step(self, stop_reason: str, usage: Usage, *, estimated: bool = False) -> None:
+        """Record what the step cost, or is estimated to have cost, and why the provider stopped."""
         self.usage += usage
         self.last_usage = usage
         self._message_usage += usage
         message = self._ensure_message()
-        ended = {"usage": asdict(self._message_usage), "last_usage": asdict(usage), "stop_reason": stop_reason}
+        ended: dict[str, Any] = {
+            "usage": asdict(self._message_usage),
+            "last_usage": asdict(usage),
+            "stop_reason": stop_reason,
+        }
+        if estimated or "usage_estimated" in message["metadata_json"]:
+            ended["usage_estimated"] = estimated
         message["metadata_json"] = {**message["metadata_json"], **ended}
         message["updated_at"] = self._recorder.now_ms()
         self._recorder.record("message", message)

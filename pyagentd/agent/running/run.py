@@ -16,11 +16,13 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.branches.opening import RESTARTED
 from pyagentd.agent.branches.recorder import Recorder
+from pyagentd.agent.compacting.tail import tokens_of
 from pyagentd.agent.running.answer import Answer
 from pyagentd.agent.running.budget import Stopwatch
 from pyagentd.agent.running.calling import Calling, describe
@@ -44,6 +46,7 @@ from pyagentd.llm.backend import (
     ToolSchema,
 )
 from pyagentd.messages import Message, ToolCall, ToolResult
+from pyagentd.store.compaction import estimated
 from pyagentd.store.orglog import OrgLog
 from pyagentd.tools.spec import ToolSpec, schema_of
 
@@ -214,33 +217,46 @@ class Run:
         self._turns += 1
         self._move(S.REQUEST)
         self._answer.begin_step()
-        try:
-            stop = await self._send()
-        except ContextOverflow:
-            if self.state is not State.WAIT or not await self._view.fit(self._answer.last_usage, overflow=True):
-                raise
+        return self._after_answer((await self._send_fitting()).stop_reason)
+
+    async def _send_fitting(self) -> StepFinished:
+        """Send the request; while the server finds it too long, one that is shorter."""
+        while True:
+            try:
+                return await self._send()
+            except ContextOverflow:
+                if self.state is not State.WAIT or not await self._view.fit(self._answer.last_usage, overflow=True):
+                    raise
             self._tell("busy")
-            stop = await self._send()
-        return self._after_answer(stop.stop_reason)
 
     async def _send(self) -> StepFinished:
         stop: StepFinished | None = None
-        async with aclosing(self._settings.backend.stream(self._request())) as batches:
+        request = self._request()
+        async with aclosing(self._settings.backend.stream(request)) as batches:
             async for batch in batches:
                 with self._recorder.together():
                     for item in batch:
                         if isinstance(item, StepFinished):
-                            stop = item
-                            self._finish_step(item)
+                            stop = self._counted(item, request)
+                            self._finish_step(stop)
                         else:
                             self._take(item)
         assert stop is not None, "a backend's stream ends with StepFinished or raises"
         return stop
 
+    def _counted(self, stop: StepFinished, request: ModelRequest) -> StepFinished:
+        """Return the end of a step with its tokens: estimated where the server says that it read none."""
+        if stop.usage.input or stop.usage.cache_read or stop.usage.cache_write:
+            return stop
+        read = estimated(request.system) + sum(estimated(str(tool)) for tool in request.tools)
+        said = stop.usage.output or tokens_of([self._answer.step_message()])
+        usage = replace(stop.usage, input=max(1, read + tokens_of(request.messages)), output=said)
+        return replace(stop, usage=usage, estimated=True)
+
     def _finish_step(self, stop: StepFinished) -> None:
         if self.state is State.WAIT:
             self._move(S.ANSWER)  # an empty answer is an answer
-        self._answer.finish_step(stop.stop_reason, stop.usage)
+        self._answer.finish_step(stop.stop_reason, stop.usage, estimated=stop.estimated)
 
     def _take(self, item: Retrying | SentAgain | PartStarted | PartDelta | PartFinished) -> None:
         if isinstance(item, Retrying):
