@@ -1,6 +1,6 @@
 ;;; screenshots.el --- A picture of every screen  -*- lexical-binding: t; -*-
 
-;; Loaded by scripts/screenshots.sh into an Emacs whose `default-directory' is a project with presets in it.  Goes through a
+;; Loaded by scripts/screenshots.sh into an Emacs whose `default-directory' is a project.  Goes through a
 ;; list of steps and writes pictures into $SCREENSHOT_PLACE: of the frame where Emacs is graphical, else of the terminal,
 ;; as text that a graphical Emacs draws afterwards (`screenshots-draw-terminal').
 
@@ -24,10 +24,10 @@
 
 ;; A step is (FUNCTION . ARGUMENTS); it is called again and again until it returns non-nil.
 (defconst screenshots-steps
-  '((screenshots-session "Presets")
-    (screenshots-send "Which presets are there in presets/*.md?")
+  '((screenshots-session "Discounts")
+    (screenshots-send "`make test` fails. What is wrong?")
     (screenshots-idle)
-    (screenshots-send "Have an explorer agent find out which presets in presets/*.md may run commands.")
+    (screenshots-send "Have an explorer check the callers.")
     (screenshots-asked)
     (screenshots-shot "agent-asked")
     (screenshots-show pyagentd-asks)
@@ -41,7 +41,7 @@
     (screenshots-agent-works)
     (screenshots-shot "session")
     (screenshots-idle)
-    (screenshots-send "Write \"# Presets\" to docs/presets.md")
+    (screenshots-send "Mend both, and run the tests again.")
     (screenshots-asked)
     (screenshots-shot "approval")
     (screenshots-do pyagentd-ask-diff)

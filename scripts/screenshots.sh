@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make docs/screenshots/*.png: every screen in a graphical Emacs on a display that nobody sees, light and dark, and the main
-# ones in a terminal. The offline stand-in answers.
+# ones in a terminal. A server that says what scripts/screenshots.py has written down answers; the tools work for real.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,10 +19,12 @@ graphical=$(scripts/graphical-emacs.sh)
 
 home=$(mktemp -d)
 server=
+model=
 finish() {
     pyagentd stop >/dev/null 2>&1 || true
     tmux -S "$home/tmux" kill-server 2>/dev/null || true
     [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    [ -z "$model" ] || kill "$model" 2>/dev/null || true
     rm -rf "$home"
 }
 trap finish EXIT
@@ -34,30 +36,78 @@ Xvfb -displayfd 3 -screen 0 1280x900x24 -nolisten tcp -noreset 3>"$home/display"
 server=$!
 read -r -t 20 number <"$home/display" || die "the display did not start: $(cat "$home/log")"
 
-export PATH=$PWD/.venv/bin:$PATH PYAGENTD_BACKEND=offline PYAGENTD_OFFLINE_PACE=0.02 PYAGENTD_CONFIG=$home/config.toml
-export PYAGENTD_TITLES=off
+PYTHONPATH=$PWD .venv/bin/python scripts/screenshots.py "$home/model" &
+model=$!
+for _ in $(seq 100); do
+    [ ! -s "$home/model" ] || break
+    sleep 0.1
+done
+[ -s "$home/model" ] || die "the model's server did not start"
+
+unset PYAGENTD_BACKEND
+export PATH=$PWD/.venv/bin:$PATH PYAGENTD_CONFIG=$home/config.toml PYAGENTD_TITLES=off
+export ANTHROPIC_API_KEY=none ANTHROPIC_BASE_URL
+ANTHROPIC_BASE_URL=$(cat "$home/model")
 export GSETTINGS_BACKEND=memory  # GTK would start a service for its settings
 export SCREENSHOT_PLACE=$pictures DISPLAY=:$number
 mkdir -p "$pictures"
 
 # The pictures show its name.
-project=${TMPDIR:-/tmp}/project
+project=${TMPDIR:-/tmp}/shop
 mkdir "$project" || die "move $project away"
 trap 'finish; rm -rf "$project"' EXIT
 
 fresh_project() {
     rm -rf "${project:?}"/*
-    cp -r presets README.md "$project"
+    mkdir "$project"/{shop,tests}
+    printf 'test:\n\t@python3 -m unittest -q\n' >"$project/Makefile"
+    touch "$project"/{shop,tests}/__init__.py
+    cat >"$project/shop/prices.py" <<'PYTHON'
+"""Prices, in cents."""
+
+
+def discounted(cents: int, percent: int) -> int:
+    """Return the price with a discount of PERCENT."""
+    return cents - percent
+PYTHON
+    cat >"$project/shop/orders.py" <<'PYTHON'
+"""Orders."""
+
+from shop.prices import discounted
+
+
+def total(prices: list[int], percent: int) -> int:
+    """Return what an order costs."""  # TODO: empty orders
+    return sum(discounted(cents, percent) for cents in prices)
+PYTHON
+    cat >"$project/shop/invoices.py" <<'PYTHON'
+"""Invoices."""
+
+from shop.prices import discounted
+
+
+def line(name: str, cents: int, percent: int) -> str:
+    """Return the line of an invoice."""
+    return f"{name}: {discounted(cents, cents * percent // 100) / 100:.2f}"
+PYTHON
+    cat >"$project/tests/test_prices.py" <<'PYTHON'
+import unittest
+
+from shop.prices import discounted
+
+
+class Prices(unittest.TestCase):
+    def test_a_discount_is_a_percentage(self):
+        self.assertEqual(discounted(1000, 10), 900)
+PYTHON
 }
 
 # What was done before: the lists have more than one line.
 earlier_sessions() {
-    pyagentd new "Weekly report" --root "$project" >/dev/null
-    pyagentd send weekly "What is in README.md?" --headless >/dev/null
-    pyagentd rename weekly "Weekly report" >/dev/null
-    pyagentd new "Dead links" --root "$project" >/dev/null
-    pyagentd send dead "Search the files in presets for \`https\`" --headless >/dev/null
-    pyagentd rename dead "Dead links" >/dev/null
+    pyagentd new "Open ends" --root "$project" >/dev/null
+    pyagentd send open "What is left to do?" --headless >/dev/null
+    pyagentd new "Modules" --root "$project" >/dev/null
+    pyagentd send modules "Which modules are there?" --headless >/dev/null
 }
 
 # SCENE THEME: one Emacs, with a home of its own
