@@ -250,6 +250,19 @@ async def test_thinking_and_system_prompt_are_set_in_the_preset_of_the_session(w
     assert (await service.system_prompt(Watcher(), branch=ref.key))["system"], "nothing was changed"
 
 
+async def test_thinking_and_answer_share_what_the_model_can_say(world: World) -> None:
+    world.server.say("One.", "Two.")
+    (world.home / "config.toml").write_text('[model."model-main"]\nmax_output = 4_000\n')
+    world.start()
+    ref, service = world.session(), world.service()
+    await service.configure(Watcher(), branch=ref.key, thinking="high")
+    await talk(world, ref, "Hi")
+    assert (sent(world)["max_tokens"], sent(world)["thinking"]) == (4_000, 2_000)
+    set_variables(ref, max_tokens=500)
+    await talk(world, ref, "Hi")
+    assert (sent(world)["max_tokens"], sent(world)["thinking"]) == (4_000, 3_500)
+
+
 async def test_the_system_prompt_of_a_named_agent_is_written_where_it_says_what_it_is(world: World) -> None:
     world.preset(creating.DEFAULT_PRESET)
     service = world.service()

@@ -150,9 +150,8 @@ class Equipping:
             ready=joining(host.servers, self._presets, family, preset, root, self._options, offer),
             context=self._tool_context(root, authority),
             authority=authority,
-            max_tokens=self._longest(preset, model),
             temperature=preset.temperature,
-            thinking_budget=THINKING_TOKENS.get(preset.thinking),
+            **self._longest(preset, model),
             result=preset.result,
             limits=limits_of(preset),
             tool_results=preset.include_tool_results or branch.ref.is_agent,  # SPEC 000 Tool results included
@@ -198,7 +197,7 @@ class Equipping:
             model = await host.hooks.model_resolve(moment, model, preset=preset.name, backend=preset.backend)
             provider = provider_of(preset, host.config, self._options)
             changes = {"backend": self._traced(backend), "model": model, "provider": provider}
-            changes["max_tokens"] = self._longest(preset, model)
+            changes |= self._longest(preset, model)
         renewal.preset = preset
         system = await self._system(preset, renewal.place, renewal.skills, changes.get("model", now.model))
         if not changes and system == now.system:
@@ -220,9 +219,12 @@ class Equipping:
     def _answering(self) -> Preset:
         return answering(self._presets.of_branch(self._branch.ref), self._host.config, self._options)
 
-    def _longest(self, preset: Preset, model: str) -> int:
-        """Return the most tokens that an answer may have."""
-        return facts(model, self._host.config).longest(preset.max_tokens or DEFAULT_MAX_TOKENS)
+    def _longest(self, preset: Preset, model: str) -> dict[str, Any]:
+        """Return the most tokens for an answer and for thinking, which share the model's limit."""
+        answer, thinking = preset.max_tokens or DEFAULT_MAX_TOKENS, THINKING_TOKENS.get(preset.thinking, 0)
+        whole = facts(model, self._host.config).longest(answer + thinking)
+        thinking = min(thinking, max(whole - answer, whole // 2))
+        return {"max_tokens": whole - thinking, "thinking_budget": thinking or None}
 
     def _mission(self, preset: Preset) -> Assignment | None:
         """Return what the run is to fulfil, if it is a mission."""
