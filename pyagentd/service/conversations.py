@@ -21,7 +21,7 @@ from pyagentd.agent.turns import turnagent
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.events import Event
-from pyagentd.policy.presets import Preset
+from pyagentd.policy.presets import Preset, parse_message_settings
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
 from pyagentd.service.models import checked_model
 from pyagentd.service.options import commanding, message_settings, send_options, told_submitted, turn_metadata
@@ -113,26 +113,45 @@ class Conversations(Group):
             return {"kept": sorted(values), **self._described_live(live, own)}
 
     async def configure(
-        self, client: Client, *, branch: str, thinking: str | None = None, system: str | None = None
+        self,
+        client: Client,
+        *,
+        branch: str,
+        thinking: str | None = None,
+        system: str | None = None,
+        tools: str | Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Write what no Local Variable says into ``preset.md``: how much the model thinks, and the system prompt.
+        """Write how much the model thinks, the system prompt and the tools into a session's ``preset.md``.
 
-        What is not given stays. A named agent's system prompt is written into its ``agent.json``, which owns it.
+        What is not given stays; tools are names, or one text of names, "" for none. A named agent's system prompt is
+        written into its ``agent.json``, which owns it. An editor gives its Local Variables the tools it is told.
         """
-        given = {"thinking": thinking} if thinking is not None else {}
-        message_settings(given)
+        given = {"thinking": thinking, "system": system, "tools": tools}
+        values = parse_message_settings({name: value for name, value in given.items() if value is not None})
+        body = values.pop("body", None)
         async with self._host.using(self._ref(branch)) as live:
             live.require_writable()
-            file = paths.preset_file(live.ref.branch_dir)
-            if system is not None and self._host.named.is_named(live.ref):
-                name = live.ref.session_dir.name
-                await configuring.change(self._host, name, "system_prompt", system, user=local_user())
-                system = None
-            with self._host.origins.keeping(live.ref):
-                presetfile.set_values(file, given)
-                if system is not None:
-                    presetfile.set_body(file, system)
-            return self._described_live(live, self._host.presets.of_branch(live.ref))
+            reading = await live.reader.look(compare=False)
+            file, ref = paths.preset_file(live.ref.branch_dir), live.ref
+            override = dict(live.override(self._host.presets.of_branch(ref)))
+            if body is not None and self._host.named.is_named(ref):
+                await configuring.change(self._host, ref.session_dir.name, "system_prompt", body, user=local_user())
+                body = None
+            with self._host.origins.keeping(ref):
+                presetfile.set_values(file, values)
+                if body is not None:
+                    presetfile.set_body(file, body)
+            own = self._host.presets.of_branch(ref)
+            if "tools" in values:
+                override.pop("tools", None)
+                live.write_settings(
+                    given=settings_of(own), effective=settings_of(overridden(own, override)), seen=reading.settings
+                )
+                live.note_given()
+                if live.keeper.editor is None:
+                    live.keeper.renew()
+                    await live.keeper.flush()
+            return self._described_live(live, own)
 
     async def system_prompt(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the system prompt in the session's configuration as ``{system}``, without what the daemon adds."""

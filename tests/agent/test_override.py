@@ -250,6 +250,21 @@ async def test_thinking_and_system_prompt_are_set_in_the_preset_of_the_session(w
     assert (await service.system_prompt(Watcher(), branch=ref.key))["system"], "nothing was changed"
 
 
+async def test_tools_are_switched_in_the_preset_of_the_session_whatever_the_document_said(world: World) -> None:
+    world.server.say("One.", "Two.", "Three.")
+    ref, service = world.session(), world.service()
+    await talk(world, ref, "Hi")
+    set_variables(ref, tools=("Bash",), model="model-other")
+    told = await service.configure(Watcher(), branch=ref.key, tools=["Read", "read_file", "Grep"])
+    assert list(told["own_settings"]["tools"]) == ["Read", "Grep"]
+    assert document.read(file_of(ref)).settings.tools == ("Read", "Grep")
+    await talk(world, ref, "Hi")
+    assert sent(world)["tools"] == ["Read", "Grep"] and sent(world)["model"] == "model-other"
+    await service.configure(Watcher(), branch=ref.key, tools="")
+    await talk(world, ref, "Hi")
+    assert sent(world)["tools"] == []
+
+
 async def test_thinking_and_answer_share_what_the_model_can_say(world: World) -> None:
     world.server.say("One.", "Two.")
     (world.home / "config.toml").write_text('[model."model-main"]\nmax_output = 4_000\n')
