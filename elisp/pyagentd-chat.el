@@ -272,13 +272,15 @@ was saved again before the daemon read it, it is asked again: TRIES is
 how often that was done before."
   (let ((buffer (current-buffer))
         (sha256 pyagentd-session-sha256)
+        (success (pyagentd-chat--using-settings success))
         (tries (or tries 0)))
     (pyagentd-rpc-call-async
      'send (append (list :branch pyagentd--branch-dir
                          :sha256 sha256 :end (marker-position end) :id id
                          :env (pyagentd-env-variables) :key (pyagentd-env-key)
                          :allow nil)
-                   (pyagentd-chat--agent))
+                   (pyagentd-chat--agent)
+                   (pyagentd-chat--settings))
      :success success
      :error (lambda (err)
               (if (and (eq (pyagentd-symbol (nth 1 err)) 'stale)
@@ -306,6 +308,24 @@ BUSY says that a run was in progress; else nothing else is."
   (when-let ((agent (and (boundp 'pyagentd-plan-next)
                          (symbol-value 'pyagentd-plan-next))))
     (list :agent agent)))
+
+(defun pyagentd-chat--settings ()
+  "Return :settings and those of the next message, or nil."
+  (and pyagentd-settings-next (list :settings pyagentd-settings-next)))
+
+(defun pyagentd-chat--using-settings (then)
+  "Return THEN, for the answer to a message, forgetting the message's settings.
+They stay when it was a slash command, which no model answers."
+  (let ((used pyagentd-settings-next)
+        (buffer (current-buffer)))
+    (lambda (answer)
+      (unless (plist-get answer :command)
+        (pyagentd-later-in buffer
+          (when (and used (eq used pyagentd-settings-next))
+            (setq pyagentd-settings-next nil
+                  pyagentd-settings-next-only nil)
+            (pyagentd-status-refresh))))
+      (when then (funcall then answer)))))
 
 (defun pyagentd-chat--queued (id marker)
   "Note that the message ID waits; the run in progress goes on at MARKER.
@@ -359,7 +379,11 @@ operation, such as :steer or :agent."
                            :id (pyagentd-queued-new-id)
                            :env (pyagentd-env-variables) :key (pyagentd-env-key)
                            :allow nil)
-                     plist)
+                     plist
+                     (unless (plist-get plist :steer)
+                       (pyagentd-chat--settings)))
+     :success (unless (plist-get plist :steer)
+                (pyagentd-chat--using-settings nil))
      :error (lambda (err)
               (let ((also (funcall back text)))
                 (message "%s%s" (pyagentd-error-text err)

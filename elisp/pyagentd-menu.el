@@ -21,8 +21,8 @@
 
 ;;; Commentary:
 
-;; The commands of the package as transients that show what holds now: one
-;; for a conversation, and from there others.
+;; Menus (transients) of all commands, with the present values: one for a
+;; conversation, and from there others.
 
 ;;; Code:
 
@@ -74,10 +74,10 @@
 (declare-function pyagentd-tasks "pyagentd-tasks")
 (declare-function pyagentd-settings "pyagentd-defaults")
 
-;;;; What holds now
+;;;; Present values
 
 (defun pyagentd-menu--value (name value)
-  "Return NAME with VALUE, which holds now; nil for nothing to say."
+  "Return NAME with VALUE, its present one; nil or \"\" for none."
   (if (member value '(nil ""))
       name
     (concat name " " (propertize (format "%s" value) 'face 'transient-value))))
@@ -110,14 +110,59 @@
   (pyagentd-menu--value "Agent" (or pyagentd-plan-next pyagentd-plan--agent
                                     pyagentd-status-preset)))
 
+(defun pyagentd-menu--setting (words key)
+  "Return WORDS, which name the setting KEY, with the value it has."
+  (concat
+   (pyagentd-menu--value
+    words
+    (and (pyagentd-menu--session-p)
+         (let ((value (pyagentd-model-value key)))
+           (pcase key
+             (:model (if (plist-member pyagentd-settings-next key) value
+                       pyagentd-status-model))
+             (:thinking (or value "off"))
+             (:system (if value "edited" "preset.md"))
+             (:tools (length (split-string (or value ""))))
+             (_ (or value "default"))))))
+   (and (plist-member pyagentd-settings-next key) " (next message)")))
+
 (defun pyagentd-menu--model ()
   "Return the model that answers."
-  (pyagentd-menu--value "Model" pyagentd-status-model))
+  (pyagentd-menu--setting "Model" :model))
+
+(defun pyagentd-menu--temperature ()
+  "Return the temperature."
+  (pyagentd-menu--setting "Temperature" :temperature))
+
+(defun pyagentd-menu--max-tokens ()
+  "Return the maximum tokens of an answer."
+  (pyagentd-menu--setting "Maximum tokens" :max-tokens))
+
+(defun pyagentd-menu--thinking ()
+  "Return the thinking effort."
+  (pyagentd-menu--setting "Thinking" :thinking))
+
+(defun pyagentd-menu--system ()
+  "Return the system prompt, if it is another one for the next message."
+  (pyagentd-menu--setting "System prompt" :system))
+
+(defun pyagentd-menu--tools ()
+  "Return how many tools there are."
+  (pyagentd-menu--setting "Tools" :tools))
+
+(defun pyagentd-menu--scope ()
+  "Return what settings are chosen for."
+  (pyagentd-menu--value "Set for" (if pyagentd-settings-next-only
+                                      "next message only" "this session")))
+
+(defun pyagentd-menu--next-p ()
+  "Return non-nil if something is set for the next message only."
+  pyagentd-settings-next)
 
 (defun pyagentd-menu--asks ()
-  "Return the list of asks with how many there are anywhere."
+  "Return the list of approvals with how many wait in all sessions."
   (let ((number (length (pyagentd-ask-open))))
-    (pyagentd-menu--value "List" (and (> number 0) number))))
+    (pyagentd-menu--value "List all" (and (> number 0) number))))
 
 (defun pyagentd-menu--agents ()
   "Return the list of agents with how many work here."
@@ -148,7 +193,7 @@
 (defun pyagentd-menu--overridden ()
   "Return the settings that differ from preset.md."
   (pyagentd-menu--value
-   "Keep settings"
+   "Save to preset.md"
    (and (pyagentd-menu--session-p)
         (mapconcat (lambda (variable)
                      (string-remove-prefix
@@ -161,8 +206,8 @@
   (pyagentd-menu--value "Tree" pyagentd--branch-name))
 
 (defun pyagentd-menu--daemon ()
-  "Return how to connect with the daemon, or that it is done."
-  (pyagentd-menu--value "Connect" (and (pyagentd-rpc-connected-p) "done")))
+  "Return how to connect to the daemon, or that this is connected."
+  (pyagentd-menu--value "Connect" (and (pyagentd-rpc-connected-p) "(connected)")))
 
 ;;;; Options
 
@@ -172,7 +217,7 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
   (declare (indent 2) (debug (symbolp stringp symbolp sexp)))
   `(progn
      (transient-define-suffix ,name ()
-       ,(format "Let `%s' have its next value, for this Emacs." variable)
+       ,(format "Switch `%s' to its next value, for this Emacs." variable)
        :transient t
        :description
        (lambda ()
@@ -195,15 +240,15 @@ WORDS says what the option is; VALUES is a list of (WORD . VALUE)."
   (("shown" . t) ("links" . nil)))
 
 (pyagentd-menu--define-option pyagentd-menu-revert
-    "Files that agents change" pyagentd-revert-visited
-  (("read again" . t) ("left alone" . nil)))
+    "Buffers of changed files" pyagentd-revert-visited
+  (("revert" . t) ("leave alone" . nil)))
 
 (pyagentd-menu--define-option pyagentd-menu-notify
-    "Tell on the desktop" pyagentd-notify-desktop
+    "Desktop notifications" pyagentd-notify-desktop
   (("never" . nil) ("in the background" . background) ("always" . t)))
 
 (pyagentd-menu--define-option pyagentd-menu-finished
-    "Tell of finished runs" pyagentd-notify-finished
+    "Notify of finished runs" pyagentd-notify-finished
   (("no" . nil) ("on the desktop" . t)))
 
 (pyagentd-menu--define-option pyagentd-menu-log
@@ -219,43 +264,58 @@ Those on a session are for the one in this buffer, or at point where
 sessions are listed."
   [:description
    pyagentd-menu--title
-   ["Say"
+   ["Send"
     ("RET" "Send" pyagentd-send)
-    ("W" "Say to the run" pyagentd-steer)
+    ("W" "Steer this run" pyagentd-steer)
     ("Q" pyagentd-queue :description pyagentd-menu--queue)
     ("k" "Abort" pyagentd-abort)
     ("L" pyagentd-choose-agent :description pyagentd-menu--agent)
-    ("*" pyagentd-choose-model :description pyagentd-menu--model)
     ("!" "Approve plan" pyagentd-approve)
     ("#" "Pick an option" pyagentd-chips-pick)
     ("t" "Take over" pyagentd-take-over)]
-   ["What is asked"
+   ["Approvals"
     ("y" "Allow once" pyagentd-allow-once)
-    ("s" "In this session" pyagentd-allow-session)
-    ("a" "In this project" pyagentd-allow-always)
+    ("s" "Allow in session" pyagentd-allow-session)
+    ("a" "Allow in project" pyagentd-allow-always)
     ("d" "Deny" pyagentd-deny)
-    ("r" "Deny, why" pyagentd-deny-with-reason)
+    ("r" "Deny with reason" pyagentd-deny-with-reason)
     ("e" "Edit arguments" pyagentd-ask-edit)
     ("=" "Diff" pyagentd-ask-diff)
     ("E" "Ediff" pyagentd-ask-ediff)
     ("o" "Details" pyagentd-ask-show)
-    ("w" "Answer any" pyagentd-answer)
-    ("q" pyagentd-asks :description pyagentd-menu--asks)]
+    ("w" "Answer next" pyagentd-answer)
+    ("l" pyagentd-asks :description pyagentd-menu--asks)]
    ["Turns"
     ("U" "Rewind" pyagentd-rewind)
-    ("z" "Reverse it" pyagentd-unrewind)
+    ("z" "Undo rewind" pyagentd-unrewind)
     ("X" "Edit prompt" pyagentd-edit-prompt)
-    ("M-g" "Answer again" pyagentd-regenerate)
+    ("M-g" "Regenerate" pyagentd-regenerate)
     ("M-n" "Next variant" pyagentd-next-variant)
-    ("M-p" "Previous one" pyagentd-previous-variant)
+    ("M-p" "Previous variant" pyagentd-previous-variant)
     ("F" "Fork" pyagentd-fork)
     ("M-c" "Compact" pyagentd-compact)
     ("C" "Changed files" pyagentd-changes)]]
-  [["Put into the prompt"
+  [["Model and tools"
+    :if pyagentd-menu--session-p
+    ("-=" pyagentd-model-switch-scope :description pyagentd-menu--scope
+     :transient t)
+    ("*" pyagentd-choose-model :description pyagentd-menu--model :transient t)
+    ("-t" pyagentd-choose-temperature
+     :description pyagentd-menu--temperature :transient t)
+    ("-c" pyagentd-choose-max-tokens
+     :description pyagentd-menu--max-tokens :transient t)
+    ("-e" pyagentd-choose-thinking
+     :description pyagentd-menu--thinking :transient t)
+    ("-s" pyagentd-edit-system-prompt :description pyagentd-menu--system)
+    ("-T" pyagentd-choose-tools :description pyagentd-menu--tools)
+    ("-0" "Forget for next message" pyagentd-model-forget-next
+     :if pyagentd-menu--next-p :transient t)]
+   ["Add to prompt"
     ("i" "File" pyagentd-add-files)
     ("I" "Copied picture" pyagentd-yank-picture)
-    ("H" "Earlier prompt" pyagentd-recall-prompt)]
-   ["Look"
+    ("H" "Earlier prompt" pyagentd-recall-prompt)
+    ""
+    "View"
     ("$" pyagentd-context :description pyagentd-menu--context)
     ("g" pyagentd-agents :description pyagentd-menu--agents)
     ("M-i" "Inspect" pyagentd-inspect)]
@@ -267,9 +327,32 @@ sessions are listed."
    ["More"
     ("S" "Sessions…" pyagentd-menu-sessions)
     ("A" "Agents…" pyagentd-menu-agents)
-    ("R" "Rights…" pyagentd-menu-rights)
+    ("R" "Permissions…" pyagentd-menu-rights)
     ("P" "Settings…" pyagentd-menu-settings)
-    ("?" "Keys" pyagentd-keys)]])
+    ("?" "Keys" pyagentd-keys)
+    ("q" "Quit" transient-quit-one)]])
+
+;;;###autoload (autoload 'pyagentd-menu-model "pyagentd-menu" nil t)
+(transient-define-prefix pyagentd-menu-model ()
+  "Model, temperature, tools and system prompt.
+They are set for this session, or for the next message only."
+  [:description
+   pyagentd-menu--title
+   ["Model and tools"
+    ("-=" pyagentd-model-switch-scope :description pyagentd-menu--scope
+     :transient t)
+    ("*" pyagentd-choose-model :description pyagentd-menu--model :transient t)
+    ("-t" pyagentd-choose-temperature
+     :description pyagentd-menu--temperature :transient t)
+    ("-c" pyagentd-choose-max-tokens
+     :description pyagentd-menu--max-tokens :transient t)
+    ("-e" pyagentd-choose-thinking
+     :description pyagentd-menu--thinking :transient t)
+    ("-s" pyagentd-edit-system-prompt :description pyagentd-menu--system)
+    ("-T" pyagentd-choose-tools :description pyagentd-menu--tools)
+    ("-0" "Forget for next message" pyagentd-model-forget-next
+     :if pyagentd-menu--next-p :transient t)
+    ("q" "Quit" transient-quit-one)]])
 
 ;;;###autoload (autoload 'pyagentd-menu-sessions "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-sessions ()
@@ -278,11 +361,11 @@ sessions are listed."
     ("s" "New session" pyagentd-session)
     ("l" "List" pyagentd-list-sessions)
     ("n" "Running now" pyagentd-running)
-    ("$" "What they cost" pyagentd-usage)
+    ("$" "Usage and cost" pyagentd-usage)
     ("f" "Search" pyagentd-search)
     ("i" "Import chat" pyagentd-import)
     ("g" "Import a gptel buffer" pyagentd-import-gptel)
-    ("I" "Index anew" pyagentd-reindex)]
+    ("I" "Rebuild the index" pyagentd-reindex)]
    ["This session"
     :if pyagentd-menu--somewhere-p
     ("r" "Rename" pyagentd-rename)
@@ -298,43 +381,46 @@ sessions are listed."
    ["Daemon"
     ("c" pyagentd-connect :description pyagentd-menu--daemon)
     ("d" "Disconnect" pyagentd-rpc-disconnect)
-    ("?" "What is wrong" pyagentd-doctor)]])
+    ("?" "Check the installation" pyagentd-doctor)
+    ("q" "Quit" transient-quit-one)]])
 
 ;;;###autoload (autoload 'pyagentd-menu-agents "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-agents ()
   "Commands on agents, their tasks and their conversations."
-  [["At work"
+  [["Running"
     ("a" "Running now" pyagentd-running)
     ("g" pyagentd-agents :description pyagentd-menu--agents)
     ("t" "Tasks" pyagentd-tasks)
     ("s" "Schedules" pyagentd-schedules)
     ("m" "Mission" pyagentd-mission)
-    ("M" "Its trace" pyagentd-mission-trace)]
-   ["With a name"
+    ("M" "Mission trace" pyagentd-mission-trace)]
+   ["Named agents"
     ("n" "New" pyagentd-agent-init)
     ("l" "List" pyagentd-agent-list)
     ("c" "Configure" pyagentd-agent-config)
     ("r" "Rename" pyagentd-agent-rename)
     ("x" "Destroy" pyagentd-agent-destroy)
     ("d" "Defaults" pyagentd-settings)]
-   ["Its conversations"
+   ["Saved contexts"
     ("S" "Save" pyagentd-context-save)
     ("C" "Clear" pyagentd-context-clear)
     ("R" "Restore" pyagentd-context-restore)
-    ("h" "History" pyagentd-context-history)]])
+    ("h" "History" pyagentd-context-history)
+    ("q" "Quit" transient-quit-one)]])
 
 ;;;###autoload (autoload 'pyagentd-menu-rights "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-rights ()
-  "Commands on what agents may do."
-  [["Rights"
-    ("g" "Granted" pyagentd-grants)
+  "Permissions of agents: grants, decisions, trust."
+  [["Permissions"
+    ("g" "Grants" pyagentd-grants)
     ("u" "Decisions" pyagentd-audit)
     ("p" "This session's preset.md" pyagentd-visit-preset)
     ("h" "Hooks" pyagentd-hooks)
     ("m" "MCP servers" pyagentd-mcp)]
    ["Trust"
     ("T" "Presets of the project" pyagentd-trust-presets)
-    ("S" "This session" pyagentd-trust-session)]])
+    ("S" "This session" pyagentd-trust-session)
+    ("q" "Quit" transient-quit-one)]])
 
 ;;;###autoload (autoload 'pyagentd-menu-settings "pyagentd-menu" nil t)
 (transient-define-prefix pyagentd-menu-settings ()
@@ -342,11 +428,11 @@ sessions are listed."
   [["This session"
     :if pyagentd-menu--session-p
     ("L" pyagentd-choose-agent :description pyagentd-menu--agent)
-    ("*" pyagentd-choose-model :description pyagentd-menu--model)
+    ("m" "Model and tools…" pyagentd-menu-model)
     ("+" pyagentd-keep-settings :description pyagentd-menu--overridden)
-    ("-" "Drop settings" pyagentd-drop-settings)
+    ("-" "Back to preset.md" pyagentd-drop-settings)
     ("p" "preset.md" pyagentd-visit-preset)
-    ("R" "What was recovered" pyagentd-show-recovery)]
+    ("R" "Show recovered roles" pyagentd-show-recovery)]
    ["This Emacs"
     ("f" pyagentd-menu-fold)
     ("i" pyagentd-menu-pictures)
@@ -354,7 +440,8 @@ sessions are listed."
     ("n" pyagentd-menu-notify)
     ("N" pyagentd-menu-finished)
     ("l" pyagentd-menu-log)
-    ("c" "All options" pyagentd-customize)]])
+    ("c" "All options" pyagentd-customize)
+    ("q" "Quit" transient-quit-one)]])
 
 (defun pyagentd-customize ()
   "Show all options of pyagentd."

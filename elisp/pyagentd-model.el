@@ -1,4 +1,4 @@
-;;; pyagentd-model.el --- Choose the model -*- lexical-binding: t; -*-
+;;; pyagentd-model.el --- Model, temperature, tools and system prompt -*- lexical-binding: t; -*-
 
 ;; Copyright (C) 2026 The pyagentd authors
 
@@ -21,14 +21,18 @@
 
 ;;; Commentary:
 
-;; Which model answers in a session.  It is chosen in the buffer, as with
-;; gptel, and holds for this session; the daemon says which there are.
-;; Nobody waits for that: who is quicker types a name.
+;; Which model answers in a session, and with which settings.  As with
+;; gptel they are chosen in the buffer, for the session or for the next
+;; message only.  The model, the temperature and the maximum tokens of the
+;; session are in the Local Variables of its document; how much the model
+;; thinks, the system prompt and the tools are in its preset.md.
 
 ;;; Code:
 
 (require 'seq)
 (require 'pyagentd-core)
+(require 'pyagentd-later)
+(require 'pyagentd-edit)
 (require 'pyagentd-rpc)
 (require 'pyagentd-block)
 (require 'pyagentd-session)
@@ -75,29 +79,219 @@ What the daemon says meanwhile is offered too."
   (completing-read prompt #'pyagentd-model--table nil nil nil
                    'pyagentd-model-history))
 
-(defun pyagentd-model--read ()
-  "Read the name of a model for this session."
-  (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
-  (pyagentd-model-read
-   (format-prompt "Model of this session, empty for that of preset.md"
-                  (pyagentd-block-get 'gptel-model))))
+;;;; For the session, or for the next message only
+
+(defmacro pyagentd-model--in-session (&rest body)
+  "Evaluate BODY in the buffer of the session here."
+  (declare (indent 0) (debug t))
+  `(with-current-buffer (or (buffer-base-buffer) (current-buffer))
+     (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
+     ,@body))
+
+(defun pyagentd-model-value (key)
+  "Return what the setting KEY is for the next message, nil for the default.
+KEY is :model, :temperature, :max-tokens, :thinking, :system or :tools."
+  (pyagentd-model--in-session
+    (or (plist-get pyagentd-settings-next key)
+        (pcase-exhaustive key
+          (:thinking pyagentd-settings-thinking)
+          (:system nil)
+          (:tools (string-join (pyagentd-block-get 'gptel--tool-names) " "))
+          (_ (pyagentd-block-get (car (rassq key pyagentd-settings--keys))))))))
+
+(defun pyagentd-model--next (key value)
+  "Let the setting KEY be VALUE for the next message only; nil for no other."
+  (setq pyagentd-settings-next
+        (append (and value (list key value))
+                (map-into (map-filter (lambda (other _) (not (eq other key)))
+                                      pyagentd-settings-next)
+                          'plist)))
+  (pyagentd-status-refresh)
+  (message "%s" (if value "Set for the next message only"
+                  "The next message is as the session")))
+
+(defun pyagentd-model--set (key value)
+  "Let the setting KEY be VALUE, nil for that of preset.md.
+That is for this session, or for the next message only."
+  (pyagentd-model--in-session
+    (if pyagentd-settings-next-only
+        (pyagentd-model--next key (if (symbolp value)
+                                      (and value (symbol-name value))
+                                    value))
+      (let ((variable (car (rassq key pyagentd-settings--keys))))
+        (pyagentd-block-set
+         variable (or value (alist-get variable pyagentd-settings--own))))
+      (pyagentd-model--save)
+      (message "Set for this session"))))
+
+(defun pyagentd-model--save ()
+  "Write the settings of this session into its file."
+  (pyagentd-settings-show)
+  (unless pyagentd-session-viewing
+    (set-buffer-modified-p t)
+    (pyagentd-session-save)))
+
+(defun pyagentd-model--configure (key value &optional then failure)
+  "Write VALUE of KEY into the session's preset.md, then call THEN.
+FAILURE is called with an error, which is told by default."
+  (pyagentd-later-here
+   'configure (list :branch pyagentd--branch-dir key value)
+   (lambda (answer)
+     (when (eq key :tools)
+       (pyagentd-block-set 'gptel--tool-names
+                           (plist-get (plist-get answer :own-settings) :tools)))
+     (pyagentd-settings-receive answer)
+     (when (eq key :tools)
+       (pyagentd-model--save))
+     (when then (funcall then))
+     (message "Saved in this session's preset.md"))
+   nil failure))
+
+(defun pyagentd-model--scoped (words)
+  "Return WORDS with what they are chosen for."
+  (format "%s of %s" words (if pyagentd-settings-next-only "the next message"
+                             "this session")))
+
+(defun pyagentd-model--prompt (words key)
+  "Return a prompt for the setting KEY, which is called WORDS."
+  (format-prompt "%s, empty for the preset's" (pyagentd-model-value key)
+                 (pyagentd-model--scoped words)))
+
+(defun pyagentd-model--read-number (words key valid)
+  "Read the setting KEY, a number, which is called WORDS; VALID checks it.
+Return nil if nothing was typed."
+  (pyagentd-model--in-session
+    (let ((text (string-trim (read-string (pyagentd-model--prompt words key)))))
+      (unless (string-empty-p text)
+        (let ((number (and (string-match-p "\\`[0-9]+\\(?:\\.[0-9]+\\)?\\'" text)
+                           (string-to-number text))))
+          (if (and number (funcall valid number)) number
+            (user-error "%s is no %s" text words)))))))
+
+;;;; Commands
 
 ;;;###autoload
 (defun pyagentd-choose-model (name)
   "Let the model NAME answer in this session from the next message on.
 The empty string stands for the model of the session's preset.md.
 \\[pyagentd-keep-settings] writes the choice to preset.md."
-  (interactive (list (pyagentd-model--read)))
-  (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-    (let ((model (if (string-empty-p name)
-                     (alist-get 'gptel-model pyagentd-settings--own)
-                   (intern name))))
-      (pyagentd-block-set 'gptel-model model)
-      (pyagentd-settings-show)
-      (unless pyagentd-session-viewing
-        (set-buffer-modified-p t)
-        (pyagentd-session-save))
-      (message "%s answers from the next message on" (or model "The preset's")))))
+  (interactive
+   (list (pyagentd-model--in-session
+           (pyagentd-model-read (pyagentd-model--prompt "Model" :model)))))
+  (pyagentd-model--set :model (unless (string-empty-p name) (intern name))))
+
+(defun pyagentd-choose-temperature (temperature)
+  "Let TEMPERATURE, from 0 to 2, be that of this session.
+nil stands for the temperature of the session's preset.md."
+  (interactive (list (pyagentd-model--read-number
+                      "Temperature" :temperature (lambda (n) (<= 0 n 2)))))
+  (pyagentd-model--set :temperature temperature))
+
+(defun pyagentd-choose-max-tokens (tokens)
+  "Let an answer in this session have at most TOKENS tokens.
+nil stands for the maximum in the session's preset.md."
+  (interactive (list (pyagentd-model--read-number
+                      "Maximum tokens" :max-tokens
+                      (lambda (n) (and (integerp n) (> n 0))))))
+  (pyagentd-model--set :max-tokens tokens))
+
+(defun pyagentd-choose-thinking (effort)
+  "Let the model of this session think with EFFORT before it answers.
+That is \"off\", \"low\", \"medium\" or \"high\"."
+  (interactive
+   (list (pyagentd-model--in-session
+           (let ((now (or (pyagentd-model-value :thinking) "off")))
+             (completing-read
+              (format-prompt (pyagentd-model--scoped "Thinking effort") now)
+              '("off" "low" "medium" "high") nil t nil nil now)))))
+  (pyagentd-model--in-session
+    (if pyagentd-settings-next-only (pyagentd-model--next :thinking effort)
+      (let ((before pyagentd-settings-thinking))
+        (setq pyagentd-settings-thinking effort) ; the menu shows it at once
+        (pyagentd-model--configure
+         :thinking effort nil
+         (lambda (err)
+           (setq pyagentd-settings-thinking before)
+           (pyagentd-later-tell err)))))))
+
+(defun pyagentd-edit-system-prompt ()
+  "Edit the system prompt of this session, or of the next message only."
+  (interactive)
+  (pyagentd-model--in-session
+    (let ((next pyagentd-settings-next-only))
+      (pyagentd-later-asking
+       'system-prompt (list :branch pyagentd--branch-dir)
+       (lambda (answer)
+         (pyagentd-model--edit-system
+          (or (and next (plist-get pyagentd-settings-next :system))
+              (plist-get answer :system) "")
+          next))))))
+
+(defun pyagentd-model--edit-system (text next)
+  "Edit TEXT as the system prompt; NEXT means of the next message only."
+  (let ((session (current-buffer)))
+    (pyagentd-edit
+     (format "system prompt of %s%s" (buffer-name)
+             (if next ", next message only" ""))
+     text (if (fboundp 'markdown-mode) 'markdown-mode #'text-mode)
+     (lambda (new close)
+       (pyagentd-later-in session
+         (if (not next) (pyagentd-model--configure :system new close)
+           (pyagentd-model--next :system new)
+           (funcall close)))))))
+
+(defun pyagentd-choose-tools ()
+  "Switch tools on and off, for this session or for the next message only."
+  (interactive)
+  (pyagentd-model--in-session
+    (let ((next pyagentd-settings-next-only))
+      (pyagentd-later-asking
+       'tools-available (list :branch pyagentd--branch-dir)
+       (lambda (answer)
+         (let* ((chosen (plist-get pyagentd-settings-next :tools))
+                (on (pyagentd-model--read-tools
+                     (plist-get answer :tools)
+                     (if (and next chosen) (split-string chosen)
+                       (plist-get answer :on))))
+                (names (string-join on " ")))
+           (if next (pyagentd-model--next :tools names)
+             (pyagentd-model--configure :tools names))))))))
+
+(defun pyagentd-model--read-tools (names on)
+  "Let the user switch the tools NAMES, of which ON are on; return those on."
+  (let ((name t))
+    (while (not (equal name ""))
+      (setq name
+            (let ((completion-extra-properties
+                   (list :annotation-function
+                         (lambda (tool)
+                           (if (member tool on) "  on" "  off")))))
+              (completing-read
+               (format "Switch tool (%d of %d on; RET alone when done): "
+                       (length on) (length names))
+               (lambda (string predicate action)
+                 (if (eq action 'metadata)
+                     '(metadata (display-sort-function . identity)
+                                (cycle-sort-function . identity))
+                   (complete-with-action action names string predicate)))
+               nil t)))
+      (unless (equal name "")
+        (setq on (if (member name on) (remove name on)
+                   (append on (list name))))))
+    on))
+
+(defun pyagentd-model-switch-scope ()
+  "Choose settings for the next message only, or for this session again."
+  (interactive)
+  (pyagentd-model--in-session
+    (setq pyagentd-settings-next-only (not pyagentd-settings-next-only))))
+
+(defun pyagentd-model-forget-next ()
+  "Send the next message with the settings of this session."
+  (interactive)
+  (pyagentd-model--in-session
+    (setq pyagentd-settings-next nil)
+    (pyagentd-status-refresh)))
 
 (provide 'pyagentd-model)
 ;;; pyagentd-model.el ends here

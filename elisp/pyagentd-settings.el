@@ -28,6 +28,7 @@
 
 ;;; Code:
 
+(require 'map)
 (require 'pyagentd-core)
 (require 'pyagentd-later)
 (require 'pyagentd-block)
@@ -39,7 +40,19 @@
 (defvar-local pyagentd-settings--saved nil
   "The same with the values the file has as far as we know.")
 
-(pyagentd-permanent-local 'pyagentd-settings--own 'pyagentd-settings--saved)
+(defvar-local pyagentd-settings-thinking nil
+  "How much the model thinks here, a string; nil for not at all.")
+(defvar-local pyagentd-settings-next nil
+  "Plist of settings for the next message only, as on the wire.
+Keys are :model, :temperature, :max-tokens, :thinking, :system and
+:tools, one string of names.")
+
+(defvar-local pyagentd-settings-next-only nil
+  "Non-nil if settings are being chosen for the next message only.")
+
+(pyagentd-permanent-local 'pyagentd-settings--own 'pyagentd-settings--saved
+                          'pyagentd-settings-thinking 'pyagentd-settings-next
+                          'pyagentd-settings-next-only)
 
 (defconst pyagentd-settings--keys
   '((gptel-model . :model) (gptel--backend-name . :backend)
@@ -103,6 +116,7 @@ What the user has changed here and not saved yet stays."
     (dolist (variable unsaved)
       (setf (alist-get variable pyagentd-settings--saved)
             (alist-get variable before))))
+  (setq pyagentd-settings-thinking (plist-get answer :thinking))
   (pyagentd-settings-show (plist-get answer :model)))
 
 ;; SPEC 000 Configuration isolation: all of them are set, those without a
@@ -127,6 +141,19 @@ What the user has changed here and not saved yet stays."
           (concat (format "%s" (or (pyagentd-block-get 'gptel-model) model ""))
                   (and (pyagentd-settings-overridden) "*"))))
   (pyagentd-status-refresh))
+
+(defun pyagentd-settings--segment ()
+  "Return for the header line what is set for the next message only."
+  (when pyagentd-settings-next
+    (pyagentd-status-button
+     (propertize
+      (format "[next: %s]"
+              (mapconcat (lambda (key) (substring (symbol-name key) 1))
+                         (map-keys pyagentd-settings-next) ", "))
+      'face 'warning)
+     'pyagentd-menu-model "Settings of the next message")))
+
+(add-hook 'pyagentd-status-segment-functions #'pyagentd-settings--segment)
 
 (defun pyagentd-settings--after-save ()
   "Note what the file says now."

@@ -6,11 +6,14 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import ROOT, System
-from tests.e2e.test_conversation import converse, open_session
+from tests.e2e.emacs import wait_for
+from tests.e2e.test_conversation import converse, open_session, send
+from tests.e2e.test_history import IDLE, shows
 from tests.server import ModelServer, Request, answer, refusal, tool_use
 from tests.server.answers import Scripted
 
@@ -182,3 +185,73 @@ def test_a_model_of_a_message_is_checked_as_that_of_a_session(system: System, mo
     assert "qwen3-small" in system.ok("send", session, "/status")
     system.ok("send", session, "/model qwen3-small", "--command")
     assert "backend: local" in (branch / "preset.md").read_text()
+
+
+def test_settings_are_chosen_in_the_menu_for_the_session_and_for_one_message(
+    system: System, model_server: ModelServer
+) -> None:
+    system.use_server(model_server.url)
+    _, main = system.new("settings")
+    emacs = system.emacs(terminal=True)
+    open_session(emacs, main)
+
+    def sent() -> dict[str, Any]:
+        body = model_server.last.body
+        names = sorted(tool["name"] for tool in body.get("tools", ()))
+        return {
+            "temperature": body.get("temperature"),
+            "max_tokens": body["max_tokens"],
+            "thinking": body.get("thinking", {}).get("type"),
+            "tools": names,
+            "own": "Be odd." in str(body["system"]),
+        }
+
+    model_server.say("One.", "Two.", "Three.")
+    emacs.keys("C-c", "C-t")
+    shows(emacs, "Model and tools", "Set for this session", "Temperature", "Maximum tokens default", "Thinking off")
+    emacs.keys("-", "c")
+    shows(emacs, "Maximum tokens of this session")
+    emacs.keys("9", "0", "0", "Enter")
+    shows(emacs, "Maximum tokens 900")
+    emacs.keys("-", "=")
+    shows(emacs, "Set for next message only")
+    emacs.keys("-", "t")
+    shows(emacs, "Temperature of the next message")
+    emacs.keys("0", ".", "2", "Enter")
+    shows(emacs, "Temperature 0.2 (next message)")
+    emacs.keys("-", "T")
+    shows(emacs, "Switch tool")
+    emacs.keys("Bash", "Enter")
+    emacs.keys("Enter")
+    emacs.wait("(plist-get pyagentd-settings-next :tools)")
+    shows(emacs, "[next: tools, temperature]")
+    emacs.eval('(progn (with-current-buffer (window-buffer) (pyagentd-model--next :system "Be odd.")) t)')
+    send(emacs, "Hi")
+    emacs.wait(IDLE)
+    first = sent()
+    assert (first["temperature"], first["max_tokens"], first["own"]) == (0.2, 900, True)
+    assert "Bash" not in first["tools"] and "Read" in first["tools"]
+    emacs.wait("(null pyagentd-settings-next)")
+    send(emacs, "And now?")
+    emacs.wait(IDLE)
+    second = sent()
+    assert second["max_tokens"] == 900 and second["temperature"] != 0.2 and not second["own"]
+    assert "Bash" in second["tools"] and second["thinking"] is None
+    emacs.keys("C-c", "C-t")
+    shows(emacs, "Set for this session")
+    emacs.keys("-", "e")
+    shows(emacs, "Thinking effort")
+    emacs.keys("low", "Enter")
+    shows(emacs, "Thinking low")
+    emacs.keys("-", "s")
+    shows(emacs, "system prompt of")
+    emacs.eval('(progn (with-current-buffer (window-buffer) (erase-buffer) (insert "Be odd.")) t)')
+    emacs.keys("C-c", "C-c")
+    shows(emacs, "Saved in this session")
+    assert (main / "preset.md").read_text().endswith("---\nBe odd.\n")
+    emacs.keys("C-c", "C-t")
+    emacs.keys("q")
+    wait_for(lambda: "Model and tools" not in emacs.screen(), "the menu to close")
+    send(emacs, "Again")
+    emacs.wait(IDLE)
+    assert (sent()["thinking"], sent()["own"]) == ("enabled", True)

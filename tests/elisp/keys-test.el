@@ -113,6 +113,46 @@
                    '("Tea  Ready" "Queue 2" "Agent programmer" "Model opus"
                      "Context 50% $0.50" "Steps")))))
 
+(ert-deftest pyagentd-menu-q-quits-each-of-them ()
+  (dolist (menu '(pyagentd-menu pyagentd-menu-model pyagentd-menu-sessions
+                  pyagentd-menu-agents pyagentd-menu-rights
+                  pyagentd-menu-settings))
+    (should (eq (plist-get (nth 2 (transient-get-suffix menu "q")) :command)
+                'transient-quit-one))))
+
+(ert-deftest pyagentd-menu-shows-the-settings-and-those-of-the-next-message ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :settings '(:model "opus" :temperature 0.5
+                                      :tools ("Read" "Bash"))
+                          :thinking "low")
+    (let ((shown (lambda ()
+                   (mapcar (lambda (function)
+                             (substring-no-properties (funcall function)))
+                           '(pyagentd-menu--scope
+                             pyagentd-menu--model pyagentd-menu--temperature
+                             pyagentd-menu--max-tokens pyagentd-menu--thinking
+                             pyagentd-menu--tools pyagentd-menu--system)))))
+      (should (equal (funcall shown)
+                     '("Set for this session" "Model opus" "Temperature 0.5"
+                       "Maximum tokens default" "Thinking low" "Tools 2"
+                       "System prompt preset.md")))
+      (pyagentd-model-switch-scope)
+      (pyagentd-choose-model "haiku")
+      (pyagentd-choose-temperature 0)
+      (pyagentd-choose-thinking "high")
+      (should (equal (seq-take (funcall shown) 5)
+                     '("Set for next message only"
+                       "Model haiku (next message)"
+                       "Temperature 0 (next message)"
+                       "Maximum tokens default"
+                       "Thinking high (next message)")))
+      (should (string-search "opus" pyagentd-status--line))
+      (should (string-search "[next: " pyagentd-status--line))
+      (pyagentd-choose-temperature nil)
+      (should (equal (nth 2 (funcall shown)) "Temperature 0.5"))
+      (pyagentd-model-forget-next)
+      (should-not (string-search "[next: " pyagentd-status--line)))))
+
 (ert-deftest pyagentd-menu-an-option-has-its-next-value ()
   (let ((pyagentd-fold '(reasoning tool)))
     (call-interactively #'pyagentd-menu-fold)

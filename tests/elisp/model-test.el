@@ -29,5 +29,70 @@
       (should (equal (all-completions "" #'pyagentd-model--table)
                      '("opus" "haiku"))))))
 
+(ert-deftest pyagentd-model-numbers-are-saved-with-the-session ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :settings '(:model "opus" :temperature 0.5))
+    (pyagentd-choose-temperature 0.2)
+    (pyagentd-choose-max-tokens 900)
+    (let ((content (pyagentd-test-content file)))
+      (should (string-search "gptel-temperature: 0.2" content))
+      (should (string-search "gptel-max-tokens: 900" content)))
+    (pyagentd-choose-temperature nil)
+    (pyagentd-choose-max-tokens nil)
+    (let ((content (pyagentd-test-content file)))
+      (should (string-search "gptel-temperature: 0.5" content))
+      (should-not (string-search "gptel-max-tokens" content)))
+    (dolist (typed '("3" "-1" "warm"))
+      (cl-letf (((symbol-function 'read-string) (lambda (&rest _) typed)))
+        (should-error (call-interactively #'pyagentd-choose-temperature)
+                      :type 'user-error)))
+    (cl-letf (((symbol-function 'read-string) (lambda (&rest _) "0.5")))
+      (should-error (call-interactively #'pyagentd-choose-max-tokens)
+                    :type 'user-error))))
+
+(ert-deftest pyagentd-model-settings-of-one-message-go-with-it-and-are-forgotten ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-answer
+     'attach '(:seq 0 :editor t :model "m" :status (:state "idle")))
+    (pyagentd-test-answer 'send '(:command (:name "help" :text "")))
+    (with-current-buffer (find-file-noselect
+                          (pyagentd-test-file root "### /help"))
+      (pyagentd-test-await (eq pyagentd-attach-state t))
+      (goto-char (point-max))
+      (pyagentd-model-switch-scope)
+      (pyagentd-choose-temperature 0.2)
+      (pyagentd-choose-thinking "high")
+      (pyagentd-send)
+      (pyagentd-test-await (not (eq (plist-get pyagentd-status :state) 'sending)))
+      (should pyagentd-settings-next)   ; a command is no message
+      (pyagentd-test-answer 'send '(:run "r1" :seq 1))
+      (pyagentd-send)
+      (pyagentd-test-await (null pyagentd-settings-next))
+      (should (equal (plist-get (car (last (pyagentd-test-calls 'send)))
+                                :settings)
+                     '(:thinking "high" :temperature 0.2)))
+      (should-not pyagentd-settings-next-only))))
+
+(ert-deftest pyagentd-model-tools-are-switched-one-by-one ()
+  (pyagentd-test-with-daemon
+    (pyagentd-test-answer
+     'attach '(:seq 0 :editor t :model "m" :status (:state "idle")))
+    (pyagentd-test-answer
+     'tools-available '(:tools ("Bash" "Grep" "Read") :on ("Bash" "Read")))
+    (pyagentd-test-answer
+     'configure '(:own-settings (:tools ("Read" "Grep"))
+                  :settings (:tools ("Read" "Grep"))))
+    (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
+      (pyagentd-test-await (eq pyagentd-attach-state t))
+      (let ((typed '("Bash" "Grep" "")))
+        (cl-letf (((symbol-function 'completing-read)
+                   (lambda (&rest _) (pop typed))))
+          (pyagentd-choose-tools)
+          (pyagentd-test-await (pyagentd-test-calls 'configure))))
+      (should (equal (plist-get (car (pyagentd-test-calls 'configure)) :tools)
+                     "Read Grep"))
+      (pyagentd-test-await (equal (pyagentd-block-get 'gptel--tool-names)
+                                  '("Read" "Grep"))))))
+
 (provide 'model-test)
 ;;; model-test.el ends here
