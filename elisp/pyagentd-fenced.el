@@ -97,8 +97,8 @@ Texts in it may have lines; where it is none it is taken for one line."
   (pcase-let* ((`(,beg . ,end) (pyagentd-fenced--result eol end))
                (last (buffer-substring-no-properties (max beg (- end 24)) end))
                (id (cdr-safe (get-text-property eol 'gptel))))
-    (cond ((string-match "\\[\\(exit code [0-9]+\\)\\]\\'" last)
-           (match-string 1 last))
+    (cond ((string-match "\\[\\(exit\\) code \\([0-9]+\\)\\]\\'" last)
+           (concat (match-string 1 last) " " (match-string 2 last)))
           ((and id (pyagentd-failed-p id))
            (truncate-string-to-width
             (save-excursion
@@ -107,20 +107,70 @@ Texts in it may have lines; where it is none it is taken for one line."
                beg (min end (line-end-position))))
             60 nil nil "…")))))
 
+(defconst pyagentd-fenced--longest 20000
+  "How many characters of a call are read to say what it was.")
+
+(defun pyagentd-fenced--call (eol end)
+  "Return the call between EOL and END, (NAME . ARGUMENTS), or nil."
+  (save-excursion
+    (goto-char (1+ eol))
+    (when (looking-at-p "(:name ")
+      (let* ((last (min (pyagentd-fenced--call-end (point) end)
+                        (+ (point) pyagentd-fenced--longest)))
+             (call (ignore-errors
+                     (car (read-from-string
+                           (buffer-substring-no-properties (point) last))))))
+        (and (stringp (plist-get call :name))
+             (cons (plist-get call :name) (plist-get call :args)))))))
+
+(defun pyagentd-fenced--about (arguments)
+  "Return in a few words what a call with ARGUMENTS, a plist, is about."
+  (let ((value (and (proper-list-p arguments)
+                    (seq-find (lambda (value) (or (stringp value)
+                                                  (numberp value)))
+                              arguments))))
+    (truncate-string-to-width
+     (replace-regexp-in-string "[ \t\n]+" " "
+                               (string-trim (format "%s" (or value ""))))
+     80 nil nil "…")))
+
+(defun pyagentd-fenced--line (beg eol end)
+  "Return what the call from BEG to END was; its first line ends at EOL.
+What the daemon says of it, else its tool and its first argument."
+  (or (when-let ((id (cdr-safe (get-text-property eol 'gptel))))
+        (pyagentd-failed-line id))
+      (pcase-let ((`(,name . ,arguments)
+                   (or (pyagentd-fenced--call eol end)
+                       (list (buffer-substring-no-properties
+                              (+ beg (length "``` tool ("))
+                              (save-excursion
+                                (goto-char (+ beg (length "``` tool (")))
+                                (skip-chars-forward "^ )\n" eol)
+                                (point)))))))
+        (concat (string-trim-right
+                 (concat name " " (pyagentd-fenced--about arguments)))
+                (if-let ((failure (pyagentd-fenced--failure eol end)))
+                    (concat " → " failure)
+                  (concat " · " (pyagentd-fenced--output eol end)))))))
+
 (defun pyagentd-fenced-words (kind beg eol end)
   "Return the line for a block of KIND from BEG to END; its first ends at EOL."
   (concat
    "▸ "
-   (pcase kind
-     ('reasoning "thought")
-     (_ (replace-regexp-in-string
-         "\\`(\\|)\\'" ""
-         (buffer-substring-no-properties (+ beg (length "``` tool ")) eol))))
-   (when-let ((failure (and (eq kind 'tool)
-                            (pyagentd-fenced--failure eol end))))
-     (propertize (concat "  ✗ " failure) 'face 'error))
-   (propertize (concat "  " (pyagentd-fenced--output eol end))
-               'face 'italic)))
+   (if (eq kind 'reasoning)
+       (concat "thought · " (pyagentd-fenced--output eol end))
+     (let ((line (pyagentd-fenced--line beg eol end)))
+       (if (pyagentd-fenced--failure eol end)
+           (propertize line 'face '(error pyagentd-fold))
+         line)))))
+
+(defun pyagentd-fenced-agents-call (start)
+  "Return the id of the call at START if it is one that makes an agent."
+  (when-let ((block (pyagentd-fenced-block start)))
+    (save-excursion
+      (goto-char start)
+      (and (looking-at-p "``` tool (\\(?:PersistentAgent\\|task\\|mission\\)\\_>")
+           (cdr-safe (get-text-property (nth 2 block) 'gptel))))))
 
 (defun pyagentd-fenced-start (pos)
   "Return where the block begins that has POS in it or in its last line."

@@ -35,6 +35,8 @@
 (require 'seq)
 (require 'subr-x)
 (require 'pyagentd-core)
+(require 'pyagentd-place)
+(require 'pyagentd-later)
 (require 'pyagentd-session)
 (require 'pyagentd-insert)
 (require 'pyagentd-fenced)
@@ -70,6 +72,8 @@ tool was asked and answered.  Nil folds nothing by itself.
   (let ((map (make-sparse-keymap)))
     (define-key map (kbd "TAB") #'pyagentd-fold-toggle)
     (define-key map (kbd "<tab>") #'pyagentd-fold-toggle)
+    (define-key map (kbd "RET") #'pyagentd-fold-return)
+    (define-key map (kbd "<return>") #'pyagentd-fold-return)
     (define-key map [mouse-1] #'pyagentd-fold-toggle)
     (define-key map [mouse-2] #'pyagentd-fold-toggle)
     map)
@@ -87,21 +91,27 @@ tool was asked and answered.  Nil folds nothing by itself.
                             (overlay-start overlay) (overlay-end overlay)
                             (overlay-end body))))
     (overlay-put overlay 'face (and fold 'pyagentd-fold))
-    (overlay-put body 'invisible (and fold 'pyagentd-fold))))
+    (overlay-put body 'invisible (and fold 'pyagentd-fold))
+    ;; Its end is at the end of the line that is seen, too.
+    (overlay-put body 'keymap (and fold pyagentd-fold-map))
+    (overlay-put (overlay-get overlay 'pyagentd-fold-after) 'keymap
+                 (and fold pyagentd-fold-map))))
 
 (defun pyagentd-fold--draw (kind beg eol end)
   "Make the block of KIND from BEG to END foldable; its first line ends at EOL."
   (let ((line (make-overlay beg eol nil t nil))
-        (body (make-overlay eol end nil t nil)))
+        (body (make-overlay eol end nil t nil))
+        (after (make-overlay end (min (1+ end) (point-max)) nil t nil)))
     (add-to-invisibility-spec 'pyagentd-fold)
-    (dolist (overlay (list line body))
+    (dolist (overlay (list line body after))
       (overlay-put overlay 'evaporate t)
       (overlay-put overlay 'pyagentd-fold t))
     (overlay-put line 'pyagentd-fold-body body)
+    (overlay-put line 'pyagentd-fold-after after)
     (overlay-put line 'pyagentd-fold-kind kind)
     (overlay-put line 'mouse-face 'highlight)
     (overlay-put line 'keymap pyagentd-fold-map)
-    (overlay-put line 'help-echo "TAB, mouse-1: show or hide the rest")
+    (overlay-put line 'help-echo "RET, TAB, mouse-1: show or hide the rest")
     (overlay-put body 'isearch-open-invisible
                  (lambda (_) (pyagentd-fold--set line nil)))
     (pyagentd-fold--set line (pyagentd-fold--folds-p kind))
@@ -121,6 +131,7 @@ They are made again when the text is displayed."
     (with-silent-modifications
       (put-text-property beg (overlay-end line) 'fontified nil)))
   (delete-overlay (overlay-get line 'pyagentd-fold-body))
+  (delete-overlay (overlay-get line 'pyagentd-fold-after))
   (delete-overlay line))
 
 (defun pyagentd-fold--far-p (line ranges)
@@ -219,6 +230,27 @@ With a prefix argument do so with all blocks of the buffer."
            (fold (not (overlay-get line 'pyagentd-folded))))
       (when fold (goto-char start))
       (pyagentd-fold--set line fold))))
+
+(defun pyagentd-fold-return ()
+  "Visit the agent whose call is at point, else unfold or fold the block."
+  (interactive)
+  (let* ((start (pyagentd-fenced-start (point)))
+         (call (and start (pyagentd-fenced-agents-call start))))
+    (if call (pyagentd-fold--visit-agent call)
+      (pyagentd-fold-toggle))))
+
+(defun pyagentd-fold--visit-agent (call)
+  "Visit the conversation of the agent that was made by CALL, an id."
+  (pyagentd-later-here
+   'agents (list :branch pyagentd--branch-dir)
+   (lambda (answer)
+     (let ((agent (seq-find (lambda (agent)
+                              (equal call (plist-get agent :call-id)))
+                            (plist-get answer :agents))))
+       (if agent
+           (find-file-other-window
+            (pyagentd-place-conversation (plist-get agent :branch-dir)))
+         (user-error "No agent was made here; TAB shows the call"))))))
 
 (defun pyagentd-fold-toggle-all ()
   "Unfold all blocks of tools and of thoughts, or fold them if none is folded."

@@ -90,6 +90,7 @@ Not called for text that the daemon inserts.")
     (setq-local buffer-file-coding-system pyagentd-write-coding)
     (pyagentd-autosave-settle)
     (pyagentd-session--set-trouble nil)
+    (pyagentd-session--set-guard)
     (when (and (= (buffer-size) 0) (not (pyagentd-place-agent-p)))
       (with-silent-modifications (insert pyagentd-prompt-prefix)))
     (unless (eq buffer-undo-list t)
@@ -127,6 +128,83 @@ Text within one answer is part of it, however it came there."
   (pyagentd-gc-postpone)
   (pyagentd-autosave-touch)
   (run-hook-with-args 'pyagentd-session-change-functions beg end))
+
+;;;; Recorded text
+
+(defvar-local pyagentd-session--guard nil
+  "Overlay on the whole text that keeps recorded text from being changed.")
+(defvar-local pyagentd-session-unlocked nil
+  "Non-nil if recorded text may be changed here.
+\\[pyagentd-edit-recorded] changes it.")
+
+(pyagentd-permanent-local 'pyagentd-session--guard 'pyagentd-session-unlocked)
+
+(defun pyagentd-session--recorded-p (pos)
+  "Return non-nil if the character at POS is a tool's, a thought or hidden."
+  (let ((role (and (<= (point-min) pos) (< pos (point-max))
+                   (get-text-property pos 'gptel))))
+    (or (consp role) (eq role 'ignore))))
+
+(defun pyagentd-session--recorded-in-p (beg end)
+  "Return non-nil if any of the text between BEG and END is recorded."
+  (let (found)
+    (while (and (< beg end)
+                (not (setq found (pyagentd-session--recorded-p beg))))
+      (setq beg (next-single-property-change beg 'gptel nil end)))
+    found))
+
+(defun pyagentd-session--tears-p (beg end)
+  "Return non-nil if recorded text suffers from a change of BEG to END.
+That is a change of it, and one that leaves a fence of it within a line."
+  (let ((inserts (= beg end)))
+    (or (if inserts
+            (and (pyagentd-session--recorded-p (1- beg))
+                 (pyagentd-session--recorded-p beg))
+          (pyagentd-session--recorded-in-p beg end))
+        (and (pyagentd-session--recorded-p end)
+             (equal "```" (buffer-substring-no-properties
+                           end (min (point-max) (+ end 3))))
+             (or inserts (not (memq (char-before beg) '(nil ?\n)))))
+        (and (pyagentd-session--recorded-p (1- beg))
+             (equal "\n```" (buffer-substring-no-properties
+                             (max (point-min) (- beg 4)) beg))
+             (not (memq (char-after end) (if inserts '(nil) '(nil ?\n))))))))
+
+(defun pyagentd-session--protect (_guard after beg end &rest _)
+  "Signal that BEG to END is recorded and not to be changed by accident.
+What undo, the daemon and whoever binds `inhibit-read-only' do is none.
+AFTER is non-nil after the change.  For hooks of overlays."
+  (unless (or after undo-in-progress inhibit-read-only
+              pyagentd-session-unlocked
+              (bound-and-true-p revert-buffer-in-progress-p))
+    (save-restriction
+      (widen)
+      (when (pyagentd-session--tears-p beg end)
+        (signal 'text-read-only
+                (list "recorded; M-x pyagentd-edit-recorded permits changes"))))))
+
+(defun pyagentd-session--set-guard ()
+  "Protect recorded text in this buffer."
+  (unless (overlayp pyagentd-session--guard)
+    (setq pyagentd-session--guard (make-overlay 1 1 nil nil t))
+    (dolist (hook '(modification-hooks insert-in-front-hooks
+                                       insert-behind-hooks))
+      (overlay-put pyagentd-session--guard hook
+                   '(pyagentd-session--protect))))
+  (move-overlay pyagentd-session--guard 1 (1+ (buffer-size))))
+
+(defun pyagentd-edit-recorded ()
+  "Permit changes of recorded text in this session, or forbid them again.
+That is what tools were asked and answered, what the model thought, and
+turns that were taken back.  Changes are saved, and the model is shown
+them."
+  (interactive)
+  (unless pyagentd-mode (user-error "Not a session"))
+  (setq pyagentd-session-unlocked (not pyagentd-session-unlocked))
+  (force-mode-line-update)
+  (message (if pyagentd-session-unlocked
+               "Recorded text can be changed; the same command protects it"
+             "Recorded text is protected")))
 
 ;;;; Saving
 
@@ -302,7 +380,7 @@ The text is the conversation; send it with \\[pyagentd-send].  It is
 saved by itself after a pause.
 
 \\{pyagentd-mode-map}"
-  :lighter " Agent"
+  :lighter (:eval (if pyagentd-session-unlocked " Agent[unlocked]" " Agent"))
   (if pyagentd-mode
       (pyagentd-session--set-up)
     (setq pyagentd-mode t)              ; leaving needs it
@@ -364,6 +442,8 @@ saved by itself after a pause.
   (pcase-dolist (`(,variable . ,_) pyagentd-session-settings)
     (kill-local-variable variable))
   (kill-local-variable 'yank-excluded-properties)
+  (when pyagentd-session--guard
+    (delete-overlay pyagentd-session--guard))
   (pyagentd-syntax-remove)
   (save-excursion
     (save-restriction
@@ -376,7 +456,8 @@ saved by itself after a pause.
   (mapc #'kill-local-variable
         '(pyagentd--session-id pyagentd--session-dir pyagentd--branch-name
           pyagentd--branch-dir pyagentd-autosave-enabled
-          pyagentd-session-viewing pyagentd-session-sha256)))
+          pyagentd-session-viewing pyagentd-session-sha256
+          pyagentd-session--guard pyagentd-session-unlocked)))
 
 (defun pyagentd-session-maybe-initialize ()
   "Turn on `pyagentd-mode' if this buffer's file has the place of a session.

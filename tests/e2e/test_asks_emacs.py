@@ -20,7 +20,8 @@ from tests.server.answers import Block, Scripted
 from tests.server.http import Request
 
 SIZE = (130, 48)
-LEFT = "(seq-remove (lambda (o) (overlay-get o 'pyagentd-fold)) (overlays-in (point-min) (point-max)))"
+LEFT = "(seq-remove (lambda (o) (or (overlay-get o 'pyagentd-fold) (eq o pyagentd-session--guard)))"
+LEFT += " (overlays-in (point-min) (point-max)))"
 
 
 def plays(server: ModelServer, scripts: Mapping[str, Sequence[Scripted]]) -> None:

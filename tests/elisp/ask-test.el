@@ -83,7 +83,7 @@
   (pyagentd-test-with-ask
     (pyagentd-test-events (list 'ask 1 pyagentd-test-ask))
     (should (= 1 (length (pyagentd-ask-open))))
-    (should (= 1 (length (overlays-in 1 (1+ (buffer-size))))))))
+    (should (= 1 (length (pyagentd-test-overlays))))))
 
 (ert-deftest pyagentd-ask-preview-is-bounded ()
   (let ((text (pyagentd-ask-text-preview
@@ -244,12 +244,12 @@
     (pyagentd-connect--disconnected)
     (should-not (pyagentd-ask-open))
     (should-not pyagentd-ask-notice--overlay)
-    (should-not (overlays-in 1 (1+ (buffer-size))))))
+    (should-not (pyagentd-test-overlays))))
 
 (ert-deftest pyagentd-ask-leaves-nothing-when-the-mode-goes ()
   (pyagentd-test-with-ask
     (pyagentd-mode -1)
-    (should-not (overlays-in 1 (1+ (buffer-size))))
+    (should-not (pyagentd-test-overlays))
     (should-not pyagentd-ask-mode)))
 
 (ert-deftest pyagentd-ask-agents-have-names-for-people ()

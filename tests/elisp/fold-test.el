@@ -26,11 +26,11 @@
   (blocks-with
     (pyagentd-fold--find (point-min) (point-max))
     (should (equal (substring (fold-test--shown) 0 (length (concat "\
-### First thing\n\n▸ thought  3 lines\n\nLooking.\n\n``` python\nprint(1)\n```\
-\n\n▸ Read :file_path \"a.py\"  2 lines\n## Found")))
+### First thing\n\n▸ thought · 3 lines\n\nLooking.\n\n``` python\nprint(1)\n```\
+\n\n▸ Read a.py · 2 lines\n## Found")))
                    "\
-### First thing\n\n▸ thought  3 lines\n\nLooking.\n\n``` python\nprint(1)\n```\
-\n\n▸ Read :file_path \"a.py\"  2 lines\n## Found"))
+### First thing\n\n▸ thought · 3 lines\n\nLooking.\n\n``` python\nprint(1)\n```\
+\n\n▸ Read a.py · 2 lines\n## Found"))
     (should-not (buffer-modified-p))))
 
 (ert-deftest pyagentd-fold-tab-and-a-key-unfold-and-fold ()
@@ -67,12 +67,12 @@
      '(insert 1 "``` reasoning\n" ignore) '(insert 1 "Hm.\nSo." ignore))
     (should (string-search "So." (fold-test--shown)))
     (pyagentd-test-events '(insert 1 "\n```" ignore))
-    (should (string-suffix-p "▸ thought  2 lines" (fold-test--shown)))
+    (should (string-suffix-p "▸ thought · 2 lines" (fold-test--shown)))
     (pyagentd-test-events
      '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Bash :command \"ls\")" ignore)
      '(insert 1 "\n(:name \"Bash\" :args (:command \"ls\"))\n\na" (tool "id_2"))
      '(insert 1 "\n```\n" ignore))
-    (should (string-suffix-p "▸ Bash :command \"ls\"  1 line\n"
+    (should (string-suffix-p "▸ Bash ls · 1 line\n"
                              (fold-test--shown)))))
 
 (ert-deftest pyagentd-fold-blocks-that-come-together-fold-each ()
@@ -89,7 +89,7 @@
      '(insert 1 "\n```\n" ignore))
     (should (string-suffix-p
              (mapconcat (lambda (name)
-                          (format "▸ Bash :command %S  1 line\n" name))
+                          (format "▸ Bash %s · 1 line\n" name))
                         '("a" "b" "c") "")
              (fold-test--shown)))))
 
@@ -97,12 +97,12 @@
 (ert-deftest pyagentd-fold-a-line-says-that-a-call-has-failed ()
   (blocks-with
     (pyagentd-fold--find (point-min) (point-max))
-    (should-not (string-search "✗" (fold-test--shown)))
-    (pyagentd-failed-receive '("id_1"))
-    (should (string-search "▸ Read :file_path \"a.py\"  ✗ one  2 lines\n"
+    (should-not (string-search "→" (fold-test--shown)))
+    (pyagentd-failed-receive '("id_1") nil)
+    (should (string-search "▸ Read a.py → one\n"
                            (fold-test--shown)))
-    (pyagentd-failed-receive nil)
-    (should (string-search "✗ one" (fold-test--shown))))
+    (pyagentd-failed-receive nil nil)
+    (should (string-search "→ one" (fold-test--shown))))
   (pyagentd-test-with-session "### Hi"
     (pyagentd-test-attach)
     (pyagentd-insert-start (point-max))
@@ -111,14 +111,14 @@
      '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Edit :path \"a\")" ignore)
      '(insert 1 "\n(:name \"Edit\" :args (:path \"a\"))\n\nDenied." (tool "id_2"))
      '(insert 1 "\n```\n" ignore))
-    (should (string-suffix-p "▸ Edit :path \"a\"  ✗ Denied.  1 line\n"
+    (should (string-suffix-p "▸ Edit a → Denied.\n"
                              (fold-test--shown)))
     (pyagentd-test-events
      '(insert 2 "``` tool (Bash :command \"ls\")" ignore)
      '(insert 2 "\n(:name \"Bash\" :args (:command \"ls\"))\n\nno\n[exit code 2]"
               (tool "id_3"))
      '(insert 2 "\n```\n" ignore))
-    (should (string-suffix-p "▸ Bash :command \"ls\"  ✗ exit code 2  2 lines\n"
+    (should (string-suffix-p "▸ Bash ls → exit 2\n"
                              (fold-test--shown)))
     (pyagentd-test-events
      '(failed 2 (:id "id_4"))
@@ -126,7 +126,7 @@
      '(insert 3 "\n(:name \"Write\" :args (:content \"y = (2\n# \\\"\n\"))\n\nDenied."
               (tool "id_4"))
      '(insert 3 "\n```\n" ignore))
-    (should (string-suffix-p "▸ Write :content \"y = 2 \"  ✗ Denied.  1 line\n"
+    (should (string-suffix-p "▸ Write y = (2 # \" → Denied.\n"
                              (fold-test--shown)))))
 
 (ert-deftest pyagentd-fold-few-of-many-blocks-have-overlays ()
@@ -143,6 +143,120 @@
         (should gone)
         (pyagentd-fold--find gone (+ gone 100))
         (should (string-search "▸ Read" (fold-test--shown)))))))
+
+(ert-deftest pyagentd-fold-a-line-says-what-the-daemon-says-of-a-call ()
+  (blocks-with
+    (pyagentd-fold--find (point-min) (point-max))
+    (pyagentd-failed-receive nil '(("id_1" "Read a.py · 2 lines of 9")))
+    (should (string-search "▸ Read a.py · 2 lines of 9\n## Found"
+                           (fold-test--shown)))
+    (pyagentd-test-attach)
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-events
+     '(tool 0 (:id "id_2" :name "Edit" :summary "Edit main.py +1 −1"))
+     '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Edit :file_path ...)" ignore)
+     '(insert 1 "\n(:name \"Edit\" :args (:file_path \"main.py\"))\n\nDone"
+              (tool "id_2"))
+     '(insert 1 "\n```\n" ignore))
+    (should (string-suffix-p "▸ Edit main.py +1 −1\n" (fold-test--shown)))))
+
+(ert-deftest pyagentd-fold-return-on-a-folded-line-unfolds-and-changes-nothing ()
+  (dolist (key '("RET" "TAB" "<return>"))
+    (dolist (place '(0 5 :end))
+      (blocks-with
+        (set-buffer-modified-p nil)
+        (pyagentd-fold--find (point-min) (point-max))
+        (let ((text (buffer-string)))
+          (blocks-find "``` tool")
+          (if (eq place :end)
+              (progn (search-forward "two\n```"))
+            (forward-char place))
+          (pyagentd-test-type key)
+          (should (string-search "\none\ntwo\n```\n" (fold-test--shown)))
+          (should (equal text (buffer-string)))
+          (should-not (buffer-modified-p)))))))
+
+(ert-deftest pyagentd-fold-return-on-an-agents-line-visits-it ()
+  (pyagentd-test-with-daemon
+    (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
+      (pyagentd-test-tell 'fake-answer "(:seq 0 :editor t)" 'attach)
+      (pyagentd-test-attach-now)
+      (let ((agent (pyagentd-test-file
+                    root "Look." (expand-file-name
+                                  "agents/explorer-20260205143052-look/session.md"
+                                  pyagentd--branch-dir))))
+        (pyagentd-test-answer
+         'agents `(:agents ((:id "x" :call-id "id_8" :branch-dir "/nowhere")
+                            (:id "y" :call-id "id_9"
+                             :branch-dir ,(file-name-directory agent)))))
+        (pyagentd-insert-start (point-max))
+        (pyagentd-test-events
+         '(insert 1 "\n\n" nil)
+         '(insert 1 "``` tool (PersistentAgent :preset \"explorer\")" ignore)
+         '(insert 1 "\n(:name \"PersistentAgent\" :args (:preset \"explorer\"))\n\nSeen."
+                  (tool "id_9"))
+         '(insert 1 "\n```\n" ignore))
+        (blocks-find "``` tool")
+        (save-window-excursion
+          (switch-to-buffer (current-buffer))
+          (goto-char (point-max))
+          (search-backward "``` tool")
+          (should (pyagentd-fenced-agents-call (point)))
+          (pyagentd-test-type "RET")
+          (pyagentd-test-await (equal agent (buffer-file-name
+                                             (window-buffer)))))))))
+
+;;;; Recorded text
+
+(defmacro fold-test--refused (&rest body)
+  "Evaluate BODY, which must leave the text alone and say why."
+  (declare (indent 0) (debug t))
+  `(let ((text (buffer-string)))
+     (should-error (progn ,@body) :type 'text-read-only)
+     (should (equal text (buffer-string)))))
+
+(ert-deftest pyagentd-recorded-text-is-not-changed-by-accident ()
+  (blocks-with
+    (pyagentd-session--set-guard)
+    (dolist (place '("``` tool" "``` reasoning" "(:name" "two" "I had"))
+      (blocks-find place)
+      (fold-test--refused (insert "x")))
+    (blocks-find "two\n```")
+    (fold-test--refused (goto-char (match-end 0)) (insert "\n"))
+    (fold-test--refused (blocks-find "``` tool") (delete-char -2))
+    (fold-test--refused (blocks-find "one") (kill-line))
+    (fold-test--refused (kill-region (point-min) (point-max)))
+    (should (string-search "two" (current-kill 0)))
+    ;; What is said and what is typed stays as it was: to be changed.
+    (blocks-find "Looking") (insert "Still l")
+    (blocks-find "## Found") (insert "Then\n")
+    (blocks-find "Second") (insert "A ") (delete-char 2)
+    (goto-char (point-max)) (insert "more")
+    (kill-new "and again")
+    (yank)
+    (should (string-suffix-p "### moreand again" (buffer-string)))))
+
+(ert-deftest pyagentd-recorded-text-can-be-changed-on-purpose-and-by-the-daemon ()
+  (blocks-with
+    (buffer-enable-undo)
+    (pyagentd-session--set-guard)
+    (pyagentd-test-attach)
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-events
+     '(insert 1 "\n\n" nil) '(insert 1 "``` tool (Bash)" ignore)
+     '(insert 1 "\n(:name \"Bash\")\n\nthree" (tool "id_7"))
+     '(insert 1 "\n```\n" ignore))
+    (should (string-suffix-p "three\n```\n" (buffer-string)))
+    (let ((inhibit-read-only t))
+      (blocks-find "two") (insert "1 "))
+    (pyagentd-edit-recorded)
+    (blocks-find "three") (insert "2 ")
+    (undo-boundary)
+    (pyagentd-edit-recorded)
+    (fold-test--refused (insert "x"))
+    (setq last-command nil)
+    (undo)                              ; of the change in recorded text
+    (should-not (string-search "2 three" (buffer-string)))))
 
 (provide 'fold-test)
 ;;; fold-test.el ends here

@@ -19,7 +19,7 @@
     (should-not (invisible-p 8))
     (should (string-match-p
              "1 turn rewound"
-             (overlay-get (car (overlays-in 11 27)) 'before-string)))
+             (overlay-get (car (pyagentd-test-overlays 11 27)) 'before-string)))
     (pyagentd-show-hidden)
     (should-not (invisible-p 15))
     (should (eq (get-char-property 15 'face) 'pyagentd-hidden))
@@ -33,7 +33,7 @@
     (should-not (buffer-modified-p))
     (should-not buffer-undo-list)
     (pyagentd-hidden--clear)
-    (should-not (overlays-in (point-min) (point-max)))))
+    (should-not (pyagentd-test-overlays))))
 
 (ert-deftest pyagentd-hidden-variant-is-that-at-or-before-point ()
   (pyagentd-test-with-session hidden-test--text

@@ -94,6 +94,14 @@ The variable `file' is bound to its name."
       (insert-file-contents file))
     (buffer-string)))
 
+;;;; Overlays
+
+(defun pyagentd-test-overlays (&optional beg end)
+  "Return the overlays between BEG and END, by default all, that show something.
+The one that protects recorded text does not."
+  (remq pyagentd-session--guard
+        (overlays-in (or beg (point-min)) (or end (1+ (buffer-size))))))
+
 ;;;; Events
 
 (defun pyagentd-test-attach (&rest answer)

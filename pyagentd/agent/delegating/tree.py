@@ -39,7 +39,7 @@ def agents_below(
         wanted: Returns what of an agent's text is its result.
 
     Returns:
-        ``id``, ``branch``, ``branch_dir``, ``preset``, ``description``, ``state``, ``background``, ``tokens`` (all
+        ``id``, ``branch``, ``branch_dir``, ``preset``, ``description``, ``state``, ``background``, ``call_id`` (of the call that made it), ``tokens`` (all
         of its runs), ``result`` (what its last run came to, as a parent is told; None while there is none).
     """
     return [_described(child, opened, wanted) for child in children(ref)]
@@ -57,6 +57,7 @@ def _described(ref: BranchRef, opened: Mapping[str, Open], wanted: Callable[[Bra
         "description": conversation.session.get("description") or None,
         "state": _state(known.state, conversation, outcome),
         "background": bool(conversation.session.get("background")),
+        "call_id": conversation.session.get("parent_call_id") or None,
         "tokens": _tokens(conversation),
         "result": None if outcome is None else result_of(outcome).text,
         "agents": agents_below(ref, opened, wanted),
