@@ -35,7 +35,7 @@
 (require 'pyagentd-here)
 (require 'pyagentd-manage)
 
-(defconst pyagentd-branch--default-name "branch"
+(defconst pyagentd-branch-default-name "branch"
   "Name of a branch that was given none.")
 
 ;;;; Where a branch begins
@@ -52,6 +52,23 @@
   (pyagentd-session-save)
   (when (and (buffer-modified-p) (not pyagentd-session-viewing))
     (user-error "Not saved, so there is nothing to branch")))
+
+(defun pyagentd-branch-here ()
+  "Return the buffer of the session here, saved, and point: (BUFFER POSITION).
+Signal a `user-error' unless a branch can begin there."
+  (let ((position (point))
+        (buffer (or (buffer-base-buffer) (current-buffer))))
+    (with-current-buffer buffer
+      (pyagentd-branch--check)
+      (pyagentd-branch--save))
+    (list buffer position)))
+
+(defun pyagentd-branch-point (points number position)
+  "Return the one of POINTS that is called NUMBER, or the one at POSITION.
+The latter if NUMBER is nil."
+  (cond ((null points) (user-error "No prompt to branch at"))
+        (number (pyagentd-branch--numbered (format "%s" number) points))
+        (t (pyagentd-branch--nearest points position))))
 
 (defun pyagentd-branch-with-points (then)
   "Call THEN with the prompts at which a branch can begin, first one first.
@@ -134,8 +151,8 @@ They are of CATEGORY and ANNOTATE, a function, annotates them."
 
 (defun pyagentd-branch--read-name ()
   "Read the name of a branch."
-  (read-string (format-prompt "Branch name" pyagentd-branch--default-name)
-               nil nil pyagentd-branch--default-name))
+  (read-string (format-prompt "Branch name" pyagentd-branch-default-name)
+               nil nil pyagentd-branch-default-name))
 
 ;;;; Making one
 
@@ -159,16 +176,13 @@ From Lisp, NAME is its name, SIDE is `include' or `exclude', and NUMBER
 counts the prompts from 1; what is nil is asked for.  Return at once; the
 branch is visited when it is made."
   (interactive)
-  (let ((position (point)))
-    (with-current-buffer (or (buffer-base-buffer) (current-buffer))
-      (pyagentd-branch--check)
-      (pyagentd-branch--save)
+  (pcase-let ((`(,buffer ,position) (pyagentd-branch-here)))
+    (with-current-buffer buffer
       (pyagentd-branch-with-points
        (lambda (points)
          (if points
              (pyagentd-branch--at
-              (if number
-                  (pyagentd-branch--numbered (number-to-string number) points)
+              (if number (pyagentd-branch-point points number position)
                 (pyagentd-branch--read-point points position))
               (or side (pyagentd-branch--read-side))
               (or name (pyagentd-branch--read-name)))
@@ -176,18 +190,28 @@ branch is visited when it is made."
 
 (defun pyagentd-branch--at (point side name)
   "Begin a branch called NAME at POINT, a prompt, which SIDE in- or excludes."
-  (pyagentd-branch--create
-   (list :branch pyagentd--branch-dir
-         :position (plist-get point :start)
-         :exclude (eq side 'exclude)
-         :name name)
-   (lambda (made)
-     (with-current-buffer (pyagentd-manage-visit made)
-       (when (eq side 'exclude)
-         (pyagentd-branch--offer-prompt))
-       (goto-char (point-max))
-       (message "Branch %s of %s" (plist-get made :branch-name)
-                (plist-get made :parent))))))
+  (pyagentd-branch--create (pyagentd-branch-request point side name)
+                           (lambda (made) (pyagentd-branch-visit made side))))
+
+(defun pyagentd-branch-request (point side name)
+  "Return the arguments for a branch called NAME at POINT of this session.
+POINT is a prompt, which SIDE in- or excludes."
+  (list :branch pyagentd--branch-dir
+        :position (plist-get point :start)
+        :exclude (eq side 'exclude)
+        :name name))
+
+(defun pyagentd-branch-visit (made side)
+  "Visit the branch MADE, an answer of the daemon; return its buffer.
+SIDE is how it was made."
+  (let ((buffer (pyagentd-manage-visit made)))
+    (with-current-buffer buffer
+      (when (eq side 'exclude)
+        (pyagentd-branch--offer-prompt))
+      (goto-char (point-max))
+      (message "Branch %s of %s" (plist-get made :branch-name)
+               (plist-get made :parent)))
+    buffer))
 
 (defun pyagentd-branch--offer-prompt ()
   "Show where to type the next prompt; the file gets it with the first change."

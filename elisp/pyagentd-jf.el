@@ -23,16 +23,26 @@
 
 ;; The specifications call things jf/gptel-….  Code written to them runs
 ;; after (require 'pyagentd-jf): variables are aliases, functions take and
-;; return what is specified.  What needs the daemon starts it and waits two
-;; seconds at most; `keyboard-quit' ends the wait.
+;; return what is specified.  Those that read metadata and presets read the
+;; files, and need no daemon; only for YAML that is not of the plain kind
+;; that the daemon writes is it asked.
+;;
+;; What needs the daemon starts it and waits for its answer as long as
+;; `pyagentd-start-timeout' and `pyagentd-call-timeout' say;
+;; `keyboard-quit' ends the wait.  Commands that are given by a person do
+;; not wait: they are those of `pyagentd-session' and `pyagentd-branch'.
 
 ;;; Code:
 
 (require 'pyagentd)
-(declare-function pyagentd-branch "pyagentd-branch")
+(require 'pyagentd-branch)
+(require 'pyagentd-yaml)
 (require 'pyagentd-overlay)
 (require 'pyagentd-settings)
 (require 'pyagentd-env)
+(require 'pyagentd-rpc)
+(require 'pyagentd-start)
+(require 'pyagentd-place)
 
 ;;;; Variables
 
@@ -96,74 +106,156 @@
 
 ;;;; Functions that need the daemon
 
-(defconst pyagentd-jf--timeout 2
-  "Seconds after which a call of the daemon is given up.")
-
 (defun pyagentd-jf-call (method plist)
-  "Return the answer of the daemon to METHOD with PLIST, in time.
+  "Return the answer of the daemon to METHOD with PLIST.
 Whoever calls these functions waits for their value; nothing else does."
-  (let ((deadline (+ (float-time) pyagentd-jf--timeout))
-        (pyagentd-start-timeout pyagentd-jf--timeout)
-        (pyagentd-call-timeout pyagentd-jf--timeout))
-    (pyagentd-rpc-connect t)
-    (pyagentd-rpc-call method plist (max 0.1 (- deadline (float-time))))))
+  (pyagentd-rpc-call method plist (pyagentd-jf--timeout)))
 
-(defun jf/gptel-persistent-session (name &optional preset)
+(defun pyagentd-jf--timeout ()
+  "Return how many seconds an answer is waited for.
+A daemon that was slow to start is slow to answer."
+  (max pyagentd-call-timeout pyagentd-start-timeout))
+
+(defvar pyagentd-jf--made nil
+  "What is being made: pairs (CALL . OUTCOME).
+CALL is a list (METHOD PLIST).  OUTCOME is a list (t ANSWER), (nil ERROR),
+or empty as long as there is none.")
+
+(defun pyagentd-jf--make (method plist)
+  "Return the answer to METHOD with PLIST, which makes something.
+When the wait for it was too long, or quit, it is made all the same:
+then an equal call gets it, and nothing is made twice."
+  (pyagentd-start-and-wait)
+  (let* ((call (list method plist))
+         (deadline (+ (float-time) (pyagentd-jf--timeout)))
+         (entry (or (assoc call pyagentd-jf--made)
+                    (pyagentd-jf--begin call))))
+    (while (not (or (cdr entry) (> (float-time) deadline)))
+      (accept-process-output pyagentd-rpc--process 0.05 nil t))
+    (unless (cdr entry)
+      (signal 'pyagentd-timeout
+              (list (format "%s is still under way; the same call again waits for it"
+                            method))))
+    (setq pyagentd-jf--made (delq entry pyagentd-jf--made))
+    (pcase (cdr entry)
+      (`(t ,answer) answer)
+      (`(nil ,err) (signal (car err) (cdr err))))))
+
+(defun pyagentd-jf--begin (call)
+  "Give the daemon CALL, and return its entry in `pyagentd-jf--made'."
+  (let ((entry (list call)))
+    (push entry pyagentd-jf--made)
+    (pyagentd-rpc-call-async
+     (nth 0 call) (nth 1 call)
+     :success (lambda (answer) (setcdr entry (list t answer)))
+     :error (lambda (err) (setcdr entry (list nil err))))
+    ;; What nobody asks for any more was given up, not repeated.
+    (run-at-time (* 4 (pyagentd-jf--timeout)) nil
+                 (lambda ()
+                   (setq pyagentd-jf--made (delq entry pyagentd-jf--made))))
+    entry))
+
+(defun jf/gptel-persistent-session (name &optional preset person)
   "Make a session called NAME and open its conversation; return the buffer.
-PRESET is the name of its preset."
-  (interactive "sSession name: ")
-  (pyagentd-open-session
-   (pyagentd-jf-call 'create-session
-                     (pyagentd-session-request name preset nil nil))))
+PRESET is the name of its preset.  Needs the daemon.  For a PERSON who
+gives the command it is made without a wait."
+  (interactive (list (read-string "Session name: ") nil t))
+  (if person (pyagentd-session name preset)
+    (pyagentd-open-session
+     (pyagentd-jf--make 'create-session
+                        (pyagentd-session-request name preset nil nil)))))
 
 (defun jf/gptel-session-create-persistent (session-id session-dir
                                            &optional preset projects
                                            activity-org-file)
   "Make a session in SESSION-DIR, known as SESSION-ID, and open it.
 See `pyagentd-session-create' for PRESET, PROJECTS and
-ACTIVITY-ORG-FILE.  Return the buffer."
+ACTIVITY-ORG-FILE.  Return the buffer.  Needs the daemon."
   (pyagentd-open-session
-   (pyagentd-jf-call 'create-session
-                     (pyagentd-session-create-request
-                      session-id session-dir preset projects
-                      activity-org-file))))
+   (pyagentd-jf--make 'create-session
+                      (pyagentd-session-create-request
+                       session-id session-dir preset projects
+                       activity-org-file))))
 
-(defun jf/gptel-branch-session (&optional name)
-  "Begin a branch at a prompt of this session, called NAME if given."
-  (interactive)
-  (pyagentd-branch name))
+(defun jf/gptel-branch-session (&optional name prompt side person)
+  "Make a branch called NAME at a prompt of this session; return its buffer.
+It is \"branch\" without NAME.  PROMPT counts the prompts from 1; without
+it the branch begins at the one at point.  SIDE is `include', which is
+the default, or `exclude': then the branch ends before that prompt.
+Needs the daemon.  For a PERSON who gives the command all three are
+asked for, and nothing waits."
+  (interactive (list nil nil nil t))
+  (if person (pyagentd-branch name side prompt)
+    (pcase-let ((`(,branch ,position) (pyagentd-branch-here)))
+      (with-current-buffer branch
+        (pyagentd-branch-visit
+         (pyagentd-jf--make
+          'branch
+          (pyagentd-branch-request
+           (pyagentd-branch-point
+            (plist-get (pyagentd-jf-call 'branch-points
+                                         (list :branch pyagentd--branch-dir))
+                       :points)
+            prompt position)
+           (or side 'include)
+           (or name pyagentd-branch-default-name)))
+         side)))))
+
+;;;; Metadata
 
 (defun jf/gptel--read-session-metadata (branch-dir)
   "Return what scope-plan.yml in BRANCH-DIR says, or nil.
 That is a plist with :session-id, :created, :updated, :preset and, of an
 agent, :type and :parent-session-id."
-  (pyagentd-jf--metadata 'session-metadata branch-dir))
+  (pyagentd-jf--read
+   'session-metadata branch-dir (pyagentd-place-scope-plan branch-dir)
+   (lambda (text)
+     (let ((read (pyagentd-yaml-read text t)))
+       (if (or (plist-member read :preset) (not (plist-member read :agent-type)))
+           read
+         (append read (list :preset (plist-get read :agent-type))))))))
 
 (defun jf/gptel--read-preset-metadata (branch-dir)
   "Return the front matter of preset.md in BRANCH-DIR, or nil.
 That is a plist with :backend, :model and what else it has."
-  (pyagentd-jf--metadata 'preset-metadata branch-dir))
+  (pyagentd-jf--read
+   'preset-metadata branch-dir (pyagentd-place-preset branch-dir)
+   (lambda (text) (pyagentd-yaml-preset text))))
 
 (defun jf/gptel--read-branch-metadata (branch-dir)
   "Return what branch-metadata.yml in BRANCH-DIR says, or nil.
 That is a plist with :parent-branch, :created and maybe
 :branch-point-position."
-  (pyagentd-jf--metadata 'branch-metadata branch-dir))
+  (pyagentd-jf--read
+   'branch-metadata branch-dir
+   (expand-file-name "branch-metadata.yml" branch-dir)
+   (lambda (text) (pyagentd-yaml-read text t))))
 
 (defun jf/gptel--is-agent-session-p (branch-dir)
   "Return t if the session in BRANCH-DIR is an agent, by its metadata."
   (equal (plist-get (jf/gptel--read-session-metadata branch-dir) :type)
          "agent"))
 
-(defun pyagentd-jf--metadata (method branch-dir)
-  "Return the answer to METHOD for BRANCH-DIR."
-  (pyagentd-jf-call method (list :directory (expand-file-name branch-dir))))
+(defun pyagentd-jf--read (method directory file function)
+  "Return what FUNCTION makes of the text of FILE in DIRECTORY.
+nil if there is no such file.  Where only the daemon understands it, its
+answer to METHOD."
+  (condition-case nil
+      (if-let ((text (pyagentd-yaml-text file)))
+          (funcall function text)
+        (pyagentd-log (if (eq method 'branch-metadata) 'debug 'warn)
+                      "No %s in %s" (file-name-nondirectory file)
+                      (directory-file-name (expand-file-name directory)))
+        nil)
+    (pyagentd-yaml-unknown
+     (pyagentd-jf-call method (list :directory (expand-file-name directory))))))
 
 ;;;; The pieces of an agent
 
 (defun jf/gptel--create-agent-directory (parent-branch-dir preset description)
   "Make a directory for an agent below PARENT-BRANCH-DIR and return its name.
-It is called after PRESET, the time and DESCRIPTION, and is empty."
+It is called after PRESET, the time and DESCRIPTION, and is empty.  Needs
+the daemon."
   (plist-get (pyagentd-jf-call
               'create-agent-directory
               (list :directory (expand-file-name parent-branch-dir)
@@ -171,7 +263,8 @@ It is called after PRESET, the time and DESCRIPTION, and is empty."
              :directory))
 
 (defun jf/gptel--copy-preset-template (preset directory)
-  "Copy the template PRESET to preset.md in DIRECTORY; return the file's name."
+  "Copy the template PRESET to preset.md in DIRECTORY; return the file's name.
+Needs the daemon."
   (plist-get (pyagentd-jf-call
               'copy-preset-template
               (list :preset preset :directory (expand-file-name directory)))
@@ -181,7 +274,11 @@ It is called after PRESET, the time and DESCRIPTION, and is empty."
   "Return what preset.md in DIRECTORY says, nil if it is missing or no preset.
 That is a plist with :backend, :model, :temperature, :tools (a list of
 names), :system (the text below the front matter) and what else it has."
-  (pyagentd-jf--metadata 'load-preset directory))
+  (pyagentd-jf--read
+   'load-preset directory (pyagentd-place-preset directory)
+   (lambda (text)
+     (append (pyagentd-yaml-preset text)
+             (list :system (string-trim (cdr (pyagentd-yaml-front text))))))))
 
 (defun jf/gptel--apply-session-preset (&optional preset)
   "Let the session in this buffer show and use the settings of PRESET.
@@ -201,13 +298,23 @@ and no others; what a session may do is in its preset.md alone."
 That is a plist with :paths (a plist of :read, :write and :deny, lists of
 patterns), :shell-commands and :org-roam-patterns, as far as it has them.
 FILE may be the directory of a preset.md."
-  (pyagentd-jf-call 'preset-scope (list :file (expand-file-name file))))
+  (let ((file (if (file-directory-p file) (pyagentd-place-preset file)
+                (expand-file-name file))))
+    (condition-case nil
+        (let ((front (pyagentd-yaml-preset (or (pyagentd-yaml-text file)
+                                               (signal 'pyagentd-yaml-unknown nil)))))
+          (cl-loop for key in '(:paths :org-roam-patterns :shell-commands)
+                   when (plist-member front key)
+                   append (list key (plist-get front key))))
+      (pyagentd-yaml-unknown
+       (pyagentd-jf-call 'preset-scope (list :file file))))))
 
 (defun jf/gptel-scope--update-preset-paths (file allowed &optional denied)
   "Set the paths in the preset FILE, and leave everything else in it alone.
 ALLOWED, a list or vector of patterns, is what may be read.  What may be
 written stays as it is, \"/tmp/**\" where FILE does not say.  What is
-denied stays denied, and so are DENIED and the standard four."
+denied stays denied, and so are DENIED and the standard four.  Needs the
+daemon."
   (plist-get (pyagentd-jf-call
               'update-preset-paths
               (list :file (expand-file-name file)
@@ -234,8 +341,8 @@ ALLOWED-PATHS, a list or vector of patterns, is what it may read: nil
 means what this session may read, an empty vector everything.
 DENIED-PATHS is what it may never touch.
 
-Return when the agent has begun.  MAIN-CB is called once, with its
-answer, or with a text that begins with \"Error: \"."
+Needs the daemon.  Return when the agent has begun.  MAIN-CB is called
+once, with its answer, or with a text that begins with \"Error: \"."
   (unless pyagentd--session-dir
     (user-error "PersistentAgent requires parent persistent session"))
   (let ((agent (pyagentd-jf-call

@@ -90,7 +90,29 @@ What is typed is its first prompt.
 
 (defun pyagentd-pending-make (request &optional then)
   "Have a session made as REQUEST says, and show its conversation at once.
-THEN is called in its buffer once there is a session."
+THEN is called in its buffer once there is a session.  One that is being
+made just now, as an equal REQUEST said, is shown, not made twice.
+Return the buffer."
+  (let* ((known (pyagentd-pending--find request))
+         (buffer (or known (pyagentd-pending--new request))))
+    (pop-to-buffer-same-window buffer)
+    (when then
+      (setq pyagentd-pending--then then))
+    (when (or (not known) pyagentd-pending--trouble)
+      (pyagentd-pending--ask))
+    buffer))
+
+(defun pyagentd-pending--find (request)
+  "Return the buffer of the session that is made as REQUEST says, or nil."
+  (seq-find (lambda (buffer)
+              (and (buffer-local-value 'pyagentd-pending-mode buffer)
+                   (equal request
+                          (buffer-local-value 'pyagentd-pending--request
+                                              buffer))))
+            (buffer-list)))
+
+(defun pyagentd-pending--new (request)
+  "Return a new buffer for the session that is to be made as REQUEST says."
   (let* ((name (plist-get request :name))
          (buffer (get-buffer-create
                   (pyagentd-buffer-name--free
@@ -100,14 +122,12 @@ THEN is called in its buffer once there is a session."
              (expand-file-name "new/branches/main/session.md"
                                pyagentd-sessions-directory)))
         (pyagentd-visit-major-mode))
-      (setq pyagentd-pending--request request
-            pyagentd-pending--then then)
+      (setq pyagentd-pending--request request)
       (pyagentd-pending-mode)
       (insert pyagentd-prompt-prefix)
       (set-buffer-modified-p nil)
       (setq buffer-undo-list nil))
-    (pop-to-buffer-same-window buffer)
-    (pyagentd-pending--ask)))
+    buffer))
 
 (defun pyagentd-pending--ask ()
   "Ask the daemon for the session of this buffer."

@@ -40,6 +40,8 @@
 (require 'pyagentd-outbox)
 (require 'pyagentd-server)
 
+(declare-function pyagentd-start-and-wait "pyagentd-start")
+
 (defconst pyagentd-rpc-protocol 1
   "Version of the wire protocol this client speaks.")
 
@@ -277,46 +279,11 @@ Not if PROCESS, unless that is nil, is the connection no more."
   (when-let ((process pyagentd-rpc--process))
     (delete-process process)))
 
-(defun pyagentd-rpc-connect (&optional start)
+(defun pyagentd-rpc-connect ()
   "Return the process of the connection; connect if there is a daemon.
-If there is none, start it and wait for it when START is non-nil,
-else return nil."
-  (cond ((pyagentd-rpc-connected-p) pyagentd-rpc--process)
-        ((pyagentd-rpc--open (pyagentd-rpc-runtime)))
-        (start (pyagentd-rpc--start))))
-
-(defun pyagentd-rpc-launch ()
-  "Start a daemon that survives Emacs; return the process that does so."
-  (let ((default-directory (expand-file-name "~/"))
-        (process-connection-type nil))
-    (let ((process (apply #'start-process "pyagentd-serve"
-                          (generate-new-buffer " *pyagentd-serve*")
-                          (append (pyagentd-server-command)
-                                  '("serve" "--detach")))))
-      (set-process-query-on-exit-flag process nil)
-      (set-process-sentinel process #'ignore)
-      process)))
-
-(defun pyagentd-rpc--start ()
-  "Start a daemon and connect to it."
-  (let* ((process (pyagentd-rpc-launch))
-         (deadline (+ (float-time) pyagentd-start-timeout)))
-    (unwind-protect
-        (while (not (pyagentd-rpc--open (pyagentd-rpc-runtime)))
-          (cond ((and (eq (process-status process) 'exit)
-                      (/= (process-exit-status process) 0))
-                 (while (accept-process-output process 0.1))
-                 (signal 'pyagentd-connection-error
-                         (list (with-current-buffer (process-buffer process)
-                                 (string-trim (buffer-string))))))
-                ((> (float-time) deadline)
-                 (signal 'pyagentd-timeout
-                         (list (format "it was started as `%s serve'"
-                                       (string-join (pyagentd-server-command)
-                                                    " "))))))
-          (accept-process-output nil 0.02))
-      (kill-buffer (process-buffer process)))
-    pyagentd-rpc--process))
+If there is none, return nil; `pyagentd-start' starts one."
+  (if (pyagentd-rpc-connected-p) pyagentd-rpc--process
+    (pyagentd-rpc--open (pyagentd-rpc-runtime))))
 
 ;;;; Calls
 
@@ -392,7 +359,8 @@ refuses, `pyagentd-timeout' after TIMEOUT seconds (default
 `pyagentd-call-timeout') and `pyagentd-disconnected' if the connection
 ends.  Can be quit.  Emacs waits: for functions that return values, not
 for commands, see `pyagentd-later'."
-  (pyagentd-rpc-connect t)
+  (require 'pyagentd-start)
+  (pyagentd-start-and-wait)
   (let* ((outcome nil)
          (process pyagentd-rpc--process)
          (deadline (+ (float-time) (or timeout pyagentd-call-timeout)))

@@ -20,10 +20,12 @@
 
 ;;; Commentary:
 
-;; How a command gets to a daemon without making the user wait for it:
-;; what it does with the daemon is a function that is called at once when
-;; there is a connection, else after the daemon was started, or even the
-;; server installed.
+;; The one place that starts a daemon.  What a command does with it is a
+;; function that is called at once when there is a connection, else after
+;; the daemon was started, or even the server installed: nobody waits.
+;; Functions that must return a value wait (`pyagentd-start-and-wait').
+;; However many ask for it, one daemon is started, and all of them wait as
+;; long as `pyagentd-start-timeout' says.
 
 ;;; Code:
 
@@ -57,22 +59,71 @@ failed, FAILED is called with that error, a list (SYMBOL . DATA)."
             failed)))
   nil)
 
+(defun pyagentd-start-and-wait ()
+  "Return once there is a connection to the daemon; start one if need be.
+Signal an error if there is none after `pyagentd-start-timeout' seconds,
+or no server that could be started.  Can be quit; the daemon starts all
+the same.  Emacs waits: for functions that return values."
+  (unless (pyagentd-rpc-connect)
+    (let ((deadline (+ (float-time) pyagentd-start-timeout 1))
+          outcome)
+      (pyagentd-start--launch (lambda () (setq outcome '(t)))
+                              (lambda (err) (setq outcome (list nil err))))
+      ;; Its end, or `pyagentd-start--give-up', tells the outcome.
+      (while (not (or outcome (> (float-time) deadline)))
+        (accept-process-output nil 0.05))
+      (pcase outcome
+        ('nil (signal 'pyagentd-timeout '(start)))
+        (`(nil ,err) (signal (car err) (cdr err)))))))
+
 (defun pyagentd-start--launch (then failed)
   "Start the daemon unless that is under way, and call THEN after it.
 FAILED is called with the error if it does not start."
   (unless (process-live-p pyagentd-start--process)
     ;; What waits for one whose end was not told yet waits for this one.
-    (setq pyagentd-start--process (pyagentd-rpc-launch))
-    (set-process-sentinel pyagentd-start--process #'pyagentd-start--ended)
+    (setq pyagentd-start--process (pyagentd-start--serve))
     (run-at-time pyagentd-start-timeout nil #'pyagentd-start--give-up
                  pyagentd-start--process)
-    (message "pyagentd: starting the daemon…"))
+    (pyagentd-start--progress pyagentd-start--process (float-time)))
   (push (cons then failed) pyagentd-start--waiting))
+
+(defun pyagentd-start--serve ()
+  "Start a daemon that survives Emacs; return the process that does so."
+  (let* ((default-directory (expand-file-name "~/"))
+         (process-connection-type nil)
+         (process (apply #'start-process "pyagentd-serve"
+                         (generate-new-buffer " *pyagentd-serve*")
+                         (append (pyagentd-server-command)
+                                 '("serve" "--detach")))))
+    (set-process-query-on-exit-flag process nil)
+    (set-process-sentinel process #'pyagentd-start--ended)
+    process))
 
 (defun pyagentd-start--give-up (process)
   "End PROCESS, which should have started a daemon by now."
   (when (process-live-p process)
+    (process-put process 'pyagentd-late pyagentd-start-timeout)
     (delete-process process)))
+
+(defconst pyagentd-start--notice "pyagentd: starting the daemon…"
+  "What the user is told while it starts.")
+
+(defun pyagentd-start--progress (process begun)
+  "Tell each second how long PROCESS has been starting a daemon since BEGUN.
+Other messages and questions are left alone."
+  (when (process-live-p process)
+    (let ((seconds (round (- (float-time) begun)))
+          (message-log-max (and (< (- (float-time) begun) 1) message-log-max)))
+      (when (and (or (null (current-message)) (pyagentd-start--told-p))
+                 (not (active-minibuffer-window)))
+        (message "%s%s" pyagentd-start--notice
+                 (if (< seconds 1) ""
+                   (format " %d s (at most %s)" seconds pyagentd-start-timeout)))))
+    (run-at-time 1 nil #'pyagentd-start--progress process begun)))
+
+(defun pyagentd-start--told-p ()
+  "Return non-nil if the user sees just now that the daemon is starting."
+  (string-prefix-p pyagentd-start--notice (or (current-message) "")))
 
 (defun pyagentd-start--ended (process _change)
   "Connect to the daemon that PROCESS has started, and go on."
@@ -88,11 +139,18 @@ FAILED is called with the error if it does not start."
     (setq pyagentd-start--waiting nil)
     (condition-case err
         (unless (pyagentd-rpc-connect)
-          (signal 'pyagentd-connection-error
-                  (pyagentd-start--reason process output)))
+          (if-let ((late (process-get process 'pyagentd-late)))
+              (signal 'pyagentd-timeout
+                      (list (format "`%s' has started no daemon in %s seconds; \
+`pyagentd-start-timeout' says how many"
+                                    (string-join (process-command process) " ")
+                                    late)))
+            (signal 'pyagentd-connection-error
+                    (pyagentd-start--reason process output))))
       (error (pyagentd-start--failed err waiting))
       (:success
-       (message nil)
+       (when (pyagentd-start--told-p)
+         (message nil))
        (pcase-dolist (`(,then . ,_) waiting)
          (pyagentd-guarded "After starting the daemon" (funcall then)))))))
 

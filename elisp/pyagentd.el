@@ -202,8 +202,9 @@ the daemon and, after asking, installs its server.
 
 From Lisp, PRESET is the name of the preset, or t to ask for it, and
 DIRECTORY the session's directory if it shall not be in
-`pyagentd-sessions-directory'.  Return at once; THEN is called without
-arguments in the buffer of the conversation."
+`pyagentd-sessions-directory'.  Return the buffer of the conversation at
+once, nil if a preset is asked for; THEN is called there without
+arguments when the session is made."
   (interactive (list (read-string "Session name: ")
                      (and current-prefix-arg t)))
   (let* ((root (pyagentd--project-root))

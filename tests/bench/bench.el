@@ -269,7 +269,7 @@ Return the seconds from the first byte until `bench-events' is EXPECTED."
 (defun bench-connect ()
   "Start a daemon; return the seconds until it has answered hello and a call."
   (let ((start (float-time)))
-    (pyagentd-rpc-connect t)
+    (pyagentd-start-and-wait)
     (while (not pyagentd-outbox--open)
       (accept-process-output nil 0.001))
     (- (float-time) start)))

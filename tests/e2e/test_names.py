@@ -16,11 +16,10 @@ from tests.e2e.test_conversation import converse
 from tests.server import ModelServer, answer, text, tool_use
 
 
-def names(system: System, *, patient: bool = True) -> Emacs:
-    """Start an Emacs with these names; ``patient``: a daemon on a busy machine has longer than two seconds."""
+def names(system: System) -> Emacs:
+    """Start an Emacs with these names."""
     emacs = system.emacs(load=("pyagentd", "pyagentd-jf"))
-    if patient:
-        emacs.eval("(setq pyagentd-jf--timeout 60)")
+    emacs.eval("(setq pyagentd-start-timeout 60)")  # the machine may be busy
     return emacs
 
 
@@ -155,11 +154,9 @@ def test_a_branch_made_by_name_is_opened_with_the_text_up_to_its_prompt(system: 
     emacs.eval(f'(progn (find-file "{branch}/session.md") (goto-char (point-max)) t)')
     converse(emacs, "First question")
     converse(emacs, "Second question")
-    emacs.eval("(fset 'read-multiple-choice (lambda (_prompt choices &rest _) (car choices)))")
-    emacs.eval('(fset \'completing-read (lambda (_prompt choices &rest _) (car (all-completions "" choices))))')
-    emacs.eval('(progn (jf/gptel-branch-session "Other Way") t)')
-    emacs.wait(f'(not (equal buffer-file-name "{branch}/session.md"))')
-    file = Path(emacs.eval("buffer-file-name"))
+    file = Path(emacs.eval('(buffer-file-name (jf/gptel-branch-session "Other Way" 1))'))
+    assert emacs.eval("buffer-file-name") == str(file)
+    assert "First question" in file.read_text() and "Second question" not in file.read_text()
     assert re.fullmatch(r"\d{14}-Other Way", file.parent.name)
     assert emacs.eval("jf/gptel--branch-name") == file.parent.name
     assert emacs.eval("(jf/gptel--context-file-path jf/gptel--branch-dir)") == str(file)
@@ -168,16 +165,27 @@ def test_a_branch_made_by_name_is_opened_with_the_text_up_to_its_prompt(system: 
     assert read is not None and read["parent_branch"] == "main"
 
 
-def test_a_daemon_that_cannot_start_is_given_up_after_two_seconds(system: System) -> None:
-    _, branch = system.new()
+def test_metadata_is_read_without_a_daemon_as_with_one(system: System) -> None:
+    session, branch = system.new()
+    other, presets = branch / "agents" / "other", Path(__file__).resolve().parents[2] / "presets"
+    emacs = names(system)
+    other.mkdir(parents=True)
+    for preset in sorted(presets.glob("*.md")):
+        (other / "preset.md").write_bytes(preset.read_bytes())
+        call = f"(list :directory {quoted(other)})"
+        assert emacs.eval(
+            f"(and (equal (pyagentd-rpc-call 'load-preset {call}) (jf/gptel--load-preset-from-file {quoted(other)}))"
+            f" (equal (pyagentd-rpc-call 'preset-metadata {call}) (jf/gptel--read-preset-metadata {quoted(other)})))"
+        ), preset.name
+    call = f"(list :directory {quoted(branch)})"
+    read = f"(jf/gptel--read-session-metadata {quoted(branch)})"
+    assert emacs.eval(f"(equal (pyagentd-rpc-call 'session-metadata {call}) {read})")
     system.ok("stop")
-    emacs = names(system, patient=False)
-    emacs.eval('(setq pyagentd-command (list "sh" "-c" "sleep 60"))')
-    begun = "(setq begun (float-time))"
-    with pytest.raises(EmacsError, match="it was started as `sh"):
-        emacs.eval(f"(progn {begun} (jf/gptel--read-session-metadata {quoted(branch)}))")
-    assert emacs.eval("pyagentd-jf--timeout") == 2
-    assert emacs.eval("(< 1 (- (float-time) begun) pyagentd-start-timeout)"), "sooner than without these names"
+    emacs.wait("(not (pyagentd-rpc-connected-p))")
+    emacs.eval('(setq pyagentd-command (list "false"))')
+    read = plist(emacs, f"(jf/gptel--read-session-metadata {quoted(branch)})")
+    assert read is not None and read["session_id"] == session
+    assert emacs.eval("pyagentd-start--process") is None, "no daemon was started for that"
 
 
 @pytest.mark.spec("000", "Agent directory created via filesystem module")

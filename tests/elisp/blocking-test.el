@@ -28,9 +28,6 @@
     shell-command-to-string url-retrieve-synchronously)
   "Functions that wait.")
 
-(defconst blocking-test--exceptions '("\\`jf/")
-  "Commands that may wait: who calls them wants a value.")
-
 (defvar blocking-test--asked 0
   "How often the daemon was asked something.")
 
@@ -45,10 +42,7 @@
 (defun blocking-test--p (symbol)
   "Return non-nil if SYMBOL is a command of this package."
   (and (commandp symbol)
-       (string-match-p "\\`\\(?:pyagentd-\\|jf/\\)" (symbol-name symbol))
-       (not (seq-some (lambda (regexp)
-                        (string-match-p regexp (symbol-name symbol)))
-                      blocking-test--exceptions))))
+       (string-match-p "\\`\\(?:pyagentd-\\|jf/\\)" (symbol-name symbol))))
 
 (defun blocking-test--in-map (map)
   "Return the commands of this package in MAP."
@@ -333,8 +327,10 @@ The variable `daemon' is bound to its process."
 
 (defconst blocking-test--waiters
   '(("pyagentd-rpc-call" "pyagentd-rpc.el" "pyagentd-jf.el")
-    ("pyagentd-rpc--start" "pyagentd-rpc.el")
-    ("accept-process-output" "pyagentd-rpc.el")
+    ("pyagentd-start-and-wait" "pyagentd-start.el" "pyagentd-rpc.el"
+     "pyagentd-jf.el")
+    ("accept-process-output" "pyagentd-rpc.el" "pyagentd-start.el"
+     "pyagentd-jf.el")
     ("sit-for") ("sleep-for") ("call-process") ("call-process-region")
     ("process-file") ("shell-command-to-string"))
   "Functions that wait, each with the files that may call it.")

@@ -91,28 +91,134 @@
   (jf-test--with-answers
       '((create-agent-directory :directory "/b/agents/x")
         (copy-preset-template :file "/b/agents/x/preset.md")
-        (load-preset :backend "Claude" :model "m" :tools ("Read") :system "Hi")
-        (preset-scope :paths (:read ("/p/**")))
         (update-preset-paths :file "/b/agents/x/preset.md"))
     (let ((default-directory "/b/"))
       (should (equal (jf/gptel--create-agent-directory "." "explorer" "find it")
                      "/b/agents/x"))
       (should (equal (jf/gptel--copy-preset-template "explorer" "agents/x")
                      "/b/agents/x/preset.md"))
-      (should (equal (plist-get (jf/gptel--load-preset-from-file "agents/x") :tools)
-                     '("Read")))
-      (should (equal (jf/gptel-scope--parse-preset-config "preset.md")
-                     '(:paths (:read ("/p/**")))))
       (jf/gptel-scope--update-preset-paths "preset.md" ["/p/**" "/q"] '("/r")))
     (should (equal (pyagentd-test-calls 'create-agent-directory)
                    '((:directory "/b" :preset "explorer" :description "find it"))))
     (should (equal (pyagentd-test-calls 'copy-preset-template)
                    '((:preset "explorer" :directory "/b/agents/x"))))
-    (should (equal (pyagentd-test-calls 'preset-scope)
-                   '((:file "/b/preset.md"))))
     (should (equal (pyagentd-test-calls 'update-preset-paths)
                    '((:file "/b/preset.md" :allowed ("/p/**" "/q")
                       :denied ("/r")))))))
+
+;;;; Metadata
+
+(defun jf-test--write (root name &rest lines)
+  "Write LINES to the file NAME in ROOT."
+  (let ((coding-system-for-write 'utf-8-unix))
+    (write-region (concat (string-join lines "\n") "\n") nil
+                  (expand-file-name name root) nil 'quiet)))
+
+(ert-deftest pyagentd-jf-metadata-and-presets-are-read-without-a-daemon ()
+  "SPEC 001 Reading session metadata, Backward compatibility with agent_type."
+  (pyagentd-test-with-place
+    (let ((pyagentd-command '("/nonexistent/pyagentd")))
+      (should-not (jf/gptel--read-session-metadata root))
+      (should-not (jf/gptel--read-preset-metadata root))
+      (should-not (jf/gptel--read-branch-metadata root))
+      (jf-test--write root "scope-plan.yml" "version: \"3.0\"" "session_id: a-1"
+                      "created: 2026-02-05T14:30:52Z # UTC" "type: 'agent'"
+                      "agent_type: explorer" "parent_session_id:" "list: [a]")
+      (should (equal (jf/gptel--read-session-metadata root)
+                     '(:version "3.0" :session-id "a-1"
+                       :created "2026-02-05T14:30:52Z" :type "agent"
+                       :agent-type "explorer" :parent-session-id ""
+                       :preset "explorer")))
+      (should (eq t (jf/gptel--is-agent-session-p root)))
+      (jf-test--write root "branch-metadata.yml" "parent_branch: \"main\""
+                      "branch_point_position: 120")
+      (should (equal (jf/gptel--read-branch-metadata root)
+                     '(:parent-branch "main" :branch-point-position "120")))
+      (jf-test--write root "preset.md" "---" "backend: Claude  # the first"
+                      "model: claude-sonnet-4-5" "temperature: 0.3"
+                      "include-tool-results: true" "tools:" "  - Read"
+                      "  - emacs:code  # what Emacs knows" "paths:"
+                      "  read:" "  - \"/p: #/**\"" "  write: []"
+                      "shell_commands: # none" "  allow: [\"*\", 'a b', c]"
+                      "  network: false" "---" "You are kind." "---" "Very.")
+      (let ((scope '(:paths (:read ("/p: #/**") :write nil)
+                     :shell-commands (:allow ("*" "a b" "c") :network nil))))
+        (should (equal (jf/gptel--load-preset-from-file root)
+                       `(:backend "Claude" :model "claude-sonnet-4-5"
+                         :temperature 0.3 :include-tool-results t
+                         :tools ("Read" "emacs:code") ,@scope
+                         :system "You are kind.\n---\nVery.")))
+        (should (equal (plist-get (jf/gptel--read-preset-metadata root) :tools)
+                       '("Read" "emacs:code")))
+        (should (equal (jf/gptel-scope--parse-preset-config root) scope))))))
+
+(ert-deftest pyagentd-jf-other-yaml-is-read-by-the-daemon ()
+  (jf-test--with-answers '((preset-metadata :backend "B" :model "m")
+                           (session-metadata :session-id "s"))
+    (dolist (front '("model: >-\n  m" "model: *m" "model: {a: b}" "a: b: c"
+                     "model: m\nmodel: n" "model: \"\\x6d\"" "n: 0x10"
+                     "tools:\n  Read:\n    allowed: true" "\tmodel: m" "- m"
+                     "when: 2026-02-05" "list:\n  - a: b" "a: [[b]]" "model: m\r"))
+      (jf-test--write root "preset.md" "---" front "---" "You are kind.")
+      (should (equal (jf/gptel--read-preset-metadata root) '(:backend "B" :model "m"))))
+    (jf-test--write root "scope-plan.yml" "session_id: [")
+    (should (equal (jf/gptel--read-session-metadata root) '(:session-id "s")))))
+
+;;;; Sessions and branches
+
+(defun jf-test--late (answer)
+  "Let the daemon give ANSWER to the call that waits."
+  (pyagentd-test-tell 'fake-raw (format "(return %d %S)"
+                                        (caar pyagentd-rpc--pending) answer)))
+
+(ert-deftest pyagentd-jf-a-session-that-was-too-late-is-not-made-twice ()
+  (jf-test--with-answers '((attach :seq 0 :editor t))
+    (let ((file (pyagentd-test-file root))
+          (pyagentd-start-timeout 0.1)
+          (pyagentd-call-timeout 0.1))
+      (pyagentd-test-tell 'fake-silent "" 'create-session)
+      (should-error (jf/gptel-persistent-session "Demo") :type 'pyagentd-timeout)
+      (should-error (jf/gptel-persistent-session "Demo") :type 'pyagentd-timeout)
+      (setq pyagentd-call-timeout 60)
+      (jf-test--late (list :file file))
+      (should (eq (jf/gptel-persistent-session "Demo") (get-file-buffer file)))
+      (should (= 1 (length (pyagentd-test-calls 'create-session))))
+      ;; The next one is another.
+      (pyagentd-test-tell 'fake-answer (format "%S" (list :file file))
+                          'create-session)
+      (jf/gptel-persistent-session "Demo")
+      (should (= 2 (length (pyagentd-test-calls 'create-session)))))))
+
+(ert-deftest pyagentd-jf-a-branch-is-returned-when-it-is-made ()
+  (jf-test--with-answers '((attach :seq 0 :editor t))
+    (let* ((file (pyagentd-test-file root "### One\n\nYes.\n\n### Two"))
+           (other (pyagentd-test-file
+                   root "### One"
+                   "sessions/demo-20260205143052/branches/20260205143100-x/session.md"))
+           (branch (directory-file-name (file-name-directory file))))
+      (pyagentd-test-tell
+       'fake-answer
+       (format "%S" (list :points '((:number 1 :start 5 :end 8 :text "One")
+                                    (:number 2 :start 16 :end 24 :text "Two"))))
+       'branch-points)
+      (pyagentd-test-tell
+       'fake-answer
+       (format "%S" (list :file other :branch-name "20260205143100-x" :parent "main"))
+       'branch)
+      (dolist (case '((("x") 16 nil "x") (("x" 1 include) 5 nil "x")
+                      ((nil 2 exclude) 16 t "branch")))
+        (with-current-buffer (find-file-noselect file)
+          (goto-char (point-max))
+          (should (eq (apply #'jf/gptel-branch-session (car case))
+                      (get-file-buffer other)))
+          (should (equal (car (last (pyagentd-test-calls 'branch)))
+                         (list :branch branch :position (nth 1 case)
+                               :exclude (nth 2 case) :name (nth 3 case))))))
+      (with-current-buffer (find-file-noselect file)
+        (should-error (jf/gptel-branch-session "x" 7) :type 'user-error)))
+    (with-temp-buffer
+      (should (equal (should-error (jf/gptel-branch-session "x"))
+                     '(user-error "Not a gptel session buffer"))))))
 
 (ert-deftest pyagentd-jf-a-preset-sets-all-settings-of-the-buffer ()
   (pyagentd-test-with-session "### Hi"
@@ -128,7 +234,7 @@
 
 (ert-deftest pyagentd-jf-a-session-without-a-preset-is-an-error ()
   "SPEC 000 Missing preset.md reports clear error."
-  (jf-test--with-answers '((load-preset . nil) (attach :seq 0 :editor t))
+  (jf-test--with-answers '((attach :seq 0 :editor t))
     (let ((file (pyagentd-test-file root "### Hi")))
       (with-current-buffer (find-file-noselect file)
         (should (equal (cadr (should-error (jf/gptel--apply-session-preset)))

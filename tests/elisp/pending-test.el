@@ -28,6 +28,14 @@
   "Return what the header line says."
   (substring-no-properties (pyagentd-pending--line)))
 
+(ert-deftest pyagentd-pending-the-same-command-again-makes-no-second-session ()
+  (pending-test--with-session
+    (let ((shown (current-buffer)))
+      (insert "Hi there")
+      (should (eq shown (pyagentd-session "Two cups")))
+      (should (equal (buffer-string) "### Hi there"))
+      (should (= 1 (length (pyagentd-test-calls 'create-session)))))))
+
 (ert-deftest pyagentd-pending-text-is-typed-at-once-and-stays ()
   (pending-test--with-session
     (let ((shown (current-buffer)) then)

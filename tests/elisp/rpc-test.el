@@ -201,7 +201,44 @@
     (let* ((pyagentd-command '("sh" "-c" "echo No room >&2; exit 1"))
            (err (should-error (pyagentd-rpc-call 'status)
                               :type 'pyagentd-connection-error)))
-      (should (equal (cdr err) '("No room"))))))
+      (should (equal (cadr err) "No room")))))
+
+(ert-deftest pyagentd-rpc-a-daemon-that-is-slow-to-start-is-waited-for ()
+  "As long as the option says, with the time told, and only one is started."
+  (pyagentd-test-with-place
+    (let* ((began (expand-file-name "began" root))
+           (pyagentd-command
+            (list "sh" "-c"
+                  (format "echo x >>%s; until [ -e %s/go ]; do sleep 0.05; done
+exec python3 %s serve --detach" began root
+                          (expand-file-name "fake-daemon.py"
+                                            pyagentd-test-directory))))
+           (pyagentd-start-timeout 60)
+           (inhibit-message nil)
+           said others)
+      (cl-letf (((symbol-function 'message)
+                 (lambda (&rest args)
+                   (when (car args) (push (apply #'format args) said)))))
+        (pyagentd-start (lambda () (push 'command others)))
+        (run-at-time 1.5 nil (lambda ()
+                               (pyagentd-start (lambda () (push 'key others)))
+                               (write-region "" nil (expand-file-name "go" root)
+                                             nil 'quiet)))
+        (should-not (pyagentd-rpc-call 'status)))
+      (should (equal (sort others #'string<) '(command key)))
+      (should (equal (pyagentd-test-content began) "x\n"))
+      (should (seq-find (lambda (line)
+                          (string-match-p
+                           "starting the daemon… [1-9][0-9]* s (at most 60)" line))
+                        said)))))
+
+(ert-deftest pyagentd-rpc-a-daemon-that-does-not-start-in-time-names-the-option ()
+  (pyagentd-test-with-place
+    (let* ((pyagentd-command '("sh" "-c" "sleep 60"))
+           (pyagentd-start-timeout 0.2)
+           (err (should-error (pyagentd-rpc-call 'status) :type 'pyagentd-timeout)))
+      (should (string-match-p "`sh -c sleep 60 .*0.2 seconds.*pyagentd-start-timeout"
+                              (cadr err))))))
 
 (ert-deftest pyagentd-rpc-call-starts-a-detached-daemon ()
   (pyagentd-test-with-place
@@ -238,7 +275,7 @@
 
 (ert-deftest pyagentd-rpc-frames-cut-anywhere-arrive-whole ()
   (pyagentd-test-with-daemon
-    (pyagentd-rpc-connect t)
+    (pyagentd-rpc-connect)
     (pyagentd-rpc-call 'status)
     (let* (seen
            (frame (pyagentd-rpc--frame '(call 0 events (((cut "b" 1 "ä€𝄞"))))))

@@ -219,7 +219,7 @@ The variables `tea' and `file' are bound to a row and its file."
 
 (ert-deftest pyagentd-reindex-tells-how-far-it-is ()
   (pyagentd-test-with-daemon
-    (pyagentd-rpc-connect t)
+    (pyagentd-rpc-connect)
     (pyagentd-test-tell 'fake-silent "" 'reindex)
     (let ((done 0) said)
       (cl-letf (((symbol-function 'message)
