@@ -135,12 +135,12 @@ ABOVE is the stem of the row above them.  Each row is (STEM . AGENT)."
 (defun pyagentd-agents-visit ()
   "Visit the conversation of the agent at point."
   (interactive nil pyagentd-agents-mode)
-  (find-file (pyagentd-agents--file)))
+  (pyagentd-here-visit (list :file (pyagentd-agents--file))))
 
 (defun pyagentd-agents-visit-other-window ()
   "Visit the conversation of the agent at point in another window."
   (interactive nil pyagentd-agents-mode)
-  (find-file-other-window (pyagentd-agents--file)))
+  (pyagentd-here-visit (list :file (pyagentd-agents--file)) t))
 
 (defun pyagentd-agents--abort (branch what)
   "Stop the run of BRANCH, which is called WHAT."

@@ -90,11 +90,15 @@ The daemon works on what is on disk."
 
 (defun pyagentd-here-visit (session &optional other-window)
   "Visit the conversation of SESSION, a plist, and return its buffer.
-Use another window if OTHER-WINDOW is non-nil."
-  (let ((file (plist-get session :file)))
-    (unless (file-exists-p file)
-      (user-error "%s is gone; `g' shows what there is" file))
-    (if other-window (find-file-other-window file) (find-file file))))
+Use another window if OTHER-WINDOW is non-nil.  Point is at the prompt,
+and stays where it was in a buffer that was there before."
+  (let* ((file (plist-get session :file))
+         (known (find-buffer-visiting file)))
+    (unless (or known (file-exists-p file))
+      (user-error "%s is gone; `g' lists the sessions again" file))
+    (prog1 (if other-window (find-file-other-window file) (find-file file))
+      (unless known
+        (goto-char (point-max))))))
 
 ;;;; Words
 

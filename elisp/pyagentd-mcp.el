@@ -23,7 +23,8 @@
 
 ;; The servers of the Model Context Protocol that sessions here have, how
 ;; they stand, and what each offers; those that a project brings along are
-;; started once their user has read them and said so.  See docs/mcp.md.
+;; started once their user has read them and said so.  See Info
+;; node `(pyagentd) Servers of tools the Model Context Protocol'.
 
 ;;; Code:
 
@@ -232,7 +233,7 @@ What is trusted is what was shown, until anything of it changes."
         pyagentd-table-help '(("RET" "start and look") ("T" "trust the project")
                               ("g" "fetch again") ("q" "close"))
         pyagentd-table-empty
-        "There are none: add [mcp.NAME] to config.toml, see docs/mcp.md.")
+        "There are none: add [mcp.NAME] to config.toml, see Info node\n`(pyagentd) Servers of tools the Model Context Protocol'.")
   (setq-local revert-buffer-function #'pyagentd-mcp--revert)
   (pyagentd-follow #'pyagentd-mcp--revert)
   (tabulated-list-init-header))

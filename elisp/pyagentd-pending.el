@@ -78,13 +78,13 @@ What is typed is its first prompt.
    (concat " " (plist-get pyagentd-pending--request :name) "  "
            (cond (pyagentd-pending--trouble
                   (propertize (substitute-command-keys
-                               (format "Not made: %s  \
+                               (format "Session not created: %s  \
 \\<pyagentd-pending-mode-map>\\[pyagentd-pending-send] tries again"
                                        pyagentd-pending--trouble))
                               'face 'error))
                  (pyagentd-pending--end
                   (propertize "Waiting..." 'face 'warning))
-                 (t (propertize "Making the session…" 'face 'warning))))))
+                 (t (propertize "Creating session…" 'face 'warning))))))
 
 ;;;; Making it
 
@@ -148,7 +148,7 @@ Return the buffer."
     (setq pyagentd-pending--trouble
           (string-trim (pyagentd-error-text err)))
     (force-mode-line-update)
-    (message "Not made: %s" pyagentd-pending--trouble)))
+    (message "Session not created: %s" pyagentd-pending--trouble)))
 
 (defun pyagentd-pending--made (buffer session)
   "Let BUFFER visit the conversation of SESSION, an answer of the daemon."
@@ -195,20 +195,20 @@ Return the buffer."
     (skip-chars-backward " \t\n")
     (when (<= (point) (length pyagentd-prompt-prefix))
       (goto-char (point-max))
-      (user-error "There is nothing to send"))
+      (user-error "Nothing to send"))
     (delete-region (point) (point-max))
     (setq pyagentd-pending--end (point-marker))
     (insert "\n\n" pyagentd-prompt-prefix))
   (if pyagentd-pending--trouble
       (pyagentd-pending--ask)
     (force-mode-line-update)
-    (message "Sent as soon as the session is made")))
+    (message "Will be sent once the session is created")))
 
 (defun pyagentd-pending-abort ()
   "Do not send what is typed once there is a session."
   (interactive nil pyagentd-pending-mode)
   (unless pyagentd-pending--end
-    (user-error "Nothing is to be sent"))
+    (user-error "Nothing is waiting to be sent"))
   (setq pyagentd-pending--end nil)
   (force-mode-line-update))
 

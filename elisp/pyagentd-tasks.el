@@ -110,8 +110,9 @@
 (defun pyagentd-tasks-visit ()
   "Visit the conversation of the task at point."
   (interactive nil pyagentd-tasks-mode)
-  (find-file (pyagentd-place-conversation
-              (plist-get (pyagentd-table-row :key) :branch))))
+  (pyagentd-here-visit
+   (list :file (pyagentd-place-conversation
+                (plist-get (pyagentd-table-row :key) :branch)))))
 
 ;;;; The mode
 

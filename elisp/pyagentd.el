@@ -196,7 +196,8 @@ for the daemon the project that the session works in."
 ;;;###autoload
 (defun pyagentd-session (name &optional preset directory then)
   "Make a session called NAME and open its conversation, to type at once.
-Its agent may read and write the project around `default-directory'.
+With an empty NAME it gets its title after the first answer.  Its agent
+may read and write the project around `default-directory'.
 With a prefix argument ask for the preset.  The first time this starts
 the daemon and, after asking, installs its server.
 
@@ -205,7 +206,8 @@ DIRECTORY the session's directory if it shall not be in
 `pyagentd-sessions-directory'.  Return the buffer of the conversation at
 once, nil if a preset is asked for; THEN is called there without
 arguments when the session is made."
-  (interactive (list (read-string "Session name: ")
+  (interactive (list (read-string
+                      "Session name (empty: titled after the first answer): ")
                      (and current-prefix-arg t)))
   (let* ((root (pyagentd--project-root))
          (make (lambda (preset)
@@ -222,8 +224,8 @@ arguments when the session is made."
   "Return the arguments of `create-session' for a session called NAME.
 PRESET, ROOT and DIRECTORY may be nil: the default preset, the project
 here, and a directory among those of the other sessions."
-  (list :name name
-        :titled t
+  (list :name (if (string-blank-p name) "session" name)
+        :titled (not (string-blank-p name))
         :preset (or preset pyagentd-default-preset)
         :root (or root (pyagentd--project-root))
         :session-dir (and directory (expand-file-name directory))))

@@ -183,6 +183,18 @@ def test_the_pages_that_are_linked_to_exist() -> None:
     assert missing == []
 
 
+def test_messages_name_nodes_of_the_manual_that_exist_and_no_page_of_the_repository() -> None:
+    """Whoever has the package has the manual, and not ``docs/``."""
+    titles = (page.read_text().splitlines()[0].removeprefix("# ") for page in (ROOT / "docs").glob("*.md"))
+    chapters = re.findall(r"^\*+ (.+)$", (ROOT / "docs" / "manual" / "pyagentd.org").read_text(), re.MULTILINE)
+    nodes = {re.sub(r"[.,:()@{}`*“”\"]", "", title) for title in (*titles, *chapters)}
+    for file in (*(ROOT / "elisp").glob("*.el"), *(ROOT / "pyagentd").rglob("*.py")):
+        text = re.sub(r"^\s*;.*$", "", file.read_text(), flags=re.MULTILINE) if file.suffix == ".el" else ""
+        assert not re.findall(r"docs/[a-z-]+\.md", text), file
+        for name in re.findall(r"`\(pyagentd\)\s([^'\\]+)\\*'", file.read_text()):
+            assert " ".join(name.split()) in nodes, f"{file} names the node {name}"
+
+
 def test_the_package_and_its_server_are_the_same_version() -> None:
     core = (ROOT / "elisp" / "pyagentd-core.el").read_text()
     main = (ROOT / "elisp" / "pyagentd.el").read_text()

@@ -102,8 +102,8 @@ PROVIDERS: Mapping[str, Provider] = {
 }
 
 _UNCONFIGURED = (
-    "Nobody is configured to search the web. Go on with what you know or can read, and say so. The user can change "
-    'that: search = "searxng", "brave" or "tavily" in the table [web] of config.toml (see docs/tools.md).'
+    "No web search is configured. Go on with what you know or can read, and say so. The user can configure one: "
+    'search = "searxng", "brave" or "tavily" in the table [web] of config.toml (see Info node `(pyagentd) Tools\').'
 )
 
 

@@ -139,6 +139,20 @@ The variable `rows' is bound to them."
     (with-current-buffer (window-buffer)
       (should (equal pyagentd--session-id "cup-20260101000000")))))
 
+(ert-deftest pyagentd-list-opens-a-session-at-its-prompt-and-leaves-point-later ()
+  (list-test-with-list
+    (list-test--goto "A cup")
+    (let ((file (plist-get (pyagentd-list--here) :file)))
+      (with-temp-file file (insert "### Hi\n\nHello.\n\n### "))
+      (pyagentd-test-type "RET")
+      (should (equal buffer-file-name (file-truename file)))
+      (should (and (eobp) (looking-back "^### " (line-beginning-position))))
+      (goto-char 3)
+      (with-current-buffer "*pyagentd sessions*"
+        (list-test--goto "A cup")
+        (pyagentd-test-type "RET"))
+      (should (= (point) 3)))))
+
 (ert-deftest pyagentd-list-asks-for-archived-ones-only-on-request ()
   (list-test-with-list
     (pyagentd-test-type "A")

@@ -41,7 +41,7 @@
     (let ((shown (current-buffer)) then)
       (should (equal (buffer-name) "Two cups"))
       (should (equal (buffer-string) "### "))
-      (should (string-search "Making the session" (pending-test--line)))
+      (should (string-search "Creating session" (pending-test--line)))
       (setq pyagentd-pending--then (lambda () (setq then (current-buffer))))
       (insert "Hi there")
       (goto-char 7)
@@ -55,6 +55,21 @@
       (pyagentd-test-await (pyagentd-attached-p))
       (should (equal (pyagentd-test-content file) "### Hi there"))
       (should-not (pyagentd-test-calls 'send)))))
+
+(ert-deftest pyagentd-pending-session-need-not-have-a-name ()
+  (pending-test--with-session
+    (let ((read nil) (named (current-buffer)))
+      (cl-letf (((symbol-function 'read-string)
+                 (lambda (prompt &rest _) (setq read prompt) "")))
+        (call-interactively #'pyagentd-session))
+      (should (string-search "empty: titled" read))
+      (should-not (eq (window-buffer) named))
+      (kill-buffer (window-buffer)))
+    (should (equal (mapcar (lambda (call)
+                             (list (plist-get call :name)
+                                   (plist-get call :titled)))
+                           (pyagentd-test-calls 'create-session))
+                   '(("Two cups" t) ("session" nil))))))
 
 (ert-deftest pyagentd-pending-session-without-text-is-as-if-visited ()
   (pending-test--with-session
@@ -95,7 +110,7 @@
   (pending-test--with-session
     (insert "Hi there")
     (pyagentd-pending--failed '(user-error "The disk is full"))
-    (should (string-search "Not made: The disk is full" (pending-test--line)))
+    (should (string-search "Session not created: The disk is full" (pending-test--line)))
     (should (string-search "C-c RET tries again" (pending-test--line)))
     (pyagentd-test-tell 'fake-answer (prin1-to-string answer) 'create-session)
     (execute-kbd-macro (kbd "C-c RET"))
