@@ -80,7 +80,8 @@ On `find-file-hook'; does nothing, at once, for any other file."
 ;;;###autoload
 (defun pyagentd-visit-major-mode ()
   "Turn on the major mode that the name of the visited session asks for.
-That is `text-mode' where no mode for Markdown is known."
+That is `text-mode' where no mode for Markdown is known, with prompts
+in bold."
   (pyagentd-gc-postpone)
   (save-restriction
     (when (> (buffer-size) pyagentd-visit--glance)
@@ -91,7 +92,8 @@ That is `text-mode' where no mode for Markdown is known."
                               (copy-sequence magic-mode-alist))))
         (set-auto-mode))
       (when (eq major-mode 'fundamental-mode)
-        (text-mode))))
+        (text-mode)
+        (font-lock-add-keywords nil '(("^#\\{1,6\\} .*" 0 'bold))))))
   (let ((inhibit-local-variables-regexps
          (cons (regexp-quote buffer-file-name) inhibit-local-variables-regexps))
         (enable-local-variables (pyagentd-visit--local-variables)))

@@ -216,4 +216,12 @@
       (should (eq major-mode 'text-mode))
       (should-not pyagentd-syntax--function))))
 
+(ert-deftest pyagentd-syntax-of-plain-text-shows-prompts ()
+  (let ((auto-mode-alist nil))
+    (pyagentd-test-with-session "### Hi\n\nHello"
+      (font-lock-mode)
+      (font-lock-ensure)
+      (should (eq (get-text-property 5 'face) 'bold))
+      (should-not (get-text-property 12 'face)))))
+
 ;;; syntax-test.el ends here
