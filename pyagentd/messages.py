@@ -37,7 +37,8 @@ class ToolCall:
     id: str
     name: str
     input: Mapping[str, Any]
-    unreadable: str = field(default="", compare=False)  # what came as arguments and is no JSON object
+    unreadable: str = field(default="", compare=False)  # what came as arguments and is no JSON object, or is too long
+    spooled: str = field(default="", compare=False)  # where that is, when it is too long: then only its head is above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

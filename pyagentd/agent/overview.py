@@ -79,7 +79,8 @@ class Overview:
 
     async def _tell_closed(self, refs: Iterable[BranchRef]) -> None:
         found = await asyncio.to_thread(lambda: {ref.key: alone(ref) for ref in refs})
-        rows = [listed_row(each) | doing({}) for each in found.values() if each is not None]
+        states = {key: {"state": self._host.state_of(key)} for key in found}
+        rows = [listed_row(each) | doing(states[key]) for key, each in found.items() if each is not None]
         # What was opened meanwhile tells itself.
         self._push(
             [row for row in rows if self._host.opened(row["branch"]) is None],
@@ -106,7 +107,11 @@ class Overview:
         return {
             **known,
             **spent_row(branch.meter.own if branch.meter is not None else Spent()),
-            **doing(branch.status if self._host.opened(branch.key) is branch else {}),
+            **doing(
+                branch.status
+                if self._host.opened(branch.key) is branch
+                else {"state": self._host.state_of(branch.key)}
+            ),
         }
 
 

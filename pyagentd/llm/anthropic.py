@@ -31,7 +31,7 @@ from pyagentd.errors import NoKey, ProviderError, TransientProviderError
 from pyagentd.llm.backend import ModelRequest, StreamItem
 from pyagentd.llm.body import BodyWriter
 from pyagentd.llm.concede import Concession, concede, concession
-from pyagentd.llm.decode import StepDecoder
+from pyagentd.llm.decode import MAX_ANSWER, StepDecoder, too_much
 from pyagentd.llm.failures import provider_error
 from pyagentd.llm.sse import SseDecoder
 from pyagentd.llm.translate import settings_body
@@ -95,6 +95,8 @@ class AnthropicBackend:
                 async for chunk in chunks:
                     if items := step.decode(events.feed(chunk)):
                         yield items
+                    if events.held > MAX_ANSWER:
+                        raise too_much(f"{MAX_ANSWER // 1_000_000} million characters in one piece")
                     if step.failure is not None:
                         raise step.failure
                     if step.finished:

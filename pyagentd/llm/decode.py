@@ -32,6 +32,11 @@ _log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 _AGAIN = "What was said before stands: send again"
+MAX_ARGUMENTS = 1_000_000  # characters of one call's arguments; a call with more is not made, see ``ToolCall``
+MAX_TEXT = 4_000_000  # characters of text and reasoning in one answer
+MAX_ANSWER = 32_000_000  # characters of one answer, arguments included; of one event that is not complete, bytes
+MAX_CALLS = 128  # in one answer
+_MAX_NAME = 200  # characters of a tool's name, and of a call's id
 _KINDS: dict[str, PartKind] = {
     "text": "text",
     "thinking": "reasoning",
@@ -73,6 +78,7 @@ class StepDecoder:
         self._growing = -1  # the block whose deltas are being joined
         self._grown: list[str] = []
         self._broken: list[PartFinished] = []  # calls whose input was no JSON object
+        self._said = self._received = self._calls = 0  # characters of text, of everything; calls
 
     def decode(self, events: Iterable[SseEvent]) -> list[StreamItem]:
         """Return the items that ``events`` mean, up to the one that fails; that one sets ``failure``.
@@ -113,6 +119,7 @@ class StepDecoder:
                 text = delta["thinking"]
             case "input_json_delta":
                 block.pieces.append(delta["partial_json"])
+                self._grow(arguments=len(delta["partial_json"]))
                 return
             case "signature_delta":
                 block.signature = delta["signature"]
@@ -121,11 +128,21 @@ class StepDecoder:
                 return
         if not isinstance(text, str):
             raise TypeError("text of a delta")
+        self._grow(text=len(text))
         block.pieces.append(text)
         if index != self._growing:
             self._flush(items)
             self._growing = index
         self._grown.append(text)
+
+    def _grow(self, *, text: int = 0, arguments: int = 0) -> None:
+        """Count what was received; raise ``ProviderError`` when it is more than an answer may have."""
+        self._said += text
+        self._received += text + arguments
+        if self._said > MAX_TEXT:
+            raise too_much(f"{MAX_TEXT // 1_000_000} million characters of text")
+        if self._received > MAX_ANSWER:
+            raise too_much(f"{MAX_ANSWER // 1_000_000} million characters")
 
     def _flush(self, items: list[StreamItem]) -> None:
         if text := "".join(self._grown):
@@ -144,20 +161,24 @@ class StepDecoder:
             return
         block = _Block(kind=kind)
         if kind == "tool":
-            block.call_id, block.name = self._unique(start["id"]), _whole(start["name"])
+            self._calls += 1
+            if self._calls > MAX_CALLS:
+                raise too_much(f"{MAX_CALLS} calls of tools")
+            block.call_id, block.name = self._unique(start["id"]), _whole(start["name"])[:_MAX_NAME]
             block.given = start.get("input")
         elif start["type"] == "redacted_thinking":
             block.redacted = start["data"]
         self._blocks[index] = block
         items.append(PartStarted(index, kind, block.call_id, block.name))
         if first := start.get("text") or start.get("thinking"):
+            self._grow(text=len(first))
             block.pieces.append(first)
             items.append(PartDelta(index, first))
         block.signature = start.get("signature") or ""
 
     def _unique(self, id: str) -> str:
         """Return the id of a call, another one where it has none or another call of this answer has the same."""
-        id = _whole(id)
+        id = _whole(id)[:_MAX_NAME]
         taken = [block.call_id for block in self._blocks.values() if block is not None and block.kind == "tool"]
         if not id or id in taken:
             id = f"{id or 'call'}_{uuid.uuid4().hex[:12]}"
@@ -177,6 +198,10 @@ class StepDecoder:
                 items.append(PartFinished(index, part))
             case "tool":
                 text = text if text.strip() else _given(block.given)
+                if len(text) > MAX_ARGUMENTS:
+                    call = ToolCall(id=block.call_id, name=block.name, input={}, unreadable=text)
+                    items.append(PartFinished(index, call))
+                    return
                 if (arguments := _arguments(text)) is None:
                     broken = ToolCall(id=block.call_id, name=block.name, input={}, unreadable=text)
                     self._broken.append(PartFinished(index, broken))
@@ -233,6 +258,14 @@ _HANDLERS: dict[str, Callable[[StepDecoder, Json, list[StreamItem]], None]] = {
     "message_stop": StepDecoder._message_stop,
     "error": StepDecoder._error,
 }
+
+
+def too_much(what: str) -> ProviderError:
+    """Return the error that ends an answer which has more than ``what``."""
+    return ProviderError(
+        f"The model's answer was cut off: it has more than {what}",
+        mend="What was said before stands: send again, and ask for less at a time",
+    )
 
 
 def _load(event: SseEvent) -> Json:

@@ -20,12 +20,17 @@ class SseEvent(NamedTuple):
 
 
 class SseDecoder:
-    """Turns chunks of bytes into events; holds at most one incomplete event."""
+    """Turns chunks of bytes into events; holds at most one incomplete event.
+
+    Attributes:
+        held: How many bytes of that there are.
+    """
 
     def __init__(self) -> None:
         self._held: list[bytes] = []  # pieces of the event that is not complete yet
         self._cr = False  # the last piece ended in CR: an LF that follows belongs to it
         self._first = True
+        self.held = 0
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that ``chunk`` completes, in order."""
@@ -35,12 +40,13 @@ class SseDecoder:
         # The end of an event may be split between two chunks, so the last byte held decides as well.
         if b"\n\n" not in chunk and not (chunk[0] == 10 and self._held and self._held[-1][-1] == 10):
             self._held.append(chunk)
+            self.held += len(chunk)
             return []
         if self._held:
             self._held.append(chunk)
             chunk = b"".join(self._held)
         *blocks, rest = chunk.split(b"\n\n")
-        self._held = [rest] if rest else []
+        self._held, self.held = [rest] if rest else [], len(rest)
         return [event for block in blocks if (event := _parse(block)) is not None]
 
     def _normalise(self, chunk: bytes) -> bytes:

@@ -77,8 +77,7 @@ class NamedAgents(Group):
         rows = await asyncio.to_thread(agents.known, self._host.state, destroyed=destroyed)
         found = [await asyncio.to_thread(self._listed, row) for row in rows]
         for each in found:
-            live = self._host.opened(each["branch"]) if each["branch"] else None
-            each["state"] = live.status["state"] if live else "idle"
+            each["state"] = self._host.state_of(each["branch"] or "")
         return {"agents": found}
 
     async def agent_config(

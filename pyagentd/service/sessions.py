@@ -130,7 +130,7 @@ class Sessions(Group):
         found = await asyncio.to_thread(self._found, archived)
         for row in found:
             live = self._host.opened(row["branch"])
-            row["state"] = live.status["state"] if live else "idle"
+            row["state"] = self._host.state_of(row["branch"])
             if live and live.meter is not None:
                 row |= spent_row(live.meter.own)
         if len(found) <= INLINE_SESSIONS:

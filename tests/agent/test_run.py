@@ -99,6 +99,29 @@ async def test_an_end_that_is_none_says_why(world: World, stop: str, said: str) 
     assert told["message"].startswith(said)
 
 
+async def test_arguments_of_ten_megabytes_are_kept_in_a_file_and_the_model_is_told(world: World) -> None:
+    content = json.dumps({"file_path": str(world.project / "big"), "content": "0123456789" * 1_000_000})
+    world.server.say(answer(tool_use("Write", id="call_big", json_text=content)), "I see")
+    ref, told = await run(world)
+    assert told["reason"] == "done" and not (world.project / "big").exists()
+    (result,) = [block for block in world.server.last.messages[-1]["content"] if block["type"] == "tool_result"]
+    said = json.dumps(result)
+    assert result["is_error"] and "more than 1000000 characters" in said and "in several calls" in said
+    kept = Path(re.search(r"in a file \(([^)]*)\)", said)[1])  # type: ignore[index]
+    assert kept.read_text() == content  # noqa: ASYNC240
+    assert paths.journal_file(ref.branch_dir).stat().st_size < 50_000
+    assert "more than 1000000 characters" in body(ref)
+    assert len(json.dumps(world.server.last.body)) < 50_000
+
+
+async def test_an_answer_with_more_calls_than_are_made_ends_the_run_and_makes_none(world: World) -> None:
+    calls = [tool_use("Write", file_path=str(world.project / f"{n}"), content="x") for n in range(129)]
+    world.server.say(answer(*calls))
+    ref, told = await run(world)
+    assert told["reason"] == "error" and "128 calls of tools" in told["message"]
+    assert not list(world.project.iterdir()) and "128 calls of tools" in assert_closed(ref)["error"]["message"]
+
+
 async def test_a_paused_answer_goes_on_in_the_next_request(world: World) -> None:
     world.server.say(answer("Let me", stop_reason="pause_turn"), "see")
     await run(world)
@@ -272,7 +295,7 @@ def full_disk(ref: BranchRef, room: int = 0) -> Iterator[None]:
 
 @pytest.mark.parametrize("noticed", ["by the end", "by the next word"])
 async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room_again(
-    world: World, noticed: str
+    world: World, noticed: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stop = {"hang_after": 8} if noticed == "by the end" else {"pause_s": 0.02}
     world.server.say(answer(text("Hello world" * 10, chunks=110), **stop))
@@ -287,9 +310,15 @@ async def test_a_full_disk_ends_the_run_and_the_log_is_mended_when_there_is_room
             told = await watcher.finished(branch)
     assert told["reason"] == "error" and "large" in told["message"]
     assert world.host.opened(ref.key) is None, "the branch is read anew by the next who needs it"
+    (listed,) = (await world.service().sessions(Watcher()))["sessions"]
+    assert listed["state"] == "error"
     async with world.host.using(ref) as branch:
-        assert branch.status["state"] == "idle"
-    assert assert_closed(ref)["reason"] == "restart"
+        assert branch.status["state"] == "error" and branch.status["message"] == told["message"]
+    end = assert_closed(ref)
+    assert end["reason"] == "error" and end["error"]["message"] == told["message"]
+    assert "host restart" not in body(ref) and told["message"] in body(ref)
+    complaints = [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+    assert len(complaints) == 1 and complaints[0].exc_info is None
     assert body(ref).startswith("### Hi\n\nHe") and body(ref).endswith("\n\n### ")
 
 

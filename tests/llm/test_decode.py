@@ -9,7 +9,7 @@ import pytest
 
 from pyagentd.errors import ProviderError, TransientProviderError
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted, StreamItem
-from pyagentd.llm.decode import StepDecoder
+from pyagentd.llm.decode import MAX_ARGUMENTS, MAX_CALLS, MAX_TEXT, StepDecoder
 from pyagentd.llm.sse import SseEvent
 from pyagentd.messages import Reasoning, Text, ToolCall
 from tests.server import Block, answer, text, thinking, tool_use
@@ -98,3 +98,32 @@ def test_what_came_before_a_failure_in_the_same_chunk_is_not_lost(bad: SseEvent,
     items = step.decode([*events(answer("kept"))[:4], bad, *events(answer("kept"))[4:]])
     assert items == [PartStarted(0, "text"), PartDelta(0, "kept")]
     assert type(step.failure) is kind and not step.finished
+
+
+@pytest.mark.parametrize(
+    ("blocks", "more"),
+    [
+        ([text("x" * (MAX_TEXT + 1), chunks=9)], "4 million characters of text"),
+        ([text("x" * MAX_TEXT), thinking("hm")], "4 million characters of text"),
+        ([tool_use("Write", json_text="x" * (33 * 1_000_000), chunks=9)], "32 million characters"),
+        ([tool_use("Read", file_path="/a") for _ in range(MAX_CALLS + 1)], "128 calls of tools"),
+    ],
+    ids=["text", "text and reasoning", "arguments", "calls"],
+)
+def test_an_answer_that_is_too_much_ends_with_an_error_that_says_so(blocks: list[Block], more: str) -> None:
+    decoder = StepDecoder()
+    decoder.decode(events(answer(*blocks)))
+    assert not decoder.finished and decoder.failure is not None
+    assert more in str(decoder.failure) and "cut off" in str(decoder.failure)
+
+
+def test_arguments_that_are_too_long_make_a_call_that_cannot_be_read() -> None:
+    written = json.dumps({"content": "x" * MAX_ARGUMENTS})
+    (call,) = [item.part for item in decode(tool_use("Write", json_text=written)) if isinstance(item, PartFinished)]
+    assert isinstance(call, ToolCall) and call.input == {} and call.unreadable == written
+
+
+def test_names_and_ids_of_calls_have_a_length() -> None:
+    items = decode(tool_use("N" * 10_000, id="i" * 10_000))
+    (call,) = [item.part for item in items if isinstance(item, PartFinished)]
+    assert isinstance(call, ToolCall) and len(call.name) == len(call.id) == 200

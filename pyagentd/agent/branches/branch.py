@@ -109,15 +109,18 @@ class LiveBranch(Audience, SessionRow):
             )
 
     @classmethod
-    async def open(cls, ref: BranchRef, *, pulse: Pulse, clock: Clock, goes_on: bool = False) -> LiveBranch:
+    async def open(
+        cls, ref: BranchRef, *, pulse: Pulse, clock: Clock, goes_on: bool = False, ended: Outcome | None = None
+    ) -> LiveBranch:
         """Open a branch, and put what was recorded but never reached its document there if the disk allows.
 
-        ``goes_on`` leaves its last run without an end: it is resumed.
+        ``goes_on`` leaves its last run without an end: it is resumed. ``ended`` is how that ended, where this daemon
+        knows it and could not record it.
 
         Raises:
             StoreError: Its log cannot be read.
         """
-        opened = await asyncio.to_thread(open_branch, ref, goes_on=goes_on)
+        opened = await asyncio.to_thread(open_branch, ref, goes_on=goes_on, ended=ended)
         branch = cls(ref, opened, pulse=pulse, clock=clock)
         branch.last_run = opened.last_run if goes_on else None
         try:

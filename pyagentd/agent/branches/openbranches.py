@@ -75,10 +75,17 @@ class OpenBranches:
         self._unfinished: dict[str, BranchRef] = {}  # agents, by key
         self._resuming: dict[str, asyncio.Task[None]] = {}  # by key
         self._failed: dict[str, SessionStatus] = {}  # of closed branches in an error, by key
+        self._unrecorded: dict[str, Outcome] = {}  # how runs ended whose log could not say so, by key
 
     def opened(self, key: str) -> LiveBranch | None:
         """Return the branch with this key if it is open."""
         return self._branches.get(key)
+
+    def state_of(self, key: str) -> str:
+        """Return the state of a session, open or not; one that nobody opened since the daemon started is idle."""
+        if (branch := self._branches.get(key)) is not None:
+            return branch.state.state.value
+        return self._failed[key].state.value if key in self._failed else Session.IDLE.value
 
     @contextlib.asynccontextmanager
     async def using(self, ref: BranchRef) -> AsyncIterator[LiveBranch]:
@@ -109,7 +116,12 @@ class OpenBranches:
             branch = self._branches.get(ref.key)
             if branch is None:
                 waiting = self.trees.waiting(ref.key)
-                branch = await LiveBranch.open(ref, pulse=self.pulse, clock=self.clock, goes_on=waiting is not None)
+                ended = self._unrecorded.get(ref.key)
+                branch = await LiveBranch.open(
+                    ref, pulse=self.pulse, clock=self.clock, goes_on=waiting is not None, ended=ended
+                )
+                if not branch.has_open_run:
+                    self._unrecorded.pop(ref.key, None)
                 if (failed := self._failed.pop(ref.key, None)) is not None and waiting is None:
                     branch.paused = True
                     branch.state.recall(failed)
@@ -158,11 +170,13 @@ class OpenBranches:
 
     async def _opened_anew(self, branch: LiveBranch) -> LiveBranch:
         """Return a branch that can be written in the place of one that cannot, or that one if nothing changed."""
-        fresh = await LiveBranch.open(branch.ref, pulse=self.pulse, clock=self.clock)
+        ended = self._unrecorded.get(branch.key)
+        fresh = await LiveBranch.open(branch.ref, pulse=self.pulse, clock=self.clock, ended=ended)
         if fresh.refusal or branch.users:
             fresh.close_now()
             return branch
         self._branches[branch.key] = fresh
+        self._unrecorded.pop(branch.key, None)
         branch.abandon()
         return fresh
 
@@ -258,9 +272,12 @@ class OpenBranches:
             for listener in self.listeners:
                 listener.branch_written(branch.ref)
 
-    def drop(self, branch: LiveBranch) -> None:
+    def drop(self, branch: LiveBranch, outcome: Outcome) -> None:
         """Let a branch go whose log cannot say how its run ended; it gets its end when it is opened anew."""
         self._branches.pop(branch.key, None)
+        self._unrecorded[branch.key] = outcome
+        if branch.state.state is Session.ERROR:
+            self._failed[branch.key] = branch.state
         branch.abandon()
 
     def is_resuming(self, branch: LiveBranch) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.branches.persist import Writing, after_prompt
+from pyagentd.agent.running.outcome import RESTART, Outcome
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic, document, metadata, paths
 from pyagentd.store.conversation import Conversation
@@ -69,12 +70,13 @@ class Opened:
     lasting: tuple[str, ...]  # the same of what stays as it is: to be said once
 
 
-def open_branch(ref: BranchRef, *, goes_on: bool = False) -> Opened:
+def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None = None) -> Opened:
     """Open a branch.
 
     Args:
         ref: The branch.
         goes_on: Leave its last run without an end, because it is resumed.
+        ended: How its last run ended, if that could not be recorded; None: a daemon's end cut it off.
 
     Raises:
         StoreError: Its log cannot be read.
@@ -86,7 +88,7 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False) -> Opened:
         refusal = journal.refusal or refusal_of(ref)
         if not refusal:
             _sweep(ref)
-            refusal = "" if goes_on else _end_interrupted(ref, journal, conversation)
+            refusal = "" if goes_on else _end_interrupted(ref, journal, conversation, ended)
         if not refusal and conversation.messages and not paths.session_file(ref.branch_dir).exists():
             _rebuild(ref, journal, conversation)
             notes = (*notes, f"{paths.SESSION_FILE} was missing; it was made anew from {paths.JOURNAL_FILE}")
@@ -136,17 +138,17 @@ def _sweep(ref: BranchRef) -> None:
         atomic.sweep(ref.session_dir)
 
 
-def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversation) -> str:
-    """Record the end of what an earlier daemon left running; return why that could not be recorded, or ""."""
-    rows = list(open_ends(conversation, RESTARTED))
+def _end_interrupted(ref: BranchRef, journal: Journal, conversation: Conversation, ended: Outcome | None) -> str:
+    """Record the end of what was left running; return why that could not be recorded, or ""."""
+    rows = list(open_ends(conversation, RESTARTED if ended is None else ended.message or "aborted"))
     run = conversation.last_run
     if run is not None and not run.is_finished:
         if _has_end(ref, journal, conversation):
             # The run ended: it is the log that was cut off. Nothing is to be put into the document again.
             rows += [("run", {**run.data, "state": state, "reason": "restart"}) for state in ("finished", "kept")]
         else:
-            error = {"code": "restart", "message": RESTARTED}
-            rows.append(("run", {**run.data, "state": "finished", "reason": "restart", "error": error}))
+            cut = ended or Outcome(reason="aborted", text="", code=RESTART, message=RESTARTED)
+            rows.append(("run", {**run.data, "state": "finished", "reason": cut.recorded, "error": cut.error}))
     tools = OrgLog(ref.branch_dir)
     try:
         for row in journal.append_many(rows):

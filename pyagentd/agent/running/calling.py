@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pyagentd import jsontext
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.running.resuming import decided_before
+from pyagentd.llm.decode import MAX_ARGUMENTS
 from pyagentd.messages import ToolCall, ToolResult
 from pyagentd.policy.action import Action
+from pyagentd.tools import spool
 from pyagentd.tools.around import Hooking
 from pyagentd.tools.invoke import Edited, Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec
@@ -143,8 +146,26 @@ def describe(call: ToolCall) -> str:
     return line if len(line) <= 80 else line[:79] + "…"
 
 
+def bounded(call: ToolCall, spool_dir: Path) -> ToolCall:
+    """Return a call; of one whose arguments are too long only their head, the whole of which is in a file."""
+    if len(call.unreadable) <= MAX_ARGUMENTS:
+        return call
+    try:
+        kept = str(spool.save(spool_dir, call.name if call.name.isidentifier() else "call", call.unreadable))
+    except OSError as error:
+        kept = f"not kept: {error.strerror}"
+    size = len(call.unreadable)
+    return replace(call, unreadable=f"{call.unreadable[:_SHOWN]}… ({size} characters)", spooled=kept)
+
+
 def _unreadable(call: ToolCall) -> str:
     """Return what the model is told whose arguments cannot be read."""
+    if call.spooled:
+        return (
+            f"{call.name} was not run: its arguments have more than {MAX_ARGUMENTS} characters. "
+            f"What came is in a file ({call.spooled}). They began: {call.unreadable}\n"
+            "Call it again with less, in several calls if need be."
+        )
     try:
         jsontext.parse(call.unreadable)
         why = "it is another value"

@@ -25,7 +25,7 @@ from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.compacting.tail import tokens_of
 from pyagentd.agent.running.answer import Answer
 from pyagentd.agent.running.budget import Stopwatch
-from pyagentd.agent.running.calling import Calling, describe
+from pyagentd.agent.running.calling import Calling, bounded, describe
 from pyagentd.agent.running.machine import Signal as S
 from pyagentd.agent.running.machine import State, advance
 from pyagentd.agent.running.offer import Offer
@@ -33,7 +33,7 @@ from pyagentd.agent.running.outcome import RESTART, Outcome, told_of
 from pyagentd.agent.running.resuming import Resumed
 from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.view import Steering, View, no_steering
-from pyagentd.errors import ContextOverflow, PyagentdError
+from pyagentd.errors import ContextOverflow, PyagentdError, StoreError
 from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
     ModelRequest,
@@ -269,6 +269,8 @@ class Run:
             return
         if self.state is State.WAIT:
             self._move(S.ANSWER)
+        if isinstance(item, PartFinished) and isinstance(item.part, ToolCall):
+            item = PartFinished(item.index, bounded(item.part, self._settings.context.spool_dir))
         self._answer.take(item)
 
     def _after_answer(self, stop_reason: str) -> Step | None:
@@ -347,8 +349,7 @@ class Run:
     def _fail(self, signal: S, outcome: Outcome) -> Outcome:
         try:
             return self._end(signal, outcome)
-        except Exception:  # the disk, most likely: the outcome is told, and healed from the log at the next start
-            log.exception("run %s could not be closed on disk", self.id)
+        except StoreError:  # the outcome is told, and recorded when the branch is opened anew
             self.state = advance(self.state, signal)
             return outcome
 

@@ -55,8 +55,8 @@ class Supervisor:
         trouble = ""
         try:
             branch.finish_run(run.id, outcome)
-        except Exception as failure:  # the log has no end of this run; it gets one when it is opened anew
-            log.exception("run %s: its end could not be recorded", run.id)
+        except Exception as failure:  # the log has no end of this run; it gets this one when it is opened anew
+            _log_failure(f"{branch.ref.name}: the end of run {run.id} could not be recorded", failure)
             code, message = told_of(failure)
             outcome = replace(outcome, reason="error", code=code, message=message)
         else:
@@ -78,7 +78,7 @@ class Supervisor:
         if branch.ref.is_agent and not branch.settled:
             self._host.note_unfinished(branch.ref)
         if branch.has_open_run:
-            self._host.drop(branch)
+            self._host.drop(branch, outcome)
         elif branch.idle:
             await self._host.close_if_idle(branch)
         return outcome
@@ -112,7 +112,7 @@ class Supervisor:
             await branch.secure()
             branch.note_complete()
         except Exception as failure:  # part of the run's supervisor: it ends whatever happens
-            log.exception("%s could not be written", branch.file)
+            _log_failure(f"{branch.file} could not be written", failure)
             return str(failure)
         return ""
 
@@ -127,6 +127,11 @@ class Supervisor:
             case {"state": "busy", "phase": phase, **details}:
                 branch.state.moved(phase, **details)
         self._host.agents.progress(branch, status)
+
+
+def _log_failure(what: str, failure: Exception) -> None:
+    """Log what went wrong: a disk that refuses in one line, a mistake of ours with its trace."""
+    log.error("%s: %s", what, failure, exc_info=None if isinstance(failure, StoreError) else failure)
 
 
 @contextlib.contextmanager
