@@ -61,7 +61,7 @@ def test_scripts_get_a_tree(system: System, session: str) -> None:
 
 
 def test_people_get_a_line_for_each(system: System, session: str) -> None:
-    build, look = (line.split("\t") for line in system.ok("agents", session).splitlines())
+    _, build, look = (line.split("\t") for line in system.ok("agents", session).splitlines())
     assert build[1] == "finished" and build[3:] == ["Build it", "built"]
     assert look[0].startswith("└ explorer-") and look[4] == "seen"
 

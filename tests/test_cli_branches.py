@@ -72,7 +72,7 @@ def test_branches_are_a_tree(system: System, told: tuple[str, Path]) -> None:
     one = system.json("branch", session, "--at", wanted, "--name", "one")["branch_name"]
     system.json("branch", f"{session}/{one}", "--at", wanted, "--name", "deep")
     system.json("branch", f"{session}/main", "--at", wanted, "--name", "two")
-    names = [line.split("\t")[0] for line in system.ok("branches", session).splitlines()]
+    names = [line.split("\t")[0] for line in system.ok("branches", session).splitlines()[1:]]
     assert [re.sub(r"\d{14}-", "", name) for name in names] == ["  main", "  ├ one", "  │ └ deep", "* └ two"]
     listed = system.json("branches", session)
     assert [each["depth"] for each in listed] == [0, 1, 2, 1]
@@ -99,7 +99,7 @@ def test_without_a_terminal_the_prompt_must_be_named(system: System, told: tuple
 def test_prompts_are_listed_with_their_ids(system: System, told: tuple[str, Path]) -> None:
     session, _ = told
     first, second = prompts(system, session)
-    assert system.ok("branch", session, "--list") == f"1\tOne?\t{first}\n2\tTwo?\t{second}\n"
+    assert system.ok("branch", session, "--list") == f"\tprompt\tmessage\n1\tOne?\t{first}\n2\tTwo?\t{second}\n"
     assert [each["message_id"] for each in system.json("branch", session, "--list")] == [first, second]
 
 

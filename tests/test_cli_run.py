@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from pyagentd.cli.app import cli, main
 from tests.e2e.conftest import System
 from tests.e2e.conftest import system as whole_system
 from tests.mcp.servers import plain, table
@@ -161,17 +162,22 @@ def test_compacting_by_a_command_is_waited_for(system: System, server: ModelServ
     session, branch = system.new()
     server.say("Red.", "## Goal\nColours")
     system.ok("send", session, "A colour?")
-    said = system.ok("send", session, "--command", "/compact")
-    assert said.count("is summarised") == 1 and "compacted (2 messages" in said
+    done = system.run("send", session, "--command", "/compact")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 and said.count("is summarised") == 1 and "compacted (2 messages" in said
     assert "## Goal\nColours" in (branch / "session.md").read_text()
     again = system.run("send", session, "--command", "/compact")
     assert again.returncode == 1 and "nothing to compact" in again.stderr
 
 
-def test_with_json_every_line_is_an_event_and_the_last_one_the_end(system: System, server: ModelServer) -> None:
+def test_with_json_events_every_line_is_an_event_and_the_last_one_the_result(
+    system: System, server: ModelServer
+) -> None:
     session, branch = system.new()
     server.say(answer(text("some text", chunks=3)))
-    events = [json.loads(line) for line in system.ok("send", session, "hello", "--json").splitlines()]
+    events = [json.loads(line) for line in system.ok("send", session, "hello", "--json-events").splitlines()]
+    result = events.pop()
+    assert (result["kind"], result["answer"], result["reason"]) == ("result", "some text", "done")
     assert all({"kind", "branch", "seq"} <= set(event) for event in events)
     assert {event["branch"] for event in events} == {str(branch)}
     said = [event["text"] for event in events if event["kind"] == "insert" and event["role"] == "response"]
@@ -185,7 +191,8 @@ def test_a_tool_is_one_line_and_its_result_is_left_to_the_document(system: Syste
     (system.project / "a.txt").write_text("alpha\n")
     session, branch = system.new()
     server.say(answer("Let me look.", tool_use("Read", file_path="a.txt")), "It says alpha.")
-    assert system.ok("send", session, "read it") == 'Let me look.\n• Read :file_path "a.txt"\n\nIt says alpha.\n'
+    done = system.run("send", session, "read it")
+    assert done.stdout == "Let me look.\n\nIt says alpha.\n" and done.stderr == "• Read a.txt\n"
     assert "alpha\n" in (branch / "session.md").read_text()
 
 
@@ -350,7 +357,7 @@ def test_one_interrupt_detaches_and_the_run_goes_on(
     screen.interrupt()
     screen.expect("detached; the run goes on")
     screen.expect(f"pyagentd abort {session}")
-    assert screen.exit_code() == 1
+    assert screen.exit_code() == 130
     assert not idle(system, session)
     system.ok("abort", session)
 
@@ -364,7 +371,7 @@ def test_a_second_interrupt_aborts(system: System, server: ModelServer, terminal
     screen.expect("detached; the run goes on")
     screen.interrupt()
     screen.expect("The run was aborted")
-    assert screen.exit_code() == 1
+    assert screen.exit_code() == 130
     wait_until_idle(system, session)
 
 
@@ -440,3 +447,119 @@ def test_what_the_key_is_stays_out_of_log_and_arguments(system: System, server: 
     for file in [system.runtime / "daemon.log", *branch.rglob("*")]:
         assert not file.is_file() or b"test-key" not in file.read_bytes(), file
     assert b"test-key" not in Path(f"/proc/{system.daemon_pid()}/cmdline").read_bytes()
+
+
+# -- how calls came out, scripts, one question --------------------------------------------------------------------
+
+
+def test_what_was_denied_because_nobody_could_be_asked_is_said_and_fails_when_strict(
+    system: System, server: ModelServer
+) -> None:
+    session, _ = system.new()
+    wants = answer(tool_use("Write", file_path="a.txt", content="x"))
+    server.say(wants, "I could not.", wants, "Nor now.", wants, "Done.")
+    done = system.run("send", session, "write it")
+    assert (done.returncode, done.stdout) == (0, "I could not.\n")
+    assert "• Write a.txt → denied, nobody could be asked\n" in done.stderr
+    assert "1 tool call was denied" in done.stderr.splitlines()[-1] and "--allow" in done.stderr
+    assert system.run("send", session, "write it", "--strict").returncode == 1
+    done = system.run("send", session, "write it", "--strict", "--allow", "tool:Write:.*")
+    assert done.returncode == 0 and "• Write a.txt +1 −0\n" in done.stderr and "denied" not in done.stderr
+
+
+def test_what_an_agent_was_denied_is_said_at_the_end_of_its_parents_run(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    spawn = tool_use("PersistentAgent", preset="executor", description="write", prompt="Write it.")
+    server.say(answer(spawn), answer(tool_use("Write", file_path="a.txt", content="x")), "No.", "It could not.")
+    done = system.run("send", session, "have it written", "--strict", "--allow", "tool:PersistentAgent:.*")
+    assert done.returncode == 1
+    assert "(in executor-" in done.stderr.splitlines()[-1]
+    assert "• executor: write · done, 1 tool\n" in done.stderr
+
+
+def test_the_exit_code_of_a_command_is_in_its_line(system: System, server: ModelServer) -> None:
+    session, _ = system.new()
+    server.say(answer(tool_use("Bash", command="exit 3")), "It failed.")
+    done = system.run("send", session, "run it", "--allow", "tool:Bash:.*")
+    assert done.stderr == "• Bash exit 3 → exit 3\n"
+
+
+def test_json_is_one_object_with_the_answer_the_usage_and_what_the_tools_did(
+    system: System, server: ModelServer
+) -> None:
+    (system.project / "a.txt").write_text("alpha\n")
+    session, branch = system.new()
+    server.say(
+        answer("Let me look.", tool_use("Read", file_path="a.txt")),
+        answer(tool_use("Write", file_path="b.txt", content="x")),
+        "It says alpha.",
+    )
+    told = json.loads(system.ok("send", session, "read it", "--json"))
+    assert (told["session"], told["branch"], told["reason"]) == (session, str(branch), "done")
+    assert told["answer"] == "Let me look.\n\nIt says alpha."
+    assert told["usage"]["input"] == 30 and told["usage"]["output"] == 15
+    assert [(each["name"], each["state"], each["denied"]) for each in told["tools"]] == [
+        ("Read", "done", ""),
+        ("Write", "failed", "nobody"),
+    ]
+    assert [each["tool"] for each in told["denied"]] == ["Write"]
+
+
+def test_what_is_piped_in_is_part_of_the_prompt(system: System, server: ModelServer) -> None:
+    session, branch = system.new()
+    system.ok("send", session, "What failed?", input="line 1\nline 2\n")
+    system.ok("send", session, input="Only this\n")
+    body = (branch / "session.md").read_text()
+    assert "### What failed?\n\nline 1\nline 2\n" in body and "### Only this\n" in body
+
+
+def test_ask_makes_a_session_prints_the_answer_and_goes_on_where_it_was(system: System, server: ModelServer) -> None:
+    server.say("Blue.", "As the sky.", "Elsewhere.")
+    assert system.ok("ask", "Which colour?") == "Blue.\n"
+    assert system.ok("ask", "--continue", "Like what?") == "As the sky.\n"
+    assert [each["content"][0]["text"] for each in server.last.messages] == ["Which colour?", "Blue.", "Like what?"]
+    elsewhere = system.home / "elsewhere"
+    elsewhere.mkdir()
+    done = system.run("ask", "--continue", "And here?", "--root", str(elsewhere))
+    assert done.returncode == 1 and "has no session yet" in done.stderr
+    assert len(system.json("sessions")) == 1
+
+
+def test_a_file_is_sent_along(system: System, server: ModelServer) -> None:
+    picture, notes = system.home / "red dot.png", system.home / "notes.txt"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    notes.write_text("remember")
+    told = json.loads(system.ok("ask", "What is it?", "--attach", str(picture), "--attach", str(notes), "--json"))
+    said = server.last.messages[-1]["content"]
+    assert [each["source"]["media_type"] for each in said if each["type"] == "image"] == ["image/png"]
+    kept = sorted(each.name for each in (Path(told["branch"]) / "files").iterdir())
+    assert kept == ["notes.txt", "red dot.png"] and "files/notes.txt" in str(said)
+
+
+@pytest.mark.parametrize("words", [[], ["mcp"], ["config"]])
+def test_a_group_alone_prints_its_help_in_lines(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and out.count("\n") > 5 and max(map(len, out.splitlines())) <= 80
+
+
+def test_help_begins_with_what_to_type_and_has_every_command_in_a_section(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("Begin with:")
+    assert [line.split()[:2] for line in lines[first + 1 : first + 4]] == [
+        ["pyagentd", "doctor"],
+        ["pyagentd", "ask"],
+        ["pyagentd", "ask"],
+    ]
+    listed = {line.split()[0] for line in lines[first + 4 :] if line.startswith("  ") and line.strip()}
+    assert set(cli.commands) <= listed
+    assert not any(line.endswith("...") for line in lines[first:])
+
+
+def test_lists_have_their_header_in_a_pipe_too(system: System) -> None:
+    assert system.run("sessions").stdout == "session\ttitle\tstate\tpreset\tupdated\n"
+    assert "No sessions yet" in system.run("sessions").stderr
+    session, _ = system.new()
+    assert system.ok("usage").startswith("day\trequests\tinput\t")
+    assert system.ok("usage", session).startswith("what\tmodel\t")

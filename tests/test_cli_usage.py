@@ -48,7 +48,9 @@ def link(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_program_gets_every_bucket_and_a_price_that_is_not_known_stays_so(capsys: Any) -> None:
     assert main(["usage"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith("day\trequests\t")
+    assert rows == [
         "2026-11-22\t2\t1200\t0\t0\t300\t0\t$2.00",
         "2026-11-21\t2\t0\t5\t0\t0\t0\tunknown",
         "3 others\t2\t0\t0\t0\t0\t0\t$0.50",
@@ -62,7 +64,7 @@ def test_a_program_gets_every_bucket_and_a_price_that_is_not_known_stays_so(caps
 def test_a_person_sees_bars(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usagereport, "_on_terminal", lambda: True)
     assert main(["usage"]) == 0
-    first = capsys.readouterr().out.splitlines()[0].split("\t")
+    first = capsys.readouterr().out.splitlines()[1].split("\t")
     assert first == ["2026-11-22", "2", "1.5k", "300", "0", "$2.00", 12 * "█"]
 
 

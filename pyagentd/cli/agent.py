@@ -78,7 +78,11 @@ def listing(destroyed: bool, as_json: bool) -> None:
         shown = profile if isinstance(profile, str) and not profile.startswith("{") else "custom"
         model = each["model"] or each.get("effective_model") or "-"
         rows.append((each["name"], each["status"], model, shown, each["error"] or each["dir"]))
-    print_table(("name", "status", "model", "permissions", "directory"), rows)
+    print_table(
+        ("name", "status", "model", "permissions", "directory"),
+        rows,
+        empty="No named agents yet. Make one: pyagentd agent init NAME",
+    )
 
 
 @agent.command("config")

@@ -42,7 +42,9 @@ def agents(session: str, agent: str | None, as_json: bool) -> None:
     if as_json:
         print_json(_plain(found))
     else:
-        print_table(("agent", "state", "tokens", "task", "result"), _lines(_plain(found)))
+        print_table(
+            ("agent", "state", "tokens", "task", "result"), _lines(_plain(found)), empty="This session has no agents."
+        )
 
 
 def _plain(agents: list[dict[str, Any]] | None) -> list[dict[str, Any]]:

@@ -48,11 +48,12 @@ def asks(session: str | None, as_json: bool) -> None:
         print_json(found)
     elif sys.stdout.isatty():
         if not found:
-            note("nothing waits for an answer")
+            note("No pending approvals.")
         for row in found:
             _show(row)
     else:
-        print_table((), [(row["id"], _session(row), row["tool"] or "", _line(row)) for row in found])
+        rows = [(row["id"], _session(row), row["tool"] or "", _line(row)) for row in found]
+        print_table(("id", "session", "tool", "what"), rows, empty="No pending approvals.")
 
 
 @click.command()

@@ -49,6 +49,8 @@ def attach(session: str, after: int | None, until_idle: bool, as_json: bool) -> 
         ending = following.attach()
     if ending.reason == "error" and not as_json:
         note(ending.message)
+    if ending.reason == "detached":
+        return ExitCode.INTERRUPTED
     return ExitCode.FAILED if ending.reason == "error" and until_idle else ExitCode.DONE
 
 
@@ -68,6 +70,7 @@ class _AttachedView(JsonView):
     """One event a line, the same live and again; the lines of one row in one write, only the last with its number."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._held: list[Event] = []  # of a row that goes on
 
     def show(self, event: Event) -> None:

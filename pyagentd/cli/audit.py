@@ -45,7 +45,8 @@ def audit(session: str | None, limit: int, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print_table(("when", "who", "decision", "by", "action", "reason"), map(_columns, found))
+        headings = ("when", "who", "decision", "by", "action", "reason")
+        print_table(headings, map(_columns, found), empty="No decisions are recorded.")
 
 
 def _columns(row: dict[str, Any]) -> tuple[str, ...]:

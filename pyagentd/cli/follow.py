@@ -35,6 +35,7 @@ class Ending(NamedTuple):
 
     reason: Reason
     message: str = ""
+    interrupted: bool = False  # by Ctrl-C
 
 
 class Follower:
@@ -80,7 +81,7 @@ class Follower:
             with Interrupts() as interrupts:
                 ending = self._until(deadline, lambda: interrupts.count > 0)
                 if ending is None and interrupts.count:
-                    ending = self._interrupted(interrupts)
+                    ending = self._interrupted(interrupts)._replace(interrupted=True)
         finally:
             self._view.pause()
         return ending or Ending("timeout", f"No end after {timeout_s:g} s; the run goes on")

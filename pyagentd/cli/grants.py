@@ -45,7 +45,10 @@ def grants(session: str, revoke: str | None, as_json: bool) -> None:
     elif revoke:
         click.echo(f"revoked {revoked}")
     else:
-        print_table(("holds for", "action", "covers", "since"), [_columns(row, answer["root"]) for row in found])
+        rows = [_columns(row, answer["root"]) for row in found]
+        print_table(
+            ("holds for", "action", "covers", "since"), rows, empty="Nothing is allowed for longer than once."
+        )
 
 
 def _columns(row: dict[str, Any], root: str) -> tuple[str, str, str, str]:

@@ -11,8 +11,9 @@ import click
 
 from pyagentd.cli.branches import LONG_S
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
+from pyagentd.cli.options import stream_options
 from pyagentd.cli.output import json_option, note, print_json, print_table, printable
-from pyagentd.cli.send import conclude
+from pyagentd.cli.send import finished, form_of, is_human, view_of
 
 _HISTORY_S = 120.0  # a long document is compared with its log
 
@@ -78,7 +79,7 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
             if as_json:
                 print_json(list(found))
             else:
-                print_table(("session", "at", "created"), [_fork_row(each) for each in found])
+                print_table(("session", "at", "created"), [_fork_row(each) for each in found], empty="No forks.")
             return
         made = link.call("fork", timeout=LONG_S, branch=branch, message=message_id, title=title)
     if as_json:
@@ -91,25 +92,26 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
 @click.argument("session", shell_complete=complete_session)
 @click.option("--of", "message_id", metavar="MESSAGE-ID", help="The prompt or answer (default: the last one).")
 @click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
-@json_option
-def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool) -> int:
+@stream_options
+def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, as_events: bool) -> int:
     """Have SESSION answer a prompt again; the answer before becomes a variant and what came after it is hidden."""
     from pyagentd.cli.follow import Follower
-    from pyagentd.cli.views import JsonView, TextView
 
-    human = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    form = form_of(as_json, as_events)
+    human = is_human(form, headless=False)
     with daemon(human=human) as link:
         state = watch(link, branch_of(link, session))
+        branch = state["branch"]
         env, key = run_environment(os.environ, state["settings"]["backend"])
         run = link.call(
-            "regenerate", timeout=_HISTORY_S, branch=state["branch"], message=message_id, env=env, key=key, allow=()
+            "regenerate", timeout=_HISTORY_S, branch=branch, message=message_id, env=env, key=key, allow=()
         )
         if not wait:
-            print_json(_lists(run)) if as_json else print(run["run"])
+            print_json(_lists(run)) if form != "text" else print(run["run"])
             return 0
-        view = JsonView() if as_json else TextView()
-        ending = Follower(link, state["branch"], run["run"], view, human=human).follow(None)
-    return conclude(ending, session, as_json)
+        view = view_of(form)
+        ending = Follower(link, branch, run["run"], view, human=human).follow(None)
+        return finished(link, branch, session, view, ending, form)
 
 
 @click.command()
@@ -147,7 +149,11 @@ def _print_prompts(prompts: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json([dict(each) for each in prompts])
     else:
-        print_table(("prompt", "message"), [(_line(each["text"]), each["message_id"]) for each in prompts])
+        print_table(
+            ("prompt", "message"),
+            [(_line(each["text"]), each["message_id"]) for each in prompts],
+            empty="No prompts.",
+        )
 
 
 def _ask(prompts: Sequence[Mapping[str, Any]]) -> str:

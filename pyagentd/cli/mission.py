@@ -15,7 +15,7 @@ from pyagentd.cli.link import branch_of, complete_agent, daemon, run_environment
 from pyagentd.cli.options import asking_options, workplace_option
 from pyagentd.cli.outcome import ExitCode, report
 from pyagentd.cli.output import dim, json_option, note, print_json, printable, shown
-from pyagentd.cli.send import RunFailed, conclude
+from pyagentd.cli.send import RunFailed, conclude, denied_told
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 
@@ -140,10 +140,13 @@ class _Quiet:
         from pyagentd.cli.views import TextView
 
         self._view: View = TextView()
+        self.denied: list[Mapping[str, Any]] = []
 
     def show(self, event: Event) -> None:
         """Show ``event`` unless it is part of the document."""
-        if event.kind not in ("insert", "prompt"):
+        if event.kind == "denied":
+            self.denied.append(event.args[0])
+        if event.kind not in ("insert", "prompt", "tool"):
             self._view.show(event)
 
     def idle(self) -> None:
@@ -195,7 +198,10 @@ def _followed(link: DaemonClient, begun: Mapping[str, Any], *, human: bool, trac
         failed = state["status"]["state"] == "error"
         return Ending("error", str(state["status"].get("message") or "")) if failed else Ending("done")
     view, asks = tracing or _Quiet(), state.get("asks") or ()
-    return Follower(link, state["branch"], begun["run"], view, human=human, asks=asks).follow(None)
+    ending = Follower(link, state["branch"], begun["run"], view, human=human, asks=asks).follow(None)
+    if view.denied:
+        note(denied_told(view.denied))
+    return ending
 
 
 def _told(link: DaemonClient, begun: Mapping[str, Any]) -> dict[str, Any]:

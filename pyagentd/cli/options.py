@@ -50,3 +50,16 @@ def asking_options(command: _Command) -> _Command:
     headless = click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")
     allow = click.option("--allow", multiple=True, metavar="REGEX", callback=checked_patterns, help=words)
     return allow(headless(command))
+
+
+def strict_option(command: _Command) -> _Command:
+    """Add the option that makes a denial for want of somebody to ask a failure."""
+    words = "Exit 1 when a tool call was denied because nobody could be asked."
+    return click.option("--strict", is_flag=True, help=words)(command)
+
+
+def stream_options(command: _Command) -> _Command:
+    """Add the options that say in what form a run is printed, passed as ``as_json`` and ``as_events``."""
+    events = click.option("--json-events", "as_events", is_flag=True, help="Print each event as a line of JSON.")
+    one = click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end; errors too.")
+    return one(events(command))

@@ -7,6 +7,7 @@ code  meaning
 1     the run or the request failed
 2     wrong usage: options or arguments do not fit
 3     the daemon is not reachable and was not started
+130   you pressed Ctrl-C
 ====  ================================================
 
 With ``--json`` the line is ``{"error": {"code", "message"}}``; ``code`` is that of ``pyagentd.errors``.
@@ -31,6 +32,7 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     UNREACHABLE = 3
+    INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 
 
 def exit_code(error: Exception) -> ExitCode:

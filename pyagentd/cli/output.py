@@ -64,14 +64,20 @@ def note(text: str) -> None:
     print(f"pyagentd: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print ``rows`` under ``headings`` on a terminal; without headings, separated by tabs, into a pipe.
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty: str = "") -> None:
+    """Print ``rows`` under ``headings``: as a table on a terminal, separated by tabs into a pipe.
 
     Cells are made printable in either case: who reads a table knows no more of what is in it than a terminal does.
+    ``empty`` is told on stderr when there are none.
     """
+    rows = list(rows)
+    if not rows and empty:
+        note(empty)
     if not sys.stdout.isatty():
-        for row in rows:
+        for row in (headings, *rows):
             print("\t".join(map(printable, row)))
+        return
+    if not rows:
         return
     from rich import box
     from rich.console import Console

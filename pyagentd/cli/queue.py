@@ -43,7 +43,8 @@ def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume
     if as_json:
         print_json(items)
         return
-    print_table((), [(item["id"], "steers" if item["steer"] else "", _line(item["text"])) for item in items])
+    rows = [(item["id"], "steers" if item["steer"] else "", _line(item["text"])) for item in items]
+    print_table(("id", "how", "message"), rows, empty="No message waits.")
     if found["paused"]:
         note(f"they wait because of an error; go on with: pyagentd queue {session} --resume")
     elif not items:

@@ -56,7 +56,7 @@ def list_(session: str | None, as_json: bool) -> None:
         print_json(found)
         return
     rows = ((row["id"], row["session"], row["when"], _local(row["next_at"]), _remark(row)) for row in found)
-    print_table(("id", "session", "when", "next", "message"), rows)
+    print_table(("id", "session", "when", "next", "message"), rows, empty="Nothing is scheduled.")
 
 
 @schedule.command("cancel")

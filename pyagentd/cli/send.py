@@ -5,9 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import stat
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import quote
 
 import click
 
@@ -20,18 +27,33 @@ from pyagentd.cli.link import (
     run_environment,
     watch,
 )
-from pyagentd.cli.options import asking_options
+from pyagentd.cli.options import asking_options, preset_option, stream_options, strict_option, workplace_option
 from pyagentd.cli.outcome import ExitCode, report
-from pyagentd.cli.output import json_option, note, print_json, shown
-from pyagentd.errors import BadRequest, PyagentdError
+from pyagentd.cli.output import note, print_json, shown
+from pyagentd.cli.sessions import sessions_known
+from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.events import Event
 
 if TYPE_CHECKING:
     from pyagentd.cli.follow import Ending
+    from pyagentd.cli.views import Noting, ResultView, TextView
+    from pyagentd.rpc.client import DaemonClient
+
+Form = Literal["text", "json", "events"]
+"""What is printed: text for people, one object at the end, or each event as a line."""
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LONGEST_COMMAND_S = 300.0  # a long conversation is summarised in pieces
 _SLASH = re.compile(r"/[A-Za-z][\w:.-]*(?!\S)")
 _LONGEST_PROMPT = 900_000  # bytes; a call to the daemon holds 1 MiB
+_LARGEST_FILE = 50_000_000  # bytes
+_HEAD = 16  # bytes that tell what a file is
+_PATIENCE_S = 3.0  # until we say that we wait for stdin
+_LONG_S = 120.0  # to read a whole conversation
+_NAME = 60  # characters of the prompt that name a session
+_SHOWN_DENIED = 3
+_LONGEST_ACTION = 80  # characters
 
 
 class RunFailed(PyagentdError):
@@ -46,103 +68,320 @@ class StillRunning(PyagentdError):
     code = "timeout"
 
 
-@click.command()
-@click.argument("session", shell_complete=complete_session)
-@click.argument("text")
-@click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
-@click.option(
+def _message_options(command: _Command) -> _Command:
+    """Add the options that say who answers, and what goes with the message."""
+    agent = click.option(
+        "--agent",
+        metavar="NAME",
+        shell_complete=complete_agent,
+        help="Who answers from this message on: a preset, such as plan or build.",
+    )
+    model = click.option(
+        "--model",
+        metavar="NAME",
+        shell_complete=complete_model,
+        help="Which model answers from this message on, [BACKEND/]NAME.",
+    )
+    files = click.option(
+        "--attach",
+        "files",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Send a copy of this file along. May be repeated.",
+    )
+    return agent(model(files(command)))
+
+
+_timeout = click.option(
     "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop waiting then; the run goes on."
 )
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("text", required=False)
+@click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
+@_timeout
 @asking_options
-@click.option("--steer", is_flag=True, help="Say it to the run in flight, at its next step.")
+@strict_option
+@click.option("--steer", is_flag=True, help="Send it to the run in flight, at its next step.")
+@_message_options
 @click.option(
-    "--agent",
-    metavar="NAME",
-    shell_complete=complete_agent,
-    help="Who answers from this message on: a preset, such as plan or build.",
-)
-@click.option(
-    "--model",
-    metavar="NAME",
-    shell_complete=complete_model,
-    help="Which model answers from this message on, [BACKEND/]NAME.",
-)
-@click.option(
-    "--command", "commanded", is_flag=True, help="Do a slash command also when it comes from stdin or from a script."
+    "--command", "commanded", is_flag=True, help="Run a slash command also when it comes from stdin or from a script."
 )
 @click.option("--id", "message_id", metavar="ID", help="The message's id; sent twice it is one message.")
-@json_option
-def send(
-    session: str,
-    text: str,
-    wait: bool,
-    timeout: float | None,
-    allow: tuple[str, ...],
-    headless: bool,
-    steer: bool,
-    agent: str | None,
-    model: str | None,
-    commanded: bool,
-    message_id: str | None,
-    as_json: bool,
-) -> int:
+@stream_options
+def send(session: str, text: str | None, wait: bool, as_json: bool, as_events: bool, **wishes: Any) -> int:
     """Send TEXT to SESSION and follow the answer.
 
-    While a run is in flight the message waits for its turn, unless it is to --steer that run.
+    What is piped into stdin is added below TEXT; with TEXT "-" it is the message, and no slash command unless you
+    give --command.
+    While a run is in flight the message waits for its turn, unless you --steer that run.
     A slash command, such as /status or /help, is answered at once and never sent to a model; /compact is waited for.
-    One that changes something is done where you typed it at a terminal; from a script, give --command.
-    TEXT "-" is read from stdin, and is a message whatever it looks like, unless you give --command.
+    One that changes something runs where you typed it at a terminal; from a script, give --command.
     On a terminal you are asked what needs approval; elsewhere it is denied unless --allow covers it.
     Ctrl-C leaves the run going, a second one aborts it.
     """
-    from pyagentd.cli.follow import Ending, Follower
-    from pyagentd.cli.views import JsonView, TextView
-
-    human = sys.stdin.isatty() and sys.stdout.isatty() and not headless and not as_json
-    message = sys.stdin.read() if text == "-" else text
-    command = "always" if commanded else "never" if text == "-" else "human"
-    if not message.strip():
-        raise click.UsageError("TEXT is empty")
-    if (size := len(message.encode("utf-8", "surrogateescape"))) > _LONGEST_PROMPT:
-        raise BadRequest(f"A prompt of {size:,} bytes", mend="Above 900 kB, put it into a file and name the file")
+    form = form_of(as_json, as_events)
+    message = prompt_text(text)
+    human = is_human(form, headless=wishes["headless"])
     with daemon(human=human) as link:
-        state = watch(link, branch_of(link, session))
-        branch = state["branch"]
-        env, key = run_environment(os.environ, (model or "").rpartition("/")[0] or state["settings"]["backend"])
-        wishes: dict[str, Any] = {"allow": allow, "steer": steer, "agent": agent, "model": model, "id": message_id}
-        wishes["command"] = command
-        is_slash = _SLASH.match(message.lstrip()) is not None
-        is_command = is_slash and command != "never"  # some of them ask a model
-        if is_slash and not is_command and not as_json:
-            note("sent as a message: what comes from stdin is a slash command only with --command")
-        limit = {"timeout": _LONGEST_COMMAND_S} if is_command else {}
-        sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
-        if command := sent.get("command"):
-            goes_on = wait and command["began"]  # a compaction, below which the next message is to stand
-            if as_json or not goes_on:  # else the answer is among the events
-                status = _print_command(command, as_json)
-            if sent["ended"] and not goes_on:  # else it sent a message to the model
-                return status
-            sent = {**sent, "run": goes_on, "ended": None} if goes_on else sent
-        if not as_json:  # there they are events
-            for line in state.get("notes") or ():
-                note(line)
-        if not wait:
-            _print_sent(sent, as_json)
-            return ExitCode.DONE
-        view = JsonView() if as_json else TextView()
-        if as_json:
-            for line in state.get("notes") or ():
-                view.show(Event("notice", branch, 0, ({"text": line},)))
-        if sent["queued"] and not as_json:
-            note("it waits for the run in flight" if not steer else "the run in flight reads it at its next step")
-        if sent["ended"]:
-            if sent["ended"] != "canceled":
-                note(f"it was sent before, and answered: pyagentd show {session}")
-            return conclude(Ending(sent["ended"]), session, as_json)
+        commanding = "always" if wishes["commanded"] else "never" if text in (None, "-") else "human"
+        return _send(link, branch_of(link, session), session, message, form, human, wait, commanding, wishes)
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--continue", "-c", "goes_on", is_flag=True, help="Go on with the last session of this directory.")
+@preset_option
+@workplace_option
+@_timeout
+@asking_options
+@strict_option
+@_message_options
+@stream_options
+def ask(
+    text: str | None,
+    goes_on: bool,
+    preset: str | None,
+    root: Path,
+    as_json: bool,
+    as_events: bool,
+    **wishes: Any,
+) -> int:
+    """Ask TEXT in a new session and print the answer.
+
+    What is piped into stdin is added below TEXT. The session stays: --continue goes on with it, `pyagentd sessions`
+    lists it. Into a pipe or a file stdout holds the answer alone.
+    """
+    form = form_of(as_json, as_events)
+    if goes_on and preset:
+        raise click.UsageError("--preset is of a new session: leave it out with --continue, or give --agent")
+    message = prompt_text(text)
+    human = is_human(form, headless=wishes["headless"])
+    with daemon(human=human) as link:
+        if goes_on:
+            branch_dir, session = _last_session(link, root.resolve())
+        else:
+            name = " ".join(message.split())[:_NAME]
+            made = link.call("create-session", name=name, preset=preset, root=str(root.resolve()))
+            branch_dir, session = Path(made["branch_dir"]), str(made["session_id"])
+        if sys.stderr.isatty() and form == "text":
+            note(f"session {session}; go on with it: pyagentd ask --continue")
+        wishes |= {"steer": False, "message_id": None}
+        return _send(link, branch_dir, session, message, form, human, True, "never", wishes)
+
+
+def form_of(as_json: bool, as_events: bool) -> Form:
+    """Return in what form a run is printed."""
+    return "events" if as_events else "json" if as_json else "text"
+
+
+def is_human(form: Form, *, headless: bool) -> bool:
+    """Return whether somebody is at the terminal who can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and not headless and form == "text"
+
+
+def prompt_text(text: str | None) -> str:
+    """Return the prompt that ``text`` and what is piped into stdin make together."""
+    piped = sys.stdin.read() if text == "-" else _piped()
+    message = "\n\n".join(part for part in ("" if text in (None, "-") else str(text), piped) if part.strip())
+    if not message:
+        raise click.UsageError("TEXT is empty" if text is not None else "Missing argument 'TEXT'")
+    if (size := len(message.encode("utf-8", "surrogateescape"))) > _LONGEST_PROMPT:
+        raise BadRequest(f"A prompt of {size:,} bytes", mend="Above 900 kB, send it as a file: --attach FILE")
+    return message
+
+
+def _piped() -> str:
+    """Return what is piped into stdin, "" where nothing is: on a terminal, and from a device or a socket."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):  # closed
+        return ""
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
+        return ""
+    waiting = threading.Timer(_PATIENCE_S, note, ("waiting for the end of stdin; </dev/null leaves it out",))
+    waiting.daemon = True
+    waiting.start()
+    try:
+        return sys.stdin.read()
+    finally:
+        waiting.cancel()
+
+
+def _last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
+    """Return the branch and the id of the session of a directory that was written last."""
+    from pyagentd.store.workplace import workspace_root
+
+    found = sessions_known(link)
+    for each in sorted(found, key=lambda each: str(each["updated"]), reverse=True):
+        if each["current"] and not each["agent"] and workspace_root(Path(each["branch"])) == str(root):
+            return Path(each["branch"]), str(each["session_id"])
+    raise NotFound(f"{root} has no session yet", mend="Leave out --continue")
+
+
+def _with_files(message: str, files: Sequence[Path], branch_dir: Path) -> str:
+    """Copy files into the branch, and return the message with links to them; the model is shown what it can see."""
+    from pyagentd.store.atomic import make_dirs, write_bytes
+    from pyagentd.store.attachments import media_type
+    from pyagentd.store.paths import files_dir
+
+    links = []
+    for file in files:
+        if (size := file.stat().st_size) > _LARGEST_FILE or not file.is_file():
+            raise BadRequest(
+                f"{file}: {size:,} bytes cannot be attached", mend="At most 50 MB; name the path instead"
+            )
+        data = file.read_bytes()
+        home = files_dir(branch_dir)
+        make_dirs(home)
+        names = (f"{file.stem}{f'-{number}' if number else ''}{file.suffix}" for number in count())
+        target = next(home / name for name in names if not (home / name).exists())
+        write_bytes(target, data)
+        mark = "!" if media_type(data[:_HEAD]).startswith("image/") else ""
+        links.append(f"{mark}[{target.name}]({home.name}/{quote(target.name)})")
+    return "\n\n".join([message, *links])
+
+
+def _send(
+    link: DaemonClient,
+    branch_dir: Path,
+    session: str,
+    message: str,
+    form: Form,
+    human: bool,
+    wait: bool,
+    commanding: str,
+    given: Mapping[str, Any],
+) -> int:
+    """Send a message, follow its run, and return the exit status."""
+    from pyagentd.cli.follow import Ending, Follower
+
+    message = _with_files(message, given["files"], branch_dir)
+    state = watch(link, branch_dir)
+    branch, model, steer = state["branch"], given["model"], given["steer"]
+    env, key = run_environment(os.environ, (model or "").rpartition("/")[0] or state["settings"]["backend"])
+    wishes: dict[str, Any] = {"allow": given["allow"], "steer": steer, "agent": given["agent"], "model": model}
+    wishes |= {"id": given["message_id"], "command": commanding}
+    is_slash = _SLASH.match(message.lstrip()) is not None
+    is_command = is_slash and commanding != "never"  # some of them ask a model
+    if is_slash and not is_command and form == "text":
+        note("sent as a message: what comes from stdin is a slash command only with --command")
+    limit = {"timeout": _LONGEST_COMMAND_S} if is_command else {}
+    sent = link.call("prompt", **limit, branch=branch, text=message, env=env, key=key, **wishes)
+    if command := sent.get("command"):
+        goes_on = wait and command["began"]  # a compaction, below which the next message is to stand
+        if form != "text" or not goes_on:  # else the answer is among the events
+            status = _print_command(command, form != "text")
+        if sent["ended"] and not goes_on:  # else it sent a message to the model
+            return status
+        sent = {**sent, "run": goes_on, "ended": None} if goes_on else sent
+    if form == "text":  # there they are events
+        for line in state.get("notes") or ():
+            note(line)
+    if not wait:
+        print_sent(sent, form != "text")
+        return ExitCode.DONE
+    view = view_of(form)
+    for line in state.get("notes") or () if form == "events" else ():
+        view.show(Event("notice", branch, 0, ({"text": line},)))
+    if sent["queued"] and form == "text":
+        note("it waits for the run in flight" if not steer else "the run in flight reads it at its next step")
+    if sent["ended"]:
+        if sent["ended"] != "canceled" and form == "text":
+            note(f"it was sent before, and answered: pyagentd show {session}")
+        ending = Ending(sent["ended"])
+    else:
         queued = sent["message"] if sent["queued"] else None
-        ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(timeout)
-    return conclude(ending, session, as_json)
+        ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(given["timeout"])
+    view.message_id = sent["message"] or view.message_id
+    return finished(link, branch, session, view, ending, form, strict=given["strict"])
+
+
+def view_of(form: Form) -> ResultView | TextView:
+    """Return where the events of a run go."""
+    from pyagentd.cli.views import JsonView, ResultView, TextView
+
+    return TextView() if form == "text" else JsonView() if form == "events" else ResultView()
+
+
+def finished(
+    link: DaemonClient, branch: str, session: str, view: Noting, ending: Ending, form: Form, *, strict: bool = False
+) -> ExitCode:
+    """Print what is left to print of a run that was followed, and return the exit status."""
+    status = conclude(ending, session, form != "text")
+    if form != "text":
+        print_json(_result(link, branch, session, view, ending))
+    elif view.denied:
+        note(denied_told(view.denied))
+    return ExitCode.FAILED if strict and view.denied else status
+
+
+def denied_told(denied: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is said at the end of a run about calls that were denied because nobody could be asked."""
+    calls = "; ".join(_denied_call(each) for each in denied[:_SHOWN_DENIED])
+    more = f" and {len(denied) - _SHOWN_DENIED} more" if len(denied) > _SHOWN_DENIED else ""
+    number = "1 tool call was" if len(denied) == 1 else f"{len(denied)} tool calls were"
+    beforehand = shlex.quote(re.escape(str(denied[0]["action"])))
+    return (
+        f"{number} denied, because nobody could be asked: {calls}{more}. "
+        f"Allow it beforehand with --allow {beforehand}, or send from a terminal"
+    )
+
+
+def _denied_call(call: Mapping[str, Any]) -> str:
+    where = f" (in {call['agent']})" if call.get("agent") else ""
+    return f"{str(call['action']).removeprefix('tool:')[:_LONGEST_ACTION]}{where}"
+
+
+def _result(link: DaemonClient, branch: str, session: str, view: Noting, ending: Ending) -> dict[str, Any]:
+    """Return what ``--json`` prints of a run: its answer, what it took, and how each call of a tool came out."""
+    from pyagentd.agent.dialogue.failed import told as tool_told
+
+    answer = link.call("show", timeout=_LONG_S, branch=branch)
+    text = answer.get("json") or Path(answer["path"]).read_text("utf-8")
+    texts: list[str] = []
+    tools: list[dict[str, Any]] = []
+    usage: Counter[str] = Counter()
+    model = None
+    for each in _answers(json.loads(text)["messages"], view.message_id):
+        metadata = each["message"].get("metadata_json") or {}
+        usage.update(metadata.get("usage") or {})
+        model = (metadata.get("model") or {}).get("model_id") or model
+        for part in each["parts"]:
+            data = part.get("data_json") or {}
+            if part.get("type") == "text" and data.get("text"):
+                texts.append(data["text"])
+            elif (call := tool_told(part)) is not None:
+                tools.append(call)
+    return {
+        "kind": "result",
+        "session": session,
+        "branch": branch,
+        "message": view.message_id,
+        "reason": ending.reason,
+        "error": ending.message or None,
+        "answer": "\n\n".join(texts),
+        "model": model,
+        "usage": dict(usage),
+        "tools": tools,
+        "denied": [dict(each) for each in view.denied],
+    }
+
+
+def _answers(messages: Sequence[Mapping[str, Any]], prompt: str | None) -> Iterator[Mapping[str, Any]]:
+    """Yield the model's messages that answer a prompt, also after the user steered the run."""
+    within = False
+    for each in messages:
+        row = each["message"]
+        if row["role"] == "user" and not (row.get("metadata_json") or {}).get("steered"):
+            within = False
+        if row["id"] == prompt:
+            within = True
+        elif within and row["role"] == "assistant" and not row.get("hidden_at"):
+            yield each
 
 
 def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
@@ -157,8 +396,8 @@ def _print_command(command: Mapping[str, Any], as_json: bool) -> ExitCode:
     return ExitCode.FAILED if command["code"] else ExitCode.DONE
 
 
-def _print_sent(sent: Mapping[str, Any], as_json: bool) -> None:
-    """Print the run, or the message that waits."""
+def print_sent(sent: Mapping[str, Any], as_json: bool) -> None:
+    """Print the run that was begun, or the message that waits."""
     if as_json:
         print_json({**sent, "queued": bool(sent["queued"])})
     else:
@@ -180,4 +419,4 @@ def conclude(ending: Ending, session: str, as_json: bool) -> ExitCode:
             report(RunFailed("The run was aborted"), as_json=as_json)
         case _:
             report(RunFailed(ending.message or f"The run ended: {ending.reason}"), as_json=as_json)
-    return ExitCode.FAILED
+    return ExitCode.INTERRUPTED if ending.interrupted else ExitCode.FAILED

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon
 from pyagentd.cli.options import preset_option, workplace_option
 from pyagentd.cli.output import json_option, note, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from pyagentd.rpc.client import DaemonClient
 
 LIST_TIMEOUT_S = 120.0
 
@@ -42,15 +45,26 @@ def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
 def sessions(archived: bool, as_json: bool) -> None:
     """List the sessions with their branches and agents; * marks the branch that a session's id means."""
     with daemon() as link:
-        answer = link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived, form="json")
-    # What is too large for a frame comes by path.
-    path = answer.get("path")
-    found = json.loads(Path(path).read_bytes())["sessions"] if path else answer["sessions"] or []
+        found = sessions_known(link, archived=archived)
     found = [session | {flag: bool(session[flag]) for flag in _FLAGS} for session in found]
     if as_json:
         print_json(found)
     else:
-        print_table(("session", "title", "state", "preset", "updated"), _lines(found))
+        print_table(
+            ("session", "title", "state", "preset", "updated"),
+            _lines(found),
+            empty="No sessions yet. Make one: pyagentd ask TEXT, or pyagentd new NAME",
+        )
+
+
+def sessions_known(link: DaemonClient, *, archived: bool = False) -> list[dict[str, Any]]:
+    """Return all branches and agents, as the operation ``sessions`` has them."""
+    answer = link.call("sessions", timeout=LIST_TIMEOUT_S, archived=archived, form="json")
+    path = answer.get("path")  # what is too large for a frame comes by path
+    found: list[dict[str, Any]] = (
+        json.loads(Path(path).read_bytes())["sessions"] if path else answer["sessions"] or []
+    )
+    return found
 
 
 def _lines(found: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

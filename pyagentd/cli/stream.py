@@ -24,9 +24,14 @@ class Piece(NamedTuple):
 
 
 class Transcript:
-    """Turns the inserts of one run into pieces, one blank line between blocks."""
+    """Turns the inserts of one run into pieces, one blank line between blocks.
 
-    def __init__(self) -> None:
+    Args:
+        apart: The dim pieces, whole lines, go elsewhere than the answer; reasoning is left out.
+    """
+
+    def __init__(self, *, apart: bool = False) -> None:
+        self._apart = apart
         self._printed: str | None = None  # kind of the block printed last, while it can go on
         self._inside: str | None = None  # kind of the fence that is open
         self._closer = ""  # what may have closed it: reasoning can contain fences of its own
@@ -81,7 +86,7 @@ class Transcript:
 
     def _content(self, text: str) -> Iterator[Piece]:
         # Of what is fenced only reasoning is shown: tools are announced, an error is reported as the run's end.
-        if self._inside != "reasoning" or (self._closer and not text.strip()):
+        if self._inside != "reasoning" or self._apart or (self._closer and not text.strip()):
             return
         yield from self._say("reasoning", self._closer + text, "dim")
         self._closer = ""
@@ -94,14 +99,16 @@ class Transcript:
 
     def _line(self, call: str) -> Iterator[Piece]:
         yield from self.end()
-        self._printed, self._anything = "tool", True
+        self._printed = "tool"
+        self._anything |= not self._apart
         yield Piece(f"• {call}\n", "dim")
 
     def _divide(self, what: str) -> Iterator[Piece]:
         yield from self.end()
-        if self._anything:
+        if self._anything and not self._apart:
             yield Piece("\n")
-        self._printed, self._anything = "compaction", True
+        self._printed = "compaction"
+        self._anything |= not self._apart
         yield Piece(f"── compacted {what} ──\n", "dim")
 
     def _say(self, block: str, text: str, style: Style = "plain") -> Iterator[Piece]:

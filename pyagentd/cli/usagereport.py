@@ -26,8 +26,9 @@ def print_report(by: str, days: int, *, as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
-    head = ("requests", "in", "cached", "out", "cost", "") if _on_terminal() else ()
-    print_table((by, *head), _lines(told))
+    for_people = ("requests", "in", "cached", "out", "cost", "")
+    head = for_people if _on_terminal() else ("requests", *(bucket.replace("_", " ") for bucket in BUCKETS), "cost")
+    print_table((by, *head), _lines(told), empty="Nothing was spent in this time.")
     if told["problem"] or told["indexing"]:
         note(told["problem"] or "not all sessions are counted yet: they are still being read")
 

@@ -30,12 +30,33 @@ class View(Protocol):
         ...
 
 
-class JsonView:
-    """One event a line."""
+class Noting:
+    """What every view notes of a run.
+
+    Attributes:
+        denied: Calls that were denied because nobody could be asked, as ``denied`` events say.
+        message_id: The prompt that the last run that began answers.
+    """
+
+    def __init__(self) -> None:
+        self.denied: list[Mapping[str, Any]] = []
+        self.message_id: str | None = None
+
+    def note(self, event: Event) -> None:
+        """Take note of ``event``."""
+        match event.kind, event.args:
+            case "denied", (Mapping() as call,):
+                self.denied.append(call)
+            case "run", ({"phase": "started", "message_id": str(message)},):
+                self.message_id = message
+
+
+class ResultView(Noting):
+    """Nothing until the end."""
 
     def show(self, event: Event) -> None:
-        """Print ``event``."""
-        print_json(event_object(event))
+        """Take note of ``event``."""
+        self.note(event)
 
     def idle(self) -> None:
         """Do nothing."""
@@ -44,19 +65,36 @@ class JsonView:
         """Do nothing."""
 
 
-class TextView:
-    """The answer as it comes on stdout; what the wait is for on stderr."""
+class JsonView(ResultView):
+    """One event a line."""
+
+    def show(self, event: Event) -> None:
+        """Print ``event``."""
+        self.note(event)
+        print_json(event_object(event))
+
+
+class TextView(Noting):
+    """The answer as it comes on stdout; what the wait is for on stderr.
+
+    Into a pipe or a file stdout holds the answer alone; what the model does goes to stderr.
+    """
 
     def __init__(self) -> None:
-        self._transcript = Transcript()
+        super().__init__()
+        self._calls: set[str] = set()
+        self._terminal = sys.stdout.isatty()
+        self._transcript = Transcript(apart=not self._terminal)
         self._progress = Progress()
 
     def show(self, event: Event) -> None:
         """Print what ``event`` adds."""
+        self.note(event)
         match event.kind, event.args:
             case "insert", (str() as text, role):
                 self._print(text, role)
-            case "tool", (Mapping() as call,):
+            case "tool", (Mapping() as call,) if call.get("id") not in self._calls:
+                self._calls.add(str(call.get("id")))
                 self._write(self._transcript.tool(str(call.get("summary") or call.get("name"))))
             case "status", (Mapping() as status,):
                 self._progress.state(status)
@@ -86,9 +124,11 @@ class TextView:
     def _write(self, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
             self._progress.hide()
-            said = shown(piece.text, sys.stdout)
-            sys.stdout.write(dim(said, sys.stdout) if piece.style == "dim" else said)
+            stream = sys.stderr if piece.style == "dim" and not self._terminal else sys.stdout
+            said = shown(piece.text, stream)
+            stream.write(dim(said, stream) if piece.style == "dim" else said)
         sys.stdout.flush()
+        sys.stderr.flush()
 
 
 def event_object(event: Event) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def test_what_is_no_query_is_wrong_usage_and_no_match_is_no_failure(system: Syst
 def test_the_list_shows_titles_and_who_belongs_to_whom(system: System) -> None:
     system.sessions.mkdir()
     fill(system.sessions, 2)
-    lines = [line.split("\t") for line in system.ok("sessions").splitlines()]
+    lines = [line.split("\t") for line in system.ok("sessions").splitlines()[1:]]
     names = [line[0] for line in lines]
     assert names[1] == "session-00000-20260205123052/20260205123102-try"
     main = names.index("session-00000-20260205123052/main")
