@@ -101,7 +101,7 @@ can be written there."
 One that can be written here goes before others."
   (let* ((buffers (or (pyagentd-add--sessions)
                       (user-error
-                       "No session is open; M-x pyagentd-session makes one")))
+                       "No open session; make one with M-x pyagentd-session")))
          (near (seq-filter (lambda (buffer)
                              (pyagentd-add--near-p buffer default-directory))
                            buffers)))
@@ -116,7 +116,7 @@ One that can be written here goes before others."
 (defun pyagentd-add--check-size (beg end)
   "Ask whether the text between BEG and END is meant if it is large."
   (when (and (> (- end beg) pyagentd-add--large)
-             (not (y-or-n-p (format "These are %d kB; add them? "
+             (not (y-or-n-p (format "Add %d kB to the prompt? "
                                     (/ (- end beg) 1000)))))
     (user-error "Nothing was added")))
 
@@ -165,7 +165,7 @@ It is the current one by default; point there is moved behind it."
 
 ;;;###autoload
 (defun pyagentd-add-region (beg end &optional ask)
-  "Put the region, between BEG and END, into the prompt of a session.
+  "Add the region, from BEG to END, to the prompt of a session.
 It says where the text is from.  With a prefix argument, or ASK from
 Lisp, ask which session."
   (interactive (list (region-beginning) (region-end) current-prefix-arg))
@@ -179,7 +179,7 @@ Lisp, ask which session."
 
 ;;;###autoload
 (defun pyagentd-add-buffer (&optional ask)
-  "Put this buffer into the prompt of a session.
+  "Add this buffer to the prompt of a session.
 Of a file that the session's project has, only the name is put there: the
 agent reads it.  Of any other buffer it is the text.  With a prefix
 argument, or ASK from Lisp, ask which session."
@@ -223,7 +223,7 @@ agent may not read there, is copied into the session."
 
 ;;;###autoload
 (defun pyagentd-add-files (files &optional ask)
-  "Put FILES into the prompt of a session: names, and pictures as such.
+  "Add FILES to the prompt of a session: names, and pictures as such.
 In Dired these are the marked files, elsewhere one that is asked for.
 With a prefix argument, or ASK from Lisp, ask which session."
   (interactive
@@ -241,7 +241,7 @@ With a prefix argument, or ASK from Lisp, ask which session."
 
 ;;;###autoload
 (defun pyagentd-add-diagnostics (beg end &optional ask)
-  "Put what Flymake or Flycheck found here into the prompt of a session.
+  "Add the diagnostics of Flymake or Flycheck to the prompt of a session.
 That is in the region, from BEG to END, if it is active, else in the whole
 buffer.  With a prefix argument, or ASK from Lisp, ask which session."
   (interactive (list (if (use-region-p) (region-beginning) (point-min))
@@ -250,8 +250,8 @@ buffer.  With a prefix argument, or ASK from Lisp, ask which session."
   (let ((found (pyagentd-diagnostics beg end))
         (session (pyagentd-add--session ask)))
     (unless found
-      (user-error (if (pyagentd-diagnostics-on-p) "Nothing was found here"
-                    "Neither Flymake nor Flycheck is on here")))
+      (user-error (if (pyagentd-diagnostics-on-p) "No diagnostics here"
+                    "Neither Flymake nor Flycheck is enabled here")))
     (pyagentd-add-text
      (format "Diagnostics of %s:\n\n%s"
              (pyagentd-passage-origin (pyagentd-add--root session))
@@ -261,7 +261,7 @@ buffer.  With a prefix argument, or ASK from Lisp, ask which session."
 
 ;;;###autoload
 (defun pyagentd-add (&optional ask)
-  "Put what is here into the prompt of a session.
+  "Add the region, file or buffer to the prompt of a session.
 That is the region if it is active, the marked files in Dired, else the
 buffer.  With a prefix argument, or ASK from Lisp, ask which session."
   (interactive "P")
@@ -280,7 +280,7 @@ The answer comes there; what you are writing there stays.  With a prefix
 argument, or ASK from Lisp, ask which session."
   (interactive (list (read-string "Question: " nil 'pyagentd-question-history)
                      current-prefix-arg))
-  (when (string-blank-p question) (user-error "There is no question"))
+  (when (string-blank-p question) (user-error "The question is empty"))
   (let* ((session (pyagentd-add--session ask))
          (root (pyagentd-add--root session))
          (about (cond ((use-region-p)

@@ -149,14 +149,14 @@ ABOVE is the stem of the row above them.  Each row is (STEM . AGENT)."
    :timeout pyagentd-call-timeout
    :success (lambda (answer)
               (message (if (plist-get answer :aborted) "Stopped %s"
-                         "Nothing to stop: %s")
+                         "Not running: %s")
                        what)
               (pyagentd-agents--on-change))
    :error (lambda (err) (message "%s" (pyagentd-error-text err)))))
 
 (defun pyagentd-agents-abort ()
-  "Stop the agents that are marked, else the one at point, with all below.
-The parent of each is told so and goes on."
+  "Stop the marked agents, else the one at point, and all below them.
+The parent of each is told and continues."
   (interactive nil pyagentd-agents-mode)
   (let ((agents (pyagentd-table-targets)))
     (when (or (null (cdr agents))
@@ -198,8 +198,8 @@ The parent of each is told so and goes on."
         tabulated-list-format [("Agent" 48 nil) ("State" 12 nil)
                                ("Tokens" 12 nil) ("Result" 0 nil)]
         pyagentd-table-help '(("RET" "open") ("o" "in another window")
-                              ("k" "stop one") ("m" "mark") ("K" "stop all")
-                              ("g" "fetch again") ("q" "close"))
+                              ("k" "stop") ("m" "mark") ("K" "stop all")
+                              ("g" "refresh") ("q" "close"))
         pyagentd-table-empty "This session has no agents.")
   (setq-local revert-buffer-function #'pyagentd-agents--revert)
   (pyagentd-follow #'pyagentd-agents--fetch)

@@ -120,7 +120,7 @@
 (defun pyagentd-audit-more ()
   "Show older decisions too."
   (interactive nil pyagentd-audit-mode)
-  (unless pyagentd-audit--more (user-error "These are all"))
+  (unless pyagentd-audit--more (user-error "No more decisions"))
   (pyagentd-audit--fetch (plist-get (car (last pyagentd-table-rows)) :id)))
 
 (defun pyagentd-audit-filter (session)
@@ -143,7 +143,7 @@
   "Names of the fields of a decision that are shown whole.")
 
 (defun pyagentd-audit-visit ()
-  "Show all that is known of the decision at point."
+  "Show the details of the decision at point."
   (interactive nil pyagentd-audit-mode)
   (let ((row (pyagentd-table-row)))
     (with-current-buffer (get-buffer-create "*pyagentd decision*")
@@ -175,22 +175,22 @@
   "Keymap of `pyagentd-audit-mode'.")
 
 (define-derived-mode pyagentd-audit-mode pyagentd-table-mode "Decisions"
-  "Major mode for the list of decisions about what agents were to do.
+  "Major mode for the list of decisions about actions of agents.
 
 \\{pyagentd-audit-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("When" 15 nil) ("Decision" 9 t)
                                ("Action" 56 t) ("By" 24 t) ("Agent" 0 t)]
-        pyagentd-table-help '(("RET" "all of it") ("s" "session") ("+" "more")
-                              ("g" "fetch again") ("q" "close"))
-        pyagentd-table-empty "Nothing was decided yet.")
+        pyagentd-table-help '(("RET" "details") ("s" "session") ("+" "more")
+                              ("g" "refresh") ("q" "close"))
+        pyagentd-table-empty "No decisions yet.")
   (setq-local revert-buffer-function #'pyagentd-audit--revert)
   (pyagentd-follow #'pyagentd-audit--again)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-audit (&optional all)
-  "List what was decided about the actions of the session here.
+  "List the decisions about actions of the session here.
 Where there is no session, or with a prefix argument (ALL from Lisp), list
 the decisions of all sessions."
   (interactive "P")

@@ -51,7 +51,7 @@
   "Save the buffer, since the daemon copies what is on disk."
   (pyagentd-session-save)
   (when (and (buffer-modified-p) (not pyagentd-session-viewing))
-    (user-error "Not saved, so there is nothing to branch")))
+    (user-error "Save the session before branching")))
 
 (defun pyagentd-branch-here ()
   "Return the buffer of the session here, saved, and point: (BUFFER POSITION).
@@ -66,7 +66,7 @@ Signal a `user-error' unless a branch can begin there."
 (defun pyagentd-branch-point (points number position)
   "Return the one of POINTS that is called NUMBER, or the one at POSITION.
 The latter if NUMBER is nil."
-  (cond ((null points) (user-error "No prompt to branch at"))
+  (cond ((null points) (user-error "No prompt to branch at yet"))
         (number (pyagentd-branch--numbered (format "%s" number) points))
         (t (pyagentd-branch--nearest points position))))
 
@@ -145,7 +145,7 @@ They are of CATEGORY and ANNOTATE, a function, annotates them."
   (pcase (car (read-multiple-choice
                "The prompt"
                '((?i "include" "The branch ends with this prompt.")
-                 (?e "exclude" "The branch ends before it; ask anew."))))
+                 (?e "exclude" "The branch ends before it; write another prompt."))))
     (?i 'include)
     (?e 'exclude)))
 
@@ -167,7 +167,7 @@ If that comes too late, what was made goes to the trash."
 
 ;;;###autoload
 (defun pyagentd-branch (&optional name side number)
-  "Begin a branch of this session at one of its prompts and visit it.
+  "Make a branch of this session at one of its prompts and visit it.
 It gets all of the conversation before that prompt, and the prompt itself
 if you choose to include it, the configuration and the agents.  It
 becomes the current branch; the one it comes from stays as it is.
@@ -186,7 +186,7 @@ branch is visited when it is made."
                 (pyagentd-branch--read-point points position))
               (or side (pyagentd-branch--read-side))
               (or name (pyagentd-branch--read-name)))
-           (message "No prompt to branch at")))))))
+           (message "No prompt to branch at yet")))))))
 
 (defun pyagentd-branch--at (point side name)
   "Begin a branch called NAME at POINT, a prompt, which SIDE in- or excludes."
@@ -277,7 +277,7 @@ BRANCH it is asked for."
 (defun pyagentd-branch--read-other (others)
   "Read one of OTHERS, the other branches of this session."
   (unless others
-    (user-error "This session has one branch; %s begins another"
+    (user-error "This session has only one branch; %s makes another"
                 (substitute-command-keys "\\[pyagentd-branch]")))
   (pyagentd-branch--read-branch "Switch to branch" others
                                 (plist-get (car others) :name)))

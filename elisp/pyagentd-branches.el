@@ -173,7 +173,7 @@ with a star.
        (message "Current branch: %s" (plist-get branch :name))))))
 
 (defun pyagentd-branches-branch ()
-  "Begin a branch of the one at point."
+  "Make a branch of the branch at point."
   (interactive)
   (with-current-buffer (find-file-noselect
                         (plist-get (pyagentd-branches--at-point) :file))
@@ -208,7 +208,7 @@ with a star.
                  (mapc #'delete-file files)
                  (when (zerop (process-exit-status process))
                    (pyagentd-branches--insert
-                    process (format "%s and %s say the same\n"
+                    process (format "%s and %s are identical\n"
                                     (plist-get old :name)
                                     (plist-get new :name))))))))
 
@@ -233,8 +233,8 @@ With a prefix argument ask for the OTHER branch, a plist."
                                 (equal (plist-get candidate :name)
                                        (plist-get branch :parent)))
                               pyagentd-table-rows)
-                    (user-error "%s comes from no other branch; \
-C-u = asks for one" (plist-get branch :name)))))
+                    (user-error "%s was not branched from another; \
+C-u = chooses one" (plist-get branch :name)))))
     (with-current-buffer (get-buffer-create "*Branch diff*")
       (diff-mode)
       (pyagentd-branches--diff other branch)

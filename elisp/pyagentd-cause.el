@@ -80,7 +80,7 @@ that of this buffer does not count."
 
 ;;;###autoload
 (defun pyagentd-visit-cause ()
-  "Visit the file that keeps the session in this buffer from going on.
+  "Visit the file that keeps the session in this buffer from continuing.
 Once it is saved the session is as usual: send again."
   (interactive)
   (pyagentd-cause-visit
@@ -88,7 +88,7 @@ Once it is saved the session is as usual: send again."
      (or (pyagentd-cause (or pyagentd-status-refusal
                              (plist-get pyagentd-status :message)
                              ""))
-         (user-error "No file is in the way here")))))
+         (user-error "No file keeps this session from continuing")))))
 
 (add-hook 'pyagentd-attach-failed-functions #'pyagentd-cause--refused)
 (add-hook 'pyagentd-attached-hook #'pyagentd-cause--forget)

@@ -79,21 +79,21 @@ They get its text.")
 (defun pyagentd-chat--check-writer ()
   "Signal a `user-error' unless this buffer writes a session."
   (unless pyagentd-mode
-    (user-error "Not a session; M-x pyagentd-session makes one"))
+    (user-error "Not a session; make one with M-x pyagentd-session"))
   (cond (pyagentd-viewing-refusal
          (user-error "Cannot send: %s" pyagentd-viewing-refusal))
         (pyagentd-viewing-diverged
-         (user-error "This text is not saved; M-x pyagentd-take-over"))
+         (user-error "This text is not saved; use M-x pyagentd-take-over"))
         (pyagentd-session-viewing
          (user-error
-          "Another client writes this session; M-x pyagentd-take-over"))))
+          "Another client writes this session; use M-x pyagentd-take-over"))))
 
 (defun pyagentd-chat--check ()
   "Signal a `user-error' unless a prompt can be sent from this buffer."
   (pyagentd-chat--check-writer)
   (when (or (eq (plist-get pyagentd-status :state) 'sending)
             (pyagentd-chat--waits-p))
-    (user-error "The prompt is on its way")))
+    (user-error "The prompt is already being sent")))
 
 (defun pyagentd-send (&optional menu)
   "Send the conversation up to point, or up to the end of the region.
@@ -340,7 +340,7 @@ The next prompt can be written below."
         (insert "\n\n" pyagentd-prompt-prefix)))
     (when (= (point) (overlay-end overlay))
       (goto-char (point-max))))
-  (message "Queued; %s lists what waits"
+  (message "Queued; %s lists queued messages"
            (substitute-command-keys "\\[pyagentd-queue]")))
 
 (defvar-local pyagentd-chat--edits nil

@@ -99,8 +99,8 @@ It turns itself on and off.
                                       (plist-get pyagentd-chips :options))
                      "   ")
           (propertize (if (plist-get pyagentd-chips :several)
-                          "   (several; C-c 1… puts one in your prompt)"
-                        "   (C-c 1… says it; C-u first: puts it in your prompt)")
+                          "   (C-c 1… inserts one into your prompt)"
+                        "   (C-c 1… sends it; C-u C-c 1… inserts it)")
                       'face 'shadow)))
 
 (defun pyagentd-chips-clear ()
@@ -165,23 +165,23 @@ What is there already follows it; another option, if SEVERAL, goes after."
   "Let the user choose an option; return its number."
   (let* ((options (plist-get pyagentd-chips :options))
          (labels (mapcar (lambda (option) (plist-get option :text)) options))
-         (picked (completing-read "Say: " labels nil t)))
+         (picked (completing-read "Option: " labels nil t)))
     (1+ (seq-position labels picked))))
 
 ;;;###autoload
 (defun pyagentd-chips-pick (number &optional only-put)
-  "Say option NUMBER of those that the last answer offers.
+  "Send option NUMBER of those that the last answer offers.
 What is typed below the answer already is said after it.  With a prefix
 argument, or ONLY-PUT from Lisp, put it into the prompt and do not send
 it; so it is with answers of which several options may be picked."
   (interactive
-   (progn (unless pyagentd-chips (user-error "Nothing is offered here"))
+   (progn (unless pyagentd-chips (user-error "No options are offered here"))
           (list (pyagentd-chips--read) current-prefix-arg)))
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (let ((option (nth (1- number) (plist-get pyagentd-chips :options)))
           (several (plist-get pyagentd-chips :several)))
       (unless option
-        (user-error "There is no option %d here" number))
+        (user-error "There is no option %d" number))
       (pyagentd-chips--put (plist-get option :text) several)
       (goto-char (point-max))
       (unless (or only-put several)
@@ -189,7 +189,7 @@ it; so it is with answers of which several options may be picked."
         (pyagentd-send)))))
 
 (defun pyagentd-chips-pick-by-key (&optional only-put)
-  "Say the option whose digit was typed; see `pyagentd-chips-pick'.
+  "Send the option whose digit was typed; see `pyagentd-chips-pick'.
 ONLY-PUT, the prefix argument, puts it into the prompt."
   (interactive "P")
   (pyagentd-chips-pick (- last-command-event ?0) only-put))

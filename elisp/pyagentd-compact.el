@@ -163,7 +163,7 @@ The text counts as fontified, so that nobody may look at it again."
     (if-let ((divider (pyagentd-compact--at pos)))
         (pyagentd-compact--fold
          divider (not (overlay-get divider 'pyagentd-compact-folded)))
-      (user-error "There is no compaction here"))))
+      (user-error "No compaction here"))))
 
 (defun pyagentd-compact--set-up ()
   "Have dividers drawn in this buffer, or remove them with the mode."
@@ -226,12 +226,12 @@ If it is not found, behind the last answer."
 
 ;;;###autoload
 (defun pyagentd-compact (&optional keep)
-  "Put a summary in place of what was said so far in this session.
-The text stays; only the model no longer sees it.  A rewind to a prompt
+  "Replace the conversation so far with a summary, for the model.
+The text stays; the model no longer sees it.  A rewind to a prompt
 before the summary, or deleting the summary's block, lets the model see
 it again.  With a prefix argument ask what the summary should KEEP."
   (interactive (list (and current-prefix-arg
-                          (read-string "Keep in mind: "))))
+                          (read-string "What the summary should keep: "))))
   (with-current-buffer (or (buffer-base-buffer) (current-buffer))
     (pyagentd-chat-when-ready
      (lambda ()

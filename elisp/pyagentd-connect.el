@@ -97,7 +97,7 @@ agree on its text just now."
 
 ;;;###autoload
 (defun pyagentd-connect ()
-  "Connect the session in this buffer with the daemon; start one if need be."
+  "Connect this session to the daemon, starting it if necessary."
   (interactive)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
   (let ((buffer (or (buffer-base-buffer) (current-buffer))))

@@ -94,7 +94,7 @@ how many there are, and :agents-total, their tokens; :compactions.")
                   (pyagentd-numbers-long (plist-get context :used))
                   (pyagentd-numbers-long (plist-get context :window))
                   (if (plist-get context :window-known) ""
-                    " (a guess: nobody stated the window)")
+                    " (estimated: the window of this model is not configured)")
                   (if-let ((model (plist-get context :model)))
                       (concat " of " model) ""))
           (format "Compacted from %s on"
@@ -109,7 +109,7 @@ how many there are, and :agents-total, their tokens; :compactions.")
                      (or (plist-get context :agents-total) 0))))
           (if (plist-get context :cost-usd)
               (concat "Cost: " (pyagentd-context--cost context))
-            (format "Cost: %sunknown (a model has no price in config.toml)"
+            (format "Cost: %sunknown (no price of a model in config.toml)"
                     (let ((known (or (plist-get context :known-usd) 0)))
                       (if (> known 0)
                           (concat (pyagentd-numbers-dollars known) " and ")
@@ -152,11 +152,11 @@ how many there are, and :agents-total, their tokens; :compactions.")
 
 ;;;###autoload
 (defun pyagentd-context ()
-  "Say how full the model's window is and what the session cost."
+  "Show how full the context window is and what the session cost."
   (interactive)
   (if pyagentd-context
       (message "%s" (pyagentd-context--details pyagentd-context))
-    (user-error "Nothing is known of a context here")))
+    (user-error "No context usage known yet")))
 
 (provide 'pyagentd-context)
 ;;; pyagentd-context.el ends here

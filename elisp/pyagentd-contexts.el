@@ -62,8 +62,8 @@
 
 ;;;###autoload
 (defun pyagentd-context-save (description)
-  "Save the conversation here, which goes on, under DESCRIPTION.
-Without one, a model says what it is about."
+  "Save the conversation here under DESCRIPTION; it continues.
+Without a DESCRIPTION a model writes one."
   (interactive (list (read-string "Description (empty: a model writes it): ")))
   (let ((here (pyagentd-contexts--here)))
     (message "Saving the conversation...")
@@ -81,11 +81,11 @@ Without one, a model says what it is about."
 
 ;;;###autoload
 (defun pyagentd-context-clear ()
-  "Begin the conversation here anew, without saving it.
-Its text stays; the model is no longer shown it."
+  "Clear the conversation here without saving it.
+Its text stays; the model no longer sees it."
   (interactive)
   (let ((here (pyagentd-contexts--here)))
-    (when (y-or-n-p (format "Begin anew in %s, the conversation unsaved? "
+    (when (y-or-n-p (format "Clear the conversation in %s without saving it? "
                             (pyagentd-title here)))
       (pyagentd-later
        'context-clear (list :branch (plist-get here :branch))
@@ -105,7 +105,7 @@ Its text stays; the model is no longer shown it."
 
 ;;;###autoload
 (defun pyagentd-context-restore (&optional id)
-  "Let a saved conversation go on here, in the place of the present one.
+  "Restore a saved conversation here, in place of the present one.
 ID is that of the conversation, or how it begins; without one, choose in
 the list of those that were saved."
   (interactive)
@@ -159,13 +159,13 @@ the list of those that were saved."
 ;;;; In the list
 
 (defun pyagentd-contexts-restore ()
-  "Let the conversation at point go on, in the place of the present one."
+  "Restore the conversation at point in place of the present one."
   (interactive nil pyagentd-contexts-mode)
   (let ((saved (pyagentd-table-row)))
     (unless pyagentd-contexts--branch
-      (user-error "%s is gone; M-x pyagentd-agent-init makes it anew"
+      (user-error "%s no longer exists; M-x pyagentd-agent-init makes it again"
                   pyagentd-contexts--agent))
-    (when (y-or-n-p (format "Go on with \"%s\", what is said now unsaved? "
+    (when (y-or-n-p (format "Restore \"%s\" without saving the present conversation? "
                             (truncate-string-to-width
                              (plist-get saved :description) 50 nil nil "…")))
       (dolist (buffer (pyagentd-here-buffers pyagentd-contexts--branch))
@@ -174,7 +174,7 @@ the list of those that were saved."
                                   (plist-get saved :id)))))
 
 (defun pyagentd-contexts-visit ()
-  "Look at the file of the conversation at point."
+  "View the file of the conversation at point."
   (interactive nil pyagentd-contexts-mode)
   (let ((file (plist-get (pyagentd-table-row) :file)))
     (unless (file-exists-p file)
@@ -201,17 +201,17 @@ the list of those that were saved."
   "Keymap of `pyagentd-contexts-mode'.")
 
 (define-derived-mode pyagentd-contexts-mode pyagentd-table-mode "Contexts"
-  "Major mode for the list of conversations that were saved.
+  "Major mode for the list of saved conversations.
 
 \\{pyagentd-contexts-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("Id" 9 nil) ("Saved" 17 t) ("Why" 9 t)
                                ("Messages" 9 t :right-align t)
                                ("Description" 0 nil)]
-        pyagentd-table-help '(("RET" "restore") ("o" "look at it")
-                              ("s" "save what is said now") ("C" "clear")
-                              ("g" "fetch again") ("q" "close"))
-        pyagentd-table-empty "Nothing was saved yet; s saves what is said now."
+        pyagentd-table-help '(("RET" "restore") ("o" "view")
+                              ("s" "save the present one") ("C" "clear")
+                              ("g" "refresh") ("q" "close"))
+        pyagentd-table-empty "No saved conversations; s saves the present one."
         pyagentd-here-function #'pyagentd-contexts--here-of-list)
   (setq-local revert-buffer-function #'pyagentd-contexts--revert)
   (pyagentd-follow #'pyagentd-contexts--revert)
@@ -219,7 +219,7 @@ the list of those that were saved."
 
 ;;;###autoload
 (defun pyagentd-context-history (&optional agent)
-  "List the conversations of the session here that were saved.
+  "List the saved conversations of the session here.
 Where there is none, or with a prefix argument, ask for an AGENT, which
 may be gone: its conversations are still known."
   (interactive

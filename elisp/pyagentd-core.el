@@ -56,7 +56,7 @@
 It is looked for on the path, then in `pyagentd-server-directory',
 where \\[pyagentd-install-server] installs it.  To start the daemon
 the words \"serve\" and \"--detach\" are appended."
-  :type '(choice (const :tag "Look for it" nil) (repeat string))
+  :type '(choice (const :tag "Search for it" nil) (repeat string))
   :risky t
   :package-version '(pyagentd . "0.1.0"))
 
@@ -69,9 +69,9 @@ or ~/.local/state."
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-human 'auto
-  "Whether somebody is there to answer the daemon's questions.
-`auto' means yes unless Emacs runs in batch mode; t and nil say it
-outright.  Without a human every action that needs approval is denied."
+  "Whether a human can answer approvals and questions.
+`auto' means yes unless Emacs runs in batch mode; t and nil mean yes
+and no.  Without a human every action that needs approval is denied."
   :type '(choice (const :tag "Unless in batch mode" auto)
                  (const :tag "Yes" t)
                  (const :tag "No" nil))

@@ -57,7 +57,7 @@
   (let ((own (not (equal (plist-get row :value) (plist-get row :default)))))
     (list (plist-get row :id)
           (vector (propertize (plist-get row :id) 'face 'bold)
-                  (propertize (or (plist-get row :text) "that of the preset")
+                  (propertize (or (plist-get row :text) "the preset's")
                               'face (if own 'default 'shadow))
                   (propertize (plist-get row :about) 'face 'shadow)))))
 
@@ -106,7 +106,7 @@
       (pyagentd-defaults--set (list :key id :value value)))))
 
 (defun pyagentd-defaults-reset ()
-  "Give the value at point its default."
+  "Reset the value at point to its default."
   (interactive nil pyagentd-defaults-mode)
   (pyagentd-defaults--set (list :key (plist-get (pyagentd-table-row) :id)
                                 :reset t)))
@@ -121,20 +121,20 @@
 
 (define-derived-mode pyagentd-defaults-mode pyagentd-table-mode
   "Settings of agents"
-  "Major mode for the settings that hold for all named agents.
+  "Major mode for the defaults of named agents.
 
 \\{pyagentd-defaults-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("Setting" 20 nil) ("Value" 30 nil)
                                ("What it is" 0 nil)]
         pyagentd-table-help '(("RET" "change") ("D" "default")
-                              ("g" "fetch again") ("q" "close")))
+                              ("g" "refresh") ("q" "close")))
   (setq-local revert-buffer-function #'pyagentd-defaults--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-settings ()
-  "Show what holds for named agents where nobody says otherwise, to change it."
+  "Edit the defaults of named agents."
   (interactive)
   (let ((buffer (get-buffer-create "*pyagentd settings*")))
     (with-current-buffer buffer

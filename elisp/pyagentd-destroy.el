@@ -39,8 +39,8 @@
               (mapconcat (lambda (line) (format "  - %s\n" line)) lines "")
             "  Nothing would be lost.\n"))
   (when keep
-    (insert (propertize "  Its files stay; an agent of the same name takes \
-them up.\n"
+    (insert (propertize "  Its files stay; an agent of the same name will \
+use them.\n"
                         'face 'shadow))))
 
 (defun pyagentd-destroy--buffer (name lines keep)
@@ -90,10 +90,10 @@ the user does not want it."
 
 ;;;###autoload
 (defun pyagentd-agent-destroy (name &optional keep)
-  "Destroy the agent NAME with all it does.
+  "Destroy the agent NAME and stop all it does.
 What would be lost is named first.  Its conversation is saved and its files
 go to the trash; with a prefix argument, or KEEP from Lisp, they stay, and
-`pyagentd-agent-init' with the same name takes them up again."
+`pyagentd-agent-init' with the same name uses them again."
   (interactive (list (pyagentd-named-read (if current-prefix-arg
                                               "Destroy agent, not its files"
                                             "Destroy agent"))

@@ -45,7 +45,7 @@ conses of a label and a function without arguments."
 ;;;; Buttons
 
 (defconst pyagentd-doctor-check--say-where
-  '("Say where it is" . pyagentd-doctor-mend-say-where)
+  '("Set pyagentd-command" . pyagentd-doctor-mend-say-where)
   "The button that changes `pyagentd-command'.")
 
 (defconst pyagentd-doctor-check--restart-button
@@ -107,7 +107,7 @@ INSTALLER is that of `pyagentd-doctor-check-examine'."
            (pyagentd-doctor-check-finding
             "server" 'missing
             (format "`pyagentd-command' names %s, which is not there" program)
-            (cons "Look for it" #'pyagentd-doctor-mend-forget-command)
+            (cons "Search for it" #'pyagentd-doctor-mend-forget-command)
             pyagentd-doctor-check--say-where))
           (t (pyagentd-doctor-check--absent installer)))))
 
@@ -116,7 +116,7 @@ INSTALLER is that of `pyagentd-doctor-check-examine'."
   (pcase installer
     ('asked
      (pyagentd-doctor-check-finding
-      "server" 'missing "not found; looking for what can install it…"
+      "server" 'missing "not found; looking for an installer…"
       pyagentd-doctor-check--say-where))
     (`(,program . ,_)
      (pyagentd-doctor-check-finding
@@ -151,13 +151,13 @@ uv, is needed" pyagentd-installer-python)
       (cond ((not (eql proto pyagentd-rpc-protocol))
              (pyagentd-doctor-check-finding
               "protocol" 'missing
-              (format "the daemon (version %s) speaks %s, this package %s"
+              (format "the daemon (version %s) has protocol %s, this package %s"
                       version proto pyagentd-rpc-protocol)
               pyagentd-doctor-check--restart-button))
             ((not (member version (list nil pyagentd-version)))
              (pyagentd-doctor-check-finding
               "version" 'warning
-              (format "the daemon is %s, this package %s" version
+              (format "the daemon is version %s, this package %s" version
                       pyagentd-version)
               pyagentd-doctor-check--restart-button))
             ((pyagentd-rpc-connected-p)
@@ -182,7 +182,7 @@ connected with need not answer: the server has asked it."
               (list (pyagentd-doctor-check-finding
                      "connection" 'asked
                      (concat (plist-get finding :detail)
-                             "; asking whether it answers…"))))
+                             "; checking the connection…"))))
              ((memq (plist-get daemon :level) '(nil ok)) (list finding))))
      own)))
 
@@ -194,7 +194,7 @@ connected with need not answer: the server has asked it."
     (if (null (plist-get answer :checks)) ; an error, or what is no JSON
         (list (pyagentd-doctor-check-finding
                "server" 'missing
-               (format "it cannot examine itself: %s"
+               (format "its check failed: %s"
                        (truncate-string-to-width
                         (string-trim text) 300 nil nil t))
                (pyagentd-doctor-check--install-button)))
@@ -235,9 +235,9 @@ connected with need not answer: the server has asked it."
     ("daemon" (list pyagentd-doctor-check--restart-button
                     (cons "Show its log" #'pyagentd-doctor-mend-log)))
     ((or "key" "backend")
-     (list '("Type the key" . pyagentd-doctor-mend-type-key)
-           '("Keep it in ~/.authinfo.gpg" . pyagentd-doctor-mend-authinfo)
-           '("Answer without a model" . pyagentd-doctor-mend-offline)))
+     (list '("Enter the API key" . pyagentd-doctor-mend-type-key)
+           '("Save it in ~/.authinfo.gpg" . pyagentd-doctor-mend-authinfo)
+           '("Use the offline stand-in" . pyagentd-doctor-mend-offline)))
     ("packages" (list (pyagentd-doctor-check--install-button)))
     (_ (or (pyagentd-doctor-check--file-button (concat detail "\n" mend))
            (pyagentd-doctor-check--run-button mend)))))

@@ -90,7 +90,7 @@
 (defun pyagentd-doctor-mend-type-key ()
   "Read the key of the model's provider; it holds for this Emacs only."
   (setenv "ANTHROPIC_API_KEY"
-          (read-passwd "Key (not stored, holds for this Emacs): "))
+          (read-passwd "API key (kept in memory of this Emacs only): "))
   (pyagentd-doctor-mend--done))
 
 (defun pyagentd-doctor-mend-authinfo ()

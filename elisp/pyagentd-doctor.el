@@ -116,10 +116,10 @@
   (let ((missing (seq-count (lambda (finding)
                               (eq (plist-get finding :level) 'missing))
                             findings)))
-    (cond ((eq pyagentd-doctor--server 'asked) "The server is being asked…")
-          ((zerop missing) "Everything that is needed is there.")
-          ((= missing 1) "One thing is missing.")
-          (t (format "%d things are missing." missing)))))
+    (cond ((eq pyagentd-doctor--server 'asked) "Checking the server…")
+          ((zerop missing) "All checks passed.")
+          ((= missing 1) "1 check failed.")
+          (t (format "%d checks failed." missing)))))
 
 (defun pyagentd-doctor--show ()
   "Show the findings."
@@ -133,7 +133,7 @@
     (insert (propertize (pyagentd-doctor--verdict all) 'face 'bold) "\n\n")
     (mapc #'pyagentd-doctor--insert all)
     (insert "\n" (substitute-command-keys
-                  "\\<pyagentd-doctor-mode-map>\\[revert-buffer] look again  \
+                  "\\<pyagentd-doctor-mode-map>\\[revert-buffer] refresh  \
 \\[forward-button] next button  \\[quit-window] close\n"))
     (set-buffer-modified-p nil)
     (goto-char (point-min))
@@ -149,7 +149,7 @@
   "Keymap of `pyagentd-doctor-mode'.")
 
 (define-derived-mode pyagentd-doctor-mode special-mode "Doctor"
-  "Mode of the buffer that says what is wrong with the installation."
+  "Major mode of the buffer of `pyagentd-doctor'."
   (setq-local truncate-lines nil
               word-wrap t
               wrap-prefix (make-string 23 ?\s)
@@ -179,7 +179,7 @@
 
 ;;;###autoload
 (defun pyagentd-doctor ()
-  "Say what is wrong with the installation, with buttons that mend it."
+  "Check the installation; buttons repair what is wrong."
   (interactive)
   (let ((buffer (get-buffer-create "*pyagentd-doctor*")))
     (with-current-buffer buffer

@@ -55,7 +55,7 @@
            "%" "%%"
            (concat " " pyagentd-edit--title
                    (substitute-command-keys "   \\<pyagentd-edit-mode-map>\
-\\[pyagentd-edit-finish] set it   \\[pyagentd-edit-cancel] cancel"))))))
+\\[pyagentd-edit-finish] save   \\[pyagentd-edit-cancel] cancel"))))))
 
 (defun pyagentd-edit (title text mode finish)
   "Edit TEXT, which is called TITLE, in a buffer in MODE, a function.
@@ -76,7 +76,7 @@ that closes the buffer; it may call that later."
     (pop-to-buffer buffer)))
 
 (defun pyagentd-edit-finish ()
-  "Set the value to the text in this buffer."
+  "Save the text in this buffer as the value."
   (interactive nil pyagentd-edit-mode)
   (let ((buffer (current-buffer)))
     (funcall pyagentd-edit--finish
@@ -84,9 +84,9 @@ that closes the buffer; it may call that later."
              (lambda () (pyagentd-edit--close buffer)))))
 
 (defun pyagentd-edit-cancel ()
-  "Forget what was edited here."
+  "Discard the edit."
   (interactive nil pyagentd-edit-mode)
-  (when (or (not (buffer-modified-p)) (y-or-n-p "Forget what was changed? "))
+  (when (or (not (buffer-modified-p)) (y-or-n-p "Discard the changes? "))
     (pyagentd-edit--close (current-buffer))))
 
 (defun pyagentd-edit--close (buffer)

@@ -81,7 +81,7 @@ FORMAT is \"md\", \"html\", \"json\" or \"jsonl\".  It is written
 when this has returned; a page is shown in the browser then if you wish."
   (interactive (pyagentd-exchange--read-export))
   (when (file-remote-p file)
-    (user-error "The daemon writes to local files only"))
+    (user-error "Only local files can be written"))
   (let ((here (pyagentd-here))
         (file (expand-file-name file))
         (show (and (called-interactively-p 'any) (equal format "html"))))
@@ -97,7 +97,7 @@ when this has returned; a page is shown in the browser then if you wish."
   "Say that FILE is written, with NOTES; ask whether to show it if SHOW."
   (setq pyagentd-exchange--export-directory (file-name-directory file))
   (if (and show
-           (y-or-n-p (format "Wrote %s; show it in the browser? " file)))
+           (y-or-n-p (format "Wrote %s; open it in the browser? " file)))
       (browse-url-of-file file)
     (message "%s" (pyagentd-exchange--told (concat "Wrote " file) notes))))
 
@@ -120,12 +120,12 @@ when this has returned; a page is shown in the browser then if you wish."
 ;;;###autoload
 (defun pyagentd-import (file &optional name)
   "Make a session called NAME of FILE, a saved gptel chat, and visit it.
-FILE itself is not changed.  What could not be taken over is told.  The
+FILE itself is not changed.  What could not be imported is reported.  The
 agent of the session may read and write the project around
 `default-directory', as with `pyagentd-session'."
   (interactive (pyagentd-exchange--read-import))
   (when (file-remote-p file)
-    (user-error "The daemon reads local files only"))
+    (user-error "Only local files can be imported"))
   (pyagentd-later-asking
    'import (list :file (expand-file-name file) :name name
                  :root (pyagentd--project-root))

@@ -223,7 +223,7 @@ With a prefix argument do so with all blocks of the buffer."
     (let* ((pos (if (mouse-event-p event) (posn-point (event-end event))
                   (point)))
            (start (or (pyagentd-fenced-start pos)
-                      (user-error "No block of a tool or of thoughts here")))
+                      (user-error "No tool call or reasoning here")))
            (line (or (pyagentd-fold--line-at start)
                      (apply #'pyagentd-fold--draw
                             (pyagentd-fenced-block start))))
@@ -250,7 +250,7 @@ With a prefix argument do so with all blocks of the buffer."
        (if agent
            (find-file-other-window
             (pyagentd-place-conversation (plist-get agent :branch-dir)))
-         (user-error "No agent was made here; TAB shows the call"))))))
+         (user-error "This call made no agent; TAB shows it"))))))
 
 (defun pyagentd-fold-toggle-all ()
   "Unfold all blocks of tools and of thoughts, or fold them if none is folded."

@@ -143,7 +143,7 @@ moved in the meantime.  Return BUFFER."
 (defun pyagentd-found--arrive (place)
   "Move to PLACE, a cons (BEG . END) or nil, and show what is there."
   (if (not place)
-      (message "The message is not in the text any more")
+      (message "The message is no longer in the text")
     (push-mark nil t)
     (pyagentd-found--show place)
     (unless noninteractive
@@ -214,7 +214,7 @@ has said where the message is, unless the user has moved on by then."
   (let ((window (display-buffer (current-buffer)
                                 '(nil (inhibit-same-window . t)))))
     (if (not place)
-        (message "The message is not in the text any more")
+        (message "The message is no longer in the text")
       (with-selected-window window
         (unless (<= (point-min) (car place) (cdr place) (point-max)) (widen))
         (pyagentd-found--highlight place)

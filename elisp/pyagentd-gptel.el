@@ -118,7 +118,7 @@ It works in buffers of sessions, and asks before it spawns an agent.
 Which presets there are the model is told once there is a daemon."
   (interactive)
   (unless (fboundp 'gptel-make-tool)
-    (user-error "Install gptel first; this is about its tools"))
+    (user-error "Package gptel is not installed"))
   (pyagentd-gptel--make nil)
   (add-hook 'pyagentd-rpc-connected-hook #'pyagentd-gptel--refresh)
   (when (pyagentd-rpc-connected-p)

@@ -79,11 +79,11 @@
 
 (defun pyagentd-grants-revoke ()
   "Revoke the grants that are marked, else the one at point.
-What matches one is asked for again."
+Actions that match one need approval again."
   (interactive nil pyagentd-grants-mode)
   (let ((grants (pyagentd-grants--targets)))
     (when (y-or-n-p (if (cdr grants)
-                        (format "Ask again before %s? "
+                        (format "Revoke %s? "
                                 (pyagentd-count (length grants) "action"))
                       (pyagentd-grants--question (car grants))))
       (pyagentd-table-forget-marks)
@@ -96,7 +96,7 @@ What matches one is asked for again."
 
 (defun pyagentd-grants--question (grant)
   "Return the question whether GRANT is to be revoked."
-  (format "Ask again before %s%s? "
+  (format "Revoke %s%s? "
           (plist-get grant :action)
           (if (equal "project" (pyagentd-grants--where grant))
               (format " in all sessions of %s"
@@ -119,21 +119,21 @@ What matches one is asked for again."
   "Keymap of `pyagentd-grants-mode'.")
 
 (define-derived-mode pyagentd-grants-mode pyagentd-table-mode "Grants"
-  "Major mode for the list of what is allowed without a question.
+  "Major mode for the list of grants.
 
 \\{pyagentd-grants-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("For" 8 t) ("Actions that match" 60 t)
                                ("Given" 17 t) ("By" 0 t)]
-        pyagentd-table-help '(("r" "revoke") ("m" "mark") ("g" "fetch again") ("q" "close"))
-        pyagentd-table-empty "Nothing is allowed for longer than once.")
+        pyagentd-table-help '(("r" "revoke") ("m" "mark") ("g" "refresh") ("q" "close"))
+        pyagentd-table-empty "No grants.")
   (setq-local revert-buffer-function #'pyagentd-grants--revert)
   (pyagentd-follow #'pyagentd-grants--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-grants ()
-  "List what the session here may do without a question, to revoke it.
+  "List the grants of the session here; they can be revoked.
 These are the answers \"for this session\" and \"always in this project\"."
   (interactive)
   (let* ((here (pyagentd-here))

@@ -184,7 +184,7 @@ That is the sign of a prompt, above which its variant is told."
 
 ;;;###autoload
 (defun pyagentd-show-hidden ()
-  "Unfold the turns that were taken back, or fold them again."
+  "Show rewound turns, or fold them again."
   (interactive)
   (setq pyagentd-hidden--shown (not pyagentd-hidden--shown))
   (dolist (overlay pyagentd-hidden--overlays)

@@ -114,7 +114,7 @@ See `pyagentd-branch-with-points'."
                                    70 nil nil "…"))
                           (plist-get each :message-id)))
                   all)))
-    (unless labels (user-error "Nothing was sent yet"))
+    (unless labels (user-error "No prompt was sent yet"))
     (cdr (assoc (completing-read
                  (format-prompt prompt (caar labels))
                  (pyagentd-branch--table (mapcar #'car labels)
@@ -135,10 +135,10 @@ THEN is called with its id."
 
 ;;;###autoload
 (defun pyagentd-rewind (&optional arg)
-  "Take back everything after the prompt at point, or after one to choose.
-The text stays, folded and unsent.  With a prefix argument ARG bring
-back what the last rewind took; with two, restore the files that those
-turns changed, too."
+  "Rewind to the prompt at point, or to one that you choose.
+What follows it stays in the text, folded; the model no longer sees it.
+With a prefix argument ARG undo the last rewind; with two, also restore
+the files that those turns changed."
   (interactive "P")
   (if (and arg (not (equal arg '(16))))
       (pyagentd-unrewind)
@@ -170,13 +170,13 @@ turns changed, too."
                              (format ", %s restored"
                                      (pyagentd-count (length restored) "file"))
                            ""))
-               "Nothing came after it")
+               "Nothing to rewind after this prompt")
              (substitute-command-keys
-              "\\<pyagentd-mode-map>C-u \\[pyagentd-rewind] reverses that"))))
+              "\\<pyagentd-mode-map>C-u \\[pyagentd-rewind] undoes it"))))
 
 ;;;###autoload
 (defun pyagentd-unrewind ()
-  "Bring back what the last rewind took, unless something was sent since."
+  "Undo the last rewind, unless a prompt was sent since."
   (interactive)
   (pyagentd-history--in-base _
     (pyagentd-history--prepare
@@ -191,9 +191,9 @@ turns changed, too."
 
 ;;;###autoload
 (defun pyagentd-regenerate (&optional choose)
-  "Have the last prompt answered again; the answer so far is kept aside.
+  "Regenerate the last answer; the one so far is kept as a variant.
 With a prefix argument, or CHOOSE from Lisp, choose the prompt; what
-came after it follows its answer.  See `pyagentd-next-variant'."
+followed it belongs to that variant.  See `pyagentd-next-variant'."
   (interactive "P")
   (pyagentd-history--in-base _
     (pyagentd-history--prepare
@@ -215,7 +215,7 @@ came after it follows its answer.  See `pyagentd-next-variant'."
             (pyagentd-history--call
              'choose-variant (list :message message :n next)
              (lambda (_) (message "Variant %d/%d" next of)))))))
-      (_ (user-error "There are no variants; %s makes one"
+      (_ (user-error "No variants; %s makes one"
                      (substitute-command-keys
                       "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))))
 
@@ -313,7 +313,7 @@ is now; if the daemon may still take it, it is in the kill ring."
 
 ;;;###autoload
 (defun pyagentd-edit-prompt ()
-  "Send the prompt at or before point again in other words.
+  "Edit the prompt at or before point and send it again.
 A prompt that was edited in place is sent as it stands now; else it is
 shown to be edited.  It and all that came after it are kept as a
 variant: see `pyagentd-next-variant'."
@@ -323,7 +323,7 @@ variant: see `pyagentd-next-variant'."
      (lambda ()
        (pyagentd-history--with-points
         (lambda (points)
-          (unless points (user-error "Nothing was sent yet"))
+          (unless points (user-error "No prompt was sent yet"))
           (pyagentd-history--edit-point
            (or (pyagentd-history--at points position)
                (pyagentd-branch--nearest points position)))))))))
@@ -362,7 +362,7 @@ What was written in its place before and not sent is shown as it is."
       (pyagentd-edit-prompt-mode))))
 
 (defun pyagentd-edit-prompt-finish ()
-  "Send the prompt in this buffer in place of the one it was."
+  "Send the prompt in this buffer in place of the old one."
   (interactive nil pyagentd-edit-prompt-mode)
   (let ((text (string-trim (buffer-string)))
         (message pyagentd-history--message)
@@ -371,7 +371,7 @@ What was written in its place before and not sent is shown as it is."
     (when (string-empty-p text)
       (user-error "The prompt is empty"))
     (unless (buffer-live-p pyagentd-history--session)
-      (user-error "The buffer of its session is gone"))
+      (user-error "The session's buffer was killed"))
     (with-current-buffer pyagentd-history--session
       (pyagentd-history--prepare
        (lambda ()
@@ -380,7 +380,7 @@ What was written in its place before and not sent is shown as it is."
           (lambda () (pyagentd-history--leave-sent buffer tick))))))))
 
 (defun pyagentd-edit-prompt-cancel ()
-  "Leave the prompt as it was."
+  "Discard the edit of the prompt."
   (interactive nil pyagentd-edit-prompt-mode)
   (pyagentd-history--leave (current-buffer)))
 

@@ -134,7 +134,7 @@ See `pyagentd-add-hook'."
                                 (if (plist-get hook :trusted) ""
                                   "  does not run: not trusted"))
                         'face 'shadow)))
-  (unless (plist-get told :hooks) (insert "There are no hooks.\n"))
+  (unless (plist-get told :hooks) (insert "No hooks.\n"))
   (when-let ((file (plist-get told :file)))
     (unless (string-empty-p file)
       (insert "\n" pyagentd-rule)
@@ -176,8 +176,8 @@ What is trusted is what was shown, until anything of it changes."
            (message "The project's hooks cannot be used: %s"
                     (plist-get told :error)))
           ((and waiting
-                (yes-or-no-p (format "You have read them; may these %d programs \
-run as you, at every turn here? " (length waiting))))
+                (yes-or-no-p (format "Allow these %d programs to run with your \
+rights at every turn here? " (length waiting))))
            (pyagentd-later 'trust-hooks
                            (list :root root :hash (plist-get told :hash))
                            (lambda (_) (message "Trusted")))))))

@@ -37,8 +37,8 @@
 
 ;;;###autoload
 (defun pyagentd-reindex ()
-  "Read all sessions anew into the index of search.
-Go on working; the echo area tells how far it is."
+  "Rebuild the search index of all sessions.
+Emacs stays usable; the echo area shows the progress."
   (interactive)
   (pyagentd-start #'pyagentd-index--begin))
 

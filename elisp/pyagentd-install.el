@@ -247,7 +247,7 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
                       (match-string 0 (pyagentd-install--last-line)))))
     (if (not (equal version pyagentd-version))
         (pyagentd-install--fail
-         (format "What was installed is version %s, this package is %s"
+         (format "The installed server is version %s, this package is %s"
                  version pyagentd-version))
       (with-temp-file (expand-file-name pyagentd-server-complete directory)
         (prin1 (list :version version) (current-buffer)))
@@ -279,7 +279,7 @@ Otherwise HOW is as `pyagentd-installer-find' tells it."
   "Return what to tell a user about an installation that failed for REASON."
   (let ((left (car (pyagentd-server-environments))))
     (format "%s.  %sSee %s; M-x pyagentd-doctor" reason
-            (if left (format "Version %s stays.  " (plist-get left :version))
+            (if left (format "Version %s is still used.  " (plist-get left :version))
               "")
             pyagentd-install-buffer)))
 
@@ -317,8 +317,8 @@ Without leave, now or earlier, signal an error that says what to do."
               (y-or-n-p (pyagentd-install--question)))
          (pyagentd-install-server then failed))
         (t (setq pyagentd-install--declined t)
-           (user-error "There is no server; M-x pyagentd-install-server \
-installs it, `pyagentd-command' says where one is"))))
+           (user-error "The server is not installed; use \
+M-x pyagentd-install-server, or set `pyagentd-command'"))))
 
 (defun pyagentd-install--question ()
   "Return the question whether to install the server."

@@ -39,7 +39,7 @@
   "Name of the buffer with the keys.")
 
 (defconst pyagentd-keys--everywhere
-  '(("n" . "next line") ("p" . "previous line") ("g" . "fetch again")
+  '(("n" . "next line") ("p" . "previous line") ("g" . "refresh")
     ("/" . "filter by words") ("S" . "sort by this column") ("q" . "close"))
   "What keys do that every list has.")
 
@@ -175,10 +175,10 @@ What the list itself says of it goes before the command's documentation."
 ;;;###autoload
 (defun pyagentd-keys ()
   "Show the keys of this buffer in a window below.
-The next key works as ever, and closes it."
+The next key runs its command and closes the window."
   (interactive)
   (let ((pairs (or (pyagentd-keys-here)
-                   (user-error "There are no keys of its own here")))
+                   (user-error "This buffer has no keys of its own")))
         (name (format-mode-line mode-name)))
     (with-current-buffer (get-buffer-create pyagentd-keys--buffer)
       (special-mode)

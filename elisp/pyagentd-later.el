@@ -201,7 +201,7 @@ also wait for a pause if something was typed since."
   "Ask the yes-or-no question PROMPT, unless something is asked already.
 For what is done with an answer: its command has returned long ago."
   (if (active-minibuffer-window)
-      (progn (message "%sFinish what is asked, then try again" prompt) nil)
+      (progn (message "%sAnswer the open prompt first, then try again" prompt) nil)
     ;; No key or click has led here, which would ask in a dialog.
     (let ((last-nonmenu-event t))
       (yes-or-no-p prompt))))

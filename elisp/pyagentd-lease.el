@@ -166,7 +166,7 @@ this buffer follows it" (buffer-name) by))))
 
 ;;;###autoload
 (defun pyagentd-take-over (&optional how)
-  "Become the one that writes this session; its editor is asked to give way.
+  "Take over writing this session; its present editor is asked to stop.
 If the text of this buffer could not be saved, since another Emacs took
 over while this one did not answer, ask what to do with it.  From Lisp,
 HOW says it: `draft' puts what is only here below the conversation,
@@ -184,7 +184,7 @@ the others do, too."
 It is called here, later if need be."
   (setq pyagentd-attach-wants-lease t)
   (let ((done (lambda ()
-                (message "You write %s now" (buffer-name))
+                (message "You now write %s" (buffer-name))
                 (when then (funcall then)))))
     (pyagentd-attached-then
      (lambda ()
@@ -197,7 +197,7 @@ It is called here, later if need be."
 (defun pyagentd-lease--take-from-other (then)
   "Have the daemon ask the editor to give way, and read what it left.
 Then call THEN here."
-  (message "Asking the other Emacs to give way…")
+  (message "Asking the other Emacs to release the session…")
   (let ((buffer (current-buffer))
         (place (list :branch pyagentd--branch-dir)))
     (pyagentd-later
@@ -241,7 +241,7 @@ PLACE is a plist with the :branch, by default that of this buffer."
   "Ask what to do with text that is only in this buffer."
   (pcase (car (read-multiple-choice
                "This text was never saved, and the file was changed elsewhere:"
-               '((?d "draft" "Put what is only here below the conversation")
+               '((?d "draft" "Put the unsaved text below the conversation")
                  (?e "ediff" "Compare it with the conversation in the file")
                  (?l "leave" "Keep it in a buffer of its own"))))
     (?d 'draft)
@@ -261,7 +261,7 @@ It stays in a buffer of its own in any case."
        (pcase how
          ('draft (pyagentd-lease--insert-draft kept))
          ('ediff (ediff-buffers kept (current-buffer))))
-       (message "What was not saved is in %s" (buffer-name kept))))))
+       (message "The unsaved text is in %s" (buffer-name kept))))))
 
 (defun pyagentd-lease--keep ()
   "Return a new buffer with the text of this one."

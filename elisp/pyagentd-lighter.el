@@ -33,7 +33,7 @@
 (require 'pyagentd-ask-words)
 
 (defcustom pyagentd-lighter t
-  "Whether mode lines say how many questions wait for an answer."
+  "Whether mode lines show the number of pending approvals."
   :type 'boolean
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))

@@ -156,7 +156,7 @@ A long list is not printed for that: its lines change where they are."
                (pyagentd-list--take rows gone))
               ((not (pyagentd-list--change rows gone))
                (pyagentd-list--take rows gone)
-               (setq pyagentd-list--note "changed, g shows how")
+               (setq pyagentd-list--note "changed; g refreshes")
                (pyagentd-list--show-note)))))))
 
 (defun pyagentd-list--take (rows gone)

@@ -96,7 +96,7 @@ Looked at are title, id, branch, preset and state."
   (pyagentd-list--print))
 
 (defun pyagentd-list-toggle-archived ()
-  "Show archived sessions too, or no longer."
+  "Include archived sessions, or leave them out again."
   (interactive nil pyagentd-list-mode)
   (setq pyagentd-list--archived (not pyagentd-list--archived))
   (revert-buffer))
@@ -150,7 +150,7 @@ stand its other branches and the agents.
         tabulated-list-printer #'pyagentd-rows-print-entry
         pyagentd-rows-limit pyagentd-list-lines
         pyagentd-table-help '(("RET" "open") ("m" "mark") ("d" "delete")
-                              ("a" "archive") ("x" "do it") ("r" "rename")
+                              ("a" "archive") ("x" "execute") ("r" "rename")
                               ("k" "abort") ("/" "filter") ("?" "all keys"))
         pyagentd-rows-marks (make-hash-table :test #'equal)
         pyagentd-here-function #'pyagentd-list--here

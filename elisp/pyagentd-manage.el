@@ -63,7 +63,7 @@ With a prefix argument, or UNDO from Lisp, they show it again."
      'archive (list :branch (plist-get here :branch) :undo (and undo t))
      (lambda (_)
        (message "%s %s" (pyagentd-title here)
-                (if undo "is listed again"
+                (if undo "is no longer archived"
                   "is archived; C-u M-x pyagentd-archive lists it again"))
        (run-hooks 'pyagentd-changed-hook)))))
 
@@ -90,7 +90,7 @@ The copy has all branches and agents, and nothing in common afterwards."
 (defun pyagentd-manage-late (made)
   "Say that MADE, a session that was given up already, was made after all."
   (run-hooks 'pyagentd-changed-hook)
-  (message "%s was made after all; M-x pyagentd-list-sessions lists it"
+  (message "%s was created after all; M-x pyagentd-list-sessions lists it"
            (plist-get made :session-id)))
 
 ;;;; Deletion

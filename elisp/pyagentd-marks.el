@@ -145,7 +145,7 @@ again what is archived."
   (let ((delete (pyagentd-marks--flagged ?D))
         (archive (pyagentd-marks--flagged ?A)))
     (unless (or delete archive)
-      (user-error "Nothing is flagged; d flags for deletion, a for the archive"))
+      (user-error "Nothing flagged: d flags for deletion, a for archiving"))
     (when (yes-or-no-p
            (concat (and delete (format "Move %s to the trash"
                                        (pyagentd-marks--words delete)))

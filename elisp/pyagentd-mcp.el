@@ -145,11 +145,11 @@
       (display-buffer (current-buffer)))))
 
 (defun pyagentd-mcp-test ()
-  "Start the server at point, if it does not run, and show what it offers."
+  "Start the server at point if necessary, and show what it offers."
   (interactive nil pyagentd-mcp-mode)
   (let ((row (pyagentd-table-row)) (buffer (current-buffer)))
     (unless (plist-get row :trusted)
-      (user-error "Read what the project runs and trust it first (T)"))
+      (user-error "Review and trust the project's servers first (T)"))
     (pyagentd-table-say (format "starting %s…" (plist-get row :name)))
     (pyagentd-rpc-call-async
      'mcp-test
@@ -197,11 +197,11 @@ What is trusted is what was shown, until anything of it changes."
          (waiting (seq-remove (lambda (row) (plist-get row :trusted))
                               (plist-get answer :servers))))
     (unless waiting
-      (user-error "No server of this project awaits your trust"))
+      (user-error "No server of this project needs to be trusted"))
     (save-window-excursion
       (pop-to-buffer (pyagentd-mcp--texts answer))
       (when (yes-or-no-p
-             (format "You have read them; may %s run as you here? "
+             (format "Allow %s to run with your rights here? "
                      (mapconcat (lambda (row) (plist-get row :name))
                                 waiting ", ")))
         (pyagentd-rpc-call-async
@@ -224,23 +224,23 @@ What is trusted is what was shown, until anything of it changes."
   "Keymap of `pyagentd-mcp-mode'.")
 
 (define-derived-mode pyagentd-mcp-mode pyagentd-table-mode "MCP"
-  "Major mode for the list of servers that lend agents tools.
+  "Major mode for the list of MCP servers.
 
 \\{pyagentd-mcp-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("Server" 18 t) ("State" 12 t) ("Tools" 6 t)
                                ("From" 12 t) ("Reached by" 0 nil)]
-        pyagentd-table-help '(("RET" "start and look") ("T" "trust the project")
-                              ("g" "fetch again") ("q" "close"))
+        pyagentd-table-help '(("RET" "start and show") ("T" "trust the project")
+                              ("g" "refresh") ("q" "close"))
         pyagentd-table-empty
-        "There are none: add [mcp.NAME] to config.toml, see Info node\n`(pyagentd) Servers of tools the Model Context Protocol'.")
+        "No MCP servers: add [mcp.NAME] to config.toml, see Info node\n`(pyagentd) Servers of tools the Model Context Protocol'.")
   (setq-local revert-buffer-function #'pyagentd-mcp--revert)
   (pyagentd-follow #'pyagentd-mcp--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-mcp ()
-  "List the servers that lend tools to the session or the project here."
+  "List the MCP servers of the session or the project here."
   (interactive)
   (let* ((here (ignore-errors (pyagentd-here)))
          (about (if here (list :branch (plist-get here :branch))

@@ -118,7 +118,7 @@ It was called BASE with EXTENSION."
 
 (defun pyagentd-media-link (file)
   "Copy FILE into the session here and return a link to it."
-  (unless (file-regular-p file) (user-error "%s is no file" file))
+  (unless (file-regular-p file) (user-error "%s is not a file" file))
   (let ((label (file-name-nondirectory file)))
     (pyagentd-media--markdown
      label (pyagentd-media--keep (file-name-base file)
@@ -163,7 +163,7 @@ For `dnd-protocol-alist'; files of the project are only named."
   "Put CONTENT, a picture of TYPE, a symbol, into the prompt."
   (pyagentd-media--here)
   (let ((extension (alist-get type pyagentd-media--types)))
-    (unless extension (user-error "Models do not see %s" type))
+    (unless extension (user-error "Models cannot see %s" type))
     (pyagentd-media--insert
      (pyagentd-media--markdown
       "picture" (pyagentd-media--keep "picture" extension content)))))
@@ -189,7 +189,7 @@ Only what the window system itself says."
 
 ;;;###autoload
 (defun pyagentd-yank-picture ()
-  "Put the picture in the clipboard into the prompt."
+  "Insert the picture in the clipboard into the prompt."
   (interactive)
   (pyagentd-media--here)
   (if-let ((found (pyagentd-media--clipboard)))

@@ -42,7 +42,7 @@
   "Menu of session buffers."
   '("Agent"
     ["Send" pyagentd-send :active (not pyagentd-session-viewing)]
-    ["Say to the Run" pyagentd-steer :active (pyagentd-status-busy-p)]
+    ["Steer This Run" pyagentd-steer :active (pyagentd-status-busy-p)]
     ["Stop" pyagentd-abort :active (pyagentd-status-busy-p)]
     ["Allow Once" pyagentd-allow-once :active (pyagentd-ask-here)]
     ["Deny" pyagentd-deny :active (pyagentd-ask-here)]
@@ -52,9 +52,9 @@
     ["Earlier Prompt…" pyagentd-recall-prompt]
     "---"
     ["Rewind to Prompt" pyagentd-rewind]
-    ["Reverse Rewind" pyagentd-unrewind]
+    ["Undo Rewind" pyagentd-unrewind]
     ["Edit Prompt and Send Again" pyagentd-edit-prompt]
-    ["Answer Again" pyagentd-regenerate]
+    ["Regenerate" pyagentd-regenerate]
     ["Fork" pyagentd-fork]
     ["Branch Here" pyagentd-branch]
     "---"
@@ -64,11 +64,11 @@
     "---"
     ["Agent…" pyagentd-choose-agent]
     ["Model…" pyagentd-choose-model]
-    ["What Is Asked" pyagentd-asks]
+    ["Approvals" pyagentd-asks]
     ["Agents" pyagentd-agents]
     ["Changed Files" pyagentd-changes]
     ["Context and Cost" pyagentd-context]
-    ["What Happened" pyagentd-inspect]
+    ["Inspect" pyagentd-inspect]
     "---"
     ["Sessions" pyagentd-list-sessions]
     ["Running Now" pyagentd-running]
@@ -93,7 +93,7 @@
           (append (and (pyagentd-code-at position)
                        '(("Copy Code" . pyagentd-copy-code)))
                   '(("Copy Answer" . pyagentd-copy-answer)
-                    ("Answer Again" . pyagentd-regenerate))))
+                    ("Regenerate" . pyagentd-regenerate))))
      (and (null role)
           (seq-some (lambda (prompt)
                       (<= (car prompt) position (cdr prompt)))

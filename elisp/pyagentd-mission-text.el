@@ -197,7 +197,7 @@ No line of it is taken for a heading."
   "Insert ASK, an alist, a question that waits for the user."
   (pyagentd-mission-text--heading
    2 (alist-get 'id ask)
-   (concat (propertize "Waits for you: " 'face 'warning)
+   (concat (propertize "Waiting for your approval: " 'face 'warning)
            (alist-get 'tool ask) " "
            (pyagentd-mission-text--line (or (alist-get 'detail ask) "") 60)))
   (when-let ((reason (alist-get 'reason ask)))
@@ -209,7 +209,7 @@ No line of it is taken for a heading."
   (let ((missions (alist-get 'missions report)))
     (if missions
         (mapc #'pyagentd-mission-text--mission missions)
-      (insert (propertize "No mission has begun here yet.\n" 'face 'shadow)))
+      (insert (propertize "No missions yet.\n" 'face 'shadow)))
     (mapc #'pyagentd-mission-text--ask (alist-get 'asks report))))
 
 (provide 'pyagentd-mission-text)

@@ -70,9 +70,9 @@ PROMPT and INITIAL are what is asked, and what stands there already."
 
 (defun pyagentd-mission--read (tools)
   "Ask for a mission, also for its tools if TOOLS is non-nil, and begin it."
-  (let ((prompt (read-string "Mission: " nil 'pyagentd-mission-history)))
+  (let ((prompt (read-string "Mission (the task): " nil 'pyagentd-mission-history)))
     (when (string-blank-p prompt)
-      (user-error "There is no task"))
+      (user-error "The task is empty"))
     (pyagentd-mission--read-signature
      (lambda (signature)
        (if (not tools) (pyagentd-mission prompt signature)
@@ -81,7 +81,7 @@ PROMPT and INITIAL are what is asked, and what stands there already."
 
 ;;;###autoload
 (defun pyagentd-mission (&optional prompt signature tools)
-  "Have a model fulfil PROMPT with programs, and show how it does that.
+  "Have a model carry out PROMPT with programs, and show its trace.
 SIGNATURE, a string, is what comes back, such as \"{count :int}\"; nil
 stands for anything.  TOOLS are the names of the tools that its programs
 may call, nil for the usual ones.  Without a PROMPT it is asked for with
@@ -90,7 +90,7 @@ session of the project here."
   (interactive)
   (require 'pyagentd)
   (cond ((null prompt) (pyagentd-mission--read current-prefix-arg))
-        ((string-blank-p prompt) (user-error "There is no task"))
+        ((string-blank-p prompt) (user-error "The task is empty"))
         (t (let* ((keys num-input-keys)
                   (begun (lambda (begun)
                            (pyagentd-later-when-free #'pyagentd-mission--begun

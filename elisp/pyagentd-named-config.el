@@ -43,10 +43,10 @@
   "Name of the agent whose configuration is in this buffer.")
 
 (defconst pyagentd-named-config--keys
-  '(("name" :name "what it is called; its directory follows")
-    ("system_prompt" :system-prompt "what it is told to be")
-    ("model" :model "which model answers")
-    ("permissions" :permissions "what it may do without being asked about"))
+  '(("name" :name "its name and that of its directory")
+    ("system_prompt" :system-prompt "its system prompt")
+    ("model" :model "its model")
+    ("permissions" :permissions "which actions need no approval"))
   "What can be set: key, keyword on the wire, what it is.")
 
 (defconst pyagentd-named-config--custom "custom (written as JSON)"
@@ -162,11 +162,11 @@
       (:permissions (pyagentd-named-config--permissions name value)))))
 
 (defun pyagentd-named-config-reset ()
-  "Give the value at point its default."
+  "Reset the value at point to its default."
   (interactive nil pyagentd-named-config-mode)
   (let ((row (pyagentd-table-row)))
     (unless (memq (plist-get row :key) '(:model :permissions))
-      (user-error "A %s has no default" (plist-get row :id)))
+      (user-error "`%s' has no default" (plist-get row :id)))
     (pyagentd-named-config--set pyagentd-named-config--name
                                 (plist-get row :id) nil)))
 
@@ -188,21 +188,21 @@
 
 (define-derived-mode pyagentd-named-config-mode pyagentd-table-mode
   "Agent"
-  "Major mode for what a named agent is.
+  "Major mode for the configuration of a named agent.
 
 \\{pyagentd-named-config-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("Key" 14 nil) ("Value" 44 nil)
                                ("What it is" 0 nil)]
         pyagentd-table-help '(("RET" "change") ("D" "default")
-                              ("W" "its documents") ("g" "fetch again")
+                              ("W" "its documents") ("g" "refresh")
                               ("q" "close")))
   (setq-local revert-buffer-function #'pyagentd-named-config--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-agent-config (name)
-  "Show what the agent NAME is, to change it."
+  "Show and edit the configuration of the agent NAME."
   (interactive (list (or (pyagentd-named-here)
                          (pyagentd-named-read "Configure agent"))))
   (let ((buffer (get-buffer-create (format "*pyagentd agent %s*" name))))

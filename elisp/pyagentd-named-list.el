@@ -222,7 +222,7 @@ What would be lost with each is named before it is done."
   (pcase-let ((`((,name . ,flag) . ,more) pyagentd-named-list--flags)
               (buffer (current-buffer)))
     (unless name
-      (user-error "Nothing is flagged; d flags an agent, K one whose files stay"))
+      (user-error "Nothing flagged: d flags an agent, K keeps its files"))
     (pyagentd-destroy
      name (eql flag ?K)
      (lambda ()
@@ -256,7 +256,7 @@ What would be lost with each is named before it is done."
   "Keymap of `pyagentd-named-list-mode'.")
 
 (define-derived-mode pyagentd-named-list-mode pyagentd-table-mode "Named agents"
-  "Major mode for the list of agents that have names.
+  "Major mode for the list of named agents.
 
 \\{pyagentd-named-list-mode-map}"
   (setq tabulated-list-padding 2
@@ -268,14 +268,14 @@ What would be lost with each is named before it is done."
                               ("r" "rename") ("t" "tasks") ("H" "history")
                               ("d" "flag") ("x" "destroy flagged")
                               ("?" "all keys"))
-        pyagentd-table-empty "There are no named agents; + makes one."
+        pyagentd-table-empty "No named agents; + makes one."
         pyagentd-here-function #'pyagentd-named-list--here)
   (setq-local revert-buffer-function #'pyagentd-named-list--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-agent-list ()
-  "List the agents that have names."
+  "List the named agents."
   (interactive)
   (pop-to-buffer (get-buffer-create "*pyagentd named agents*"))
   (unless (derived-mode-p 'pyagentd-named-list-mode)

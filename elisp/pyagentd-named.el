@@ -128,14 +128,14 @@ agent of that name was destroyed and its files were kept, it is taken up
 again."
   (interactive
    (list (string-trim (read-string "Name of the agent: "))
-         (read-string "What it is and does (empty: a general agent): ")
+         (read-string "System prompt (empty: a general agent): ")
          (and current-prefix-arg
               (pyagentd-model-read "Model (empty: the default): "))
          (and current-prefix-arg
               (completing-read "Permissions (empty: the default): "
                                pyagentd-named-profiles))))
   (let ((given (lambda (text) (unless (member text '(nil "")) text))))
-    (message "Making %s..." name)
+    (message "Creating %s..." name)
     (pyagentd-later
      'agent-init (list :name name :system-prompt (funcall given prompt)
                        :model (funcall given model)
@@ -168,7 +168,7 @@ Its directory, its session's id and its records follow."
      (list name (string-trim (read-string (format "New name of %s: " name)
                                           name)))))
   (when (equal name new-name)
-    (user-error "%s is its name already" name))
+    (user-error "Its name is already %s" name))
   (let* ((old (pyagentd-named--directory name))
          (shown (and old (pyagentd-moved-shown old))))
     (when old
@@ -178,7 +178,7 @@ Its directory, its session's id and its records follow."
      (lambda (told)
        (pyagentd-moved-show-in (plist-get told :dir) shown)
        (run-hooks 'pyagentd-changed-hook)
-       (message "%s is called %s now" name new-name))
+       (message "%s is now called %s" name new-name))
      pyagentd-named--patience)))
 
 (provide 'pyagentd-named)

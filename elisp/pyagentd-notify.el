@@ -43,7 +43,7 @@
 (defvar pyagentd-run-finished-functions)
 
 (defcustom pyagentd-notify-desktop 'background
-  "When to tell on the desktop what waits and what is done.
+  "When to notify on the desktop of approvals and finished runs.
 nil means never, `background' when no frame of Emacs has the focus, and t
 always.  A desktop without notifications of D-Bus shows none; see
 `pyagentd-notify-functions' for others."
@@ -54,7 +54,7 @@ always.  A desktop without notifications of D-Bus shows none; see
   :package-version '(pyagentd . "0.1.0"))
 
 (defcustom pyagentd-notify-finished nil
-  "Whether to tell on the desktop that a run has finished or failed.
+  "Whether to notify on the desktop that a run finished or failed.
 That is done when `pyagentd-notify-desktop' says, for conversations that
 are open; their agents come to an end in silence."
   :type 'boolean

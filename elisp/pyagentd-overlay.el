@@ -262,7 +262,7 @@ One in the background is named in the header line and has no overlay."
                               (pyagentd-overlay--background-words))))
          ", ")
         'face 'font-lock-type-face)
-       'pyagentd-agents "Agents at work"))))
+       'pyagentd-agents "Running agents"))))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-overlay--segment)
 

@@ -188,7 +188,7 @@ Return the buffer."
 ;;;; Sending
 
 (defun pyagentd-pending-send ()
-  "Send what is typed as soon as there is a session, and type the next prompt."
+  "Send the prompt as soon as the session is created."
   (interactive nil pyagentd-pending-mode)
   (unless pyagentd-pending--end
     (goto-char (point-max))
@@ -205,7 +205,7 @@ Return the buffer."
     (message "Will be sent once the session is created")))
 
 (defun pyagentd-pending-abort ()
-  "Do not send what is typed once there is a session."
+  "Do not send the prompt once the session is created."
   (interactive nil pyagentd-pending-mode)
   (unless pyagentd-pending--end
     (user-error "Nothing is waiting to be sent"))

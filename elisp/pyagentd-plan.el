@@ -65,7 +65,7 @@
 (defun pyagentd-plan--button (text)
   "Return TEXT about who answers for the header line."
   (pyagentd-status-button (propertize text 'face 'pyagentd-plan)
-                          'pyagentd-choose-agent "Who answers"))
+                          'pyagentd-choose-agent "Choose the agent"))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-plan--segment)
 
@@ -73,7 +73,7 @@
   "Return the session buffer here; signal a `user-error' if there is none."
   (let ((buffer (or (buffer-base-buffer) (current-buffer))))
     (unless (buffer-local-value 'pyagentd-mode buffer)
-      (user-error "Not a session; M-x pyagentd-session makes one"))
+      (user-error "Not a session; make one with M-x pyagentd-session"))
     buffer))
 
 ;;;; Choosing
@@ -84,7 +84,7 @@
     (when-let ((agent (seq-find (lambda (agent)
                                   (equal (plist-get agent :name) name))
                                 agents)))
-      (concat "  " (and (plist-get agent :read-only) "[only looks] ")
+      (concat "  " (and (plist-get agent :read-only) "[read-only] ")
               (plist-get agent :description)))))
 
 (defun pyagentd-plan--table (agents)
@@ -110,15 +110,15 @@ are."
              (now (plist-get answer :agent)))
          (unless agents
            (user-error
-            "An agent of another session answers with its own preset"))
+            "An agent uses its own preset only"))
          (funcall then (completing-read
-                        (format-prompt "Agent from the next message on" now)
+                        (format-prompt "Agent for the next messages" now)
                         (pyagentd-plan--table agents) nil t nil nil now)))))))
 
 (defun pyagentd-choose-agent (&optional name)
   "Let the agent NAME answer your next message here and those after it.
-An agent is a preset that you may use: its instructions, tools, model and
-rights hold; the paths stay those of the session.  Nothing is sent, and
+An agent is a preset: its instructions, tools, model and permissions
+are used; the paths stay those of the session.  Nothing is sent, and
 the header line shows the choice.  Without a NAME it is asked for."
   (interactive)
   (if (null name) (pyagentd-plan--read #'pyagentd-choose-agent)

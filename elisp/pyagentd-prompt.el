@@ -52,7 +52,7 @@ That is nil unless point is in such a line."
 (defun pyagentd-prompt-nothing ()
   "Say that there is nothing to complete here."
   (interactive)
-  (message "Nothing to complete here; / begins a command, @ a file"))
+  (message "Nothing to complete here; / starts a command, @ a file name"))
 
 (defun pyagentd-prompt--tab (command)
   "Return what TAB does here, COMMAND where something can be completed.

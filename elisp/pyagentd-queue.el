@@ -59,13 +59,13 @@
 ;;;; Steering
 
 (defun pyagentd-steer (text)
-  "Say TEXT to the run in progress: the model reads it at its next step.
+  "Send TEXT to the run in progress; the model reads it at its next step.
 Interactively it is the region or what stands below the answer, which
 moves to where the model reads it; without any it is asked for."
   (interactive
-   (list (or (pyagentd-queue--draft) (read-string "Say to the run: "))))
+   (list (or (pyagentd-queue--draft) (read-string "Message to this run: "))))
   (when (string-blank-p text)
-    (user-error "Nothing to say"))
+    (user-error "The message is empty"))
   (let ((draft (with-current-buffer (pyagentd-queue--base)
                  (pyagentd-queue--bounds))))
     (with-current-buffer (pyagentd-queue--base)
@@ -126,16 +126,16 @@ moves to where the model reads it; without any it is asked for."
           (pyagentd-queue--print))))))
 
 (defun pyagentd-queue-cancel ()
-  "Take the message at point back; its text is a draft again."
+  "Remove the message at point from the queue; its text is a draft again."
   (interactive nil pyagentd-queue-mode)
   (let* ((item (pyagentd-table-row))
          (id (plist-get item :id)))
     (pyagentd-queue--call
      'queue-cancel (list :id id)
      (lambda (answer)
-       (message "Taken back; %s"
+       (message "Removed from the queue; %s"
                 (if (equal (plist-get item :origin) "document")
-                    "the text is a draft"
+                    "its text is a draft"
                   (pyagentd-queue--return (plist-get answer :text))))))))
 
 (defun pyagentd-queue--return (text)
@@ -144,7 +144,7 @@ Where this buffer only shows what another client writes, put it into the
 kill ring.  Return words that say where it is."
   (cond ((not pyagentd-session-viewing)
          (pyagentd-queue--append text)
-         "the text is a draft")
+         "its text is a draft")
         (t (kill-new text)
            (substitute-command-keys
             "the text is in the kill ring, \\[yank] inserts it"))))
@@ -164,7 +164,7 @@ kill ring.  Return words that say where it is."
                   (concat "\n\n" prefix text)))))))
 
 (defun pyagentd-queue-edit ()
-  "Change the text of the message at point; its place stays."
+  "Edit the queued message at point; it keeps its place."
   (interactive nil pyagentd-queue-mode)
   (let* ((item (pyagentd-table-row))
          (id (plist-get item :id))
@@ -179,21 +179,21 @@ kill ring.  Return words that say where it is."
              :text (read-string "Message: " (plist-get item :text)))))))
 
 (defun pyagentd-queue-resume ()
-  "Go on with what waits after an error."
+  "Resume the queue after an error."
   (interactive)
   (with-current-buffer (pyagentd-queue--base)
     (pyagentd-queue--call
      'queue-resume (list :env (pyagentd-env-variables) :key (pyagentd-env-key))
      (lambda (answer)
-       (unless (plist-get answer :waiting) (message "Nothing waits"))))))
+       (unless (plist-get answer :waiting) (message "The queue is empty"))))))
 
 (defun pyagentd-retry-now ()
-  "Send the request that failed again without waiting any longer."
+  "Retry the failed request now."
   (interactive)
   (pyagentd-queue--call
    'retry-now nil
    (lambda (answer)
-     (unless (plist-get answer :retried) (message "Nothing is retried")))))
+     (unless (plist-get answer :retried) (message "No request is waiting to be retried")))))
 
 (defun pyagentd-queue--revert (&rest _)
   "Ask the daemon what waits."
@@ -215,22 +215,22 @@ kill ring.  Return words that say where it is."
   "Keymap of `pyagentd-queue-mode'.")
 
 (define-derived-mode pyagentd-queue-mode pyagentd-table-mode "Queue"
-  "Major mode for the messages that wait in a session.
+  "Major mode for the list of queued messages.
 
 \\{pyagentd-queue-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("Sent" 6 nil) ("From" 9 nil) ("Text" 0 nil)]
-        pyagentd-table-help '(("k" "take back") ("e" "edit")
-                              ("!" "go on after an error") ("r" "retry now")
-                              ("g" "again") ("q" "close"))
-        pyagentd-table-empty "Nothing waits.")
+        pyagentd-table-help '(("k" "remove") ("e" "edit")
+                              ("!" "resume") ("r" "retry now")
+                              ("g" "refresh") ("q" "close"))
+        pyagentd-table-empty "No queued messages.")
   (setq-local revert-buffer-function #'pyagentd-queue--revert)
   (add-hook 'pyagentd-queued-hook #'pyagentd-queue--on-change)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-queue ()
-  "List the messages that wait in this session, to take them back or go on."
+  "List the queued messages of this session."
   (interactive)
   (let ((session (pyagentd-queue--base))
         (buffer (get-buffer-create "*pyagentd queue*")))

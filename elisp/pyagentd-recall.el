@@ -88,16 +88,16 @@
 
 ;;;###autoload
 (defun pyagentd-recall-prompt ()
-  "Put a prompt of before, from this or any other session, into the prompt."
+  "Insert an earlier prompt, from this or any other session."
   (interactive)
   (unless (bound-and-true-p pyagentd-mode) (user-error "Not a session"))
   (pyagentd-viewing-check)
   (let ((prompts (mapcar (lambda (prompt)
                            (cons (pyagentd-recall--line prompt) prompt))
                          (pyagentd-recall--prompts))))
-    (unless prompts (user-error "Nothing was said yet"))
+    (unless prompts (user-error "No earlier prompts"))
     (pyagentd-add-text
-     (cdr (assoc (completing-read "Say again: "
+     (cdr (assoc (completing-read "Earlier prompt: "
                                   (pyagentd-recall--table
                                    (mapcar #'car prompts))
                                   nil t)

@@ -209,9 +209,9 @@ After its columns an entry has LINE and RANK, which are not shown."
     (let ((inhibit-read-only t))
       (save-excursion
         (insert (if pyagentd-rows-all
-                    "Nothing matches; / with no words shows all again\n"
+                    "No matches; / with no words shows all sessions\n"
                   (substitute-command-keys
-                   "No sessions yet; \\[pyagentd-session] begins one\n")))))))
+                   "No sessions; \\[pyagentd-session] makes one\n")))))))
 
 (defun pyagentd-rows-print ()
   "Show the lines there are; point stays with its line, or near it."

@@ -182,8 +182,8 @@
   (pyagentd-here-visit (pyagentd-table-row :branch) t))
 
 (defun pyagentd-running-stop ()
-  "Stop what is marked, else the run at point, with the agents below it.
-Of an agent its parent is told so and goes on."
+  "Stop the marked runs, else the one at point, with the agents below.
+The parent of an agent is told and continues."
   (interactive nil pyagentd-running-mode)
   (let ((rows (pyagentd-table-targets :branch)))
     (when (or (null (cdr rows))
@@ -195,7 +195,7 @@ Of an agent its parent is told so and goes on."
          'abort (list :branch (plist-get row :branch))
          (lambda (answer)
            (message (if (plist-get answer :aborted) "Stopped %s"
-                      "Nothing to stop: %s")
+                      "Not running: %s")
                     (pyagentd-title row))))))))
 
 ;;;; The mode
@@ -209,7 +209,7 @@ Of an agent its parent is told so and goes on."
   "Keymap of `pyagentd-running-mode'.")
 
 (define-derived-mode pyagentd-running-mode pyagentd-table-mode "Running"
-  "Major mode for the list of what runs now in all sessions.
+  "Major mode for the list of running turns in all sessions.
 
 \\{pyagentd-running-mode-map}"
   (setq tabulated-list-padding 1
@@ -218,15 +218,15 @@ Of an agent its parent is told so and goes on."
                                ("Session" 26 t) ("Does" 0 nil)]
         pyagentd-table-help '(("RET" "open") ("k" "stop") ("m" "mark")
                               ("/" "filter") ("q" "close"))
-        pyagentd-table-empty "Nothing runs, and nothing waits."
+        pyagentd-table-empty "Nothing is running."
         pyagentd-live t)
   (setq-local revert-buffer-function #'pyagentd-running--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-running ()
-  "List the turns and agents of all sessions that run now, or wait.
-The list follows what happens."
+  "List the running or waiting turns and agents of all sessions.
+The list is kept up to date."
   (interactive)
   (let ((buffer (get-buffer-create pyagentd-running--buffer)))
     (with-current-buffer buffer

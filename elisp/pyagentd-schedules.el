@@ -95,7 +95,7 @@ Elsewhere say when the one that METHOD is about comes."
 ;;;; Commands
 
 (defun pyagentd-schedules-cancel ()
-  "Forget the schedules that are marked, else the one at point."
+  "Cancel the marked schedules, else the one at point."
   (interactive nil pyagentd-schedules-mode)
   (let* ((rows (pyagentd-table-targets)) (row (car rows)))
     (when (y-or-n-p (if (cdr rows)
@@ -130,7 +130,7 @@ KIND is what TIME says: `:at', `:delay', `:every' or `:cron'.  Nobody is
 asked in the run: what would be asked is denied."
   (interactive
    (let* ((kind (completing-read "When: " pyagentd-schedules--kinds nil t))
-          (time (read-string (format "Which time, %s: " kind))))
+          (time (read-string (format "Time, %s: " kind))))
      (list (cdr (assoc kind pyagentd-schedules--kinds)) time
            (read-string "Message: "))))
   (let ((branch (or pyagentd-schedules--branch
@@ -152,23 +152,23 @@ asked in the run: what would be asked is denied."
   "Keymap of `pyagentd-schedules-mode'.")
 
 (define-derived-mode pyagentd-schedules-mode pyagentd-table-mode "Schedules"
-  "Major mode for the list of turns that begin by themselves.
+  "Major mode for the list of schedules.
 
 \\{pyagentd-schedules-mode-map}"
   (setq tabulated-list-padding 1
         tabulated-list-format [("Next" 17 t) ("When" 30 t) ("Session" 30 t)
                                ("By" 10 t) ("Message" 0 nil)]
         pyagentd-table-help '(("+" "add") ("k" "cancel") ("x" "send now")
-                              ("RET" "session") ("g" "fetch again")
+                              ("RET" "session") ("g" "refresh")
                               ("q" "close"))
-        pyagentd-table-empty "Nothing is scheduled.")
+        pyagentd-table-empty "No schedules.")
   (setq-local revert-buffer-function #'pyagentd-schedules--revert)
   (pyagentd-follow #'pyagentd-schedules--revert)
   (tabulated-list-init-header))
 
 ;;;###autoload
 (defun pyagentd-schedules (&optional all)
-  "List what the session here is sent by itself, to add and cancel.
+  "List the schedules of the session here; add or cancel them.
 Where there is no session, or with a prefix argument (ALL from Lisp), list
 the schedules of all sessions."
   (interactive "P")

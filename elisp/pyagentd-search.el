@@ -152,10 +152,10 @@
     (mapc #'pyagentd-search--insert-group
           (pyagentd-search--groups pyagentd-search--hits))
     (cond ((null pyagentd-search--hits)
-           (insert "Nothing found."
+           (insert "No matches."
                    (if pyagentd-search--archived ""
                      (substitute-command-keys "  \\<pyagentd-search-mode-map>\
-\\[pyagentd-search-toggle-archived] looks in archived sessions too."))
+\\[pyagentd-search-toggle-archived] includes archived sessions."))
                    "\n"))
           (pyagentd-search--more
            (insert-text-button "More messages" 'follow-link t
@@ -221,7 +221,7 @@
         pyagentd-search--problem
         (or (plist-get answer :problem)
             (and (plist-get answer :indexing)
-                 "not all is indexed yet, g searches again")))
+                 "indexing is not finished; g searches again")))
   (pyagentd-search--say))
 
 (defun pyagentd-search--in-window (function)
@@ -241,13 +241,13 @@
 
 ;;;###autoload
 (defun pyagentd-search (query)
-  "Search all sessions and agents for QUERY and list what is found.
+  "Search all sessions and agents for QUERY and list the matches.
 All words are wanted, the last one may be the beginning of one; \"…\" is
 a phrase, and a word with - before it must not occur.  The keys of the
 list are those of `pyagentd-search-mode'."
   (interactive (list (pyagentd-search--read)))
   (when (string-blank-p query)
-    (user-error "Nothing to search for"))
+    (user-error "The query is empty"))
   (let ((buffer (get-buffer-create "*pyagentd search*")))
     (with-current-buffer buffer
       (unless (derived-mode-p 'pyagentd-search-mode)
@@ -269,20 +269,20 @@ list are those of `pyagentd-search-mode'."
                             (forward-line (1- line))))))
 
 (defun pyagentd-search-more ()
-  "Show more of what there is."
+  "Show more results."
   (interactive nil pyagentd-search-mode)
   (unless pyagentd-search--more
-    (user-error "That is all"))
+    (user-error "No more results"))
   (setq pyagentd-search--limit (+ pyagentd-search--limit pyagentd-search-limit))
   (revert-buffer))
 
 (defun pyagentd-search-toggle-archived ()
-  "Search archived sessions too, or no longer."
+  "Include archived sessions, or leave them out again."
   (interactive nil pyagentd-search-mode)
   (setq pyagentd-search--archived (not pyagentd-search--archived))
   (revert-buffer)
-  (message (if pyagentd-search--archived "With archived sessions"
-             "Without archived sessions")))
+  (message (if pyagentd-search--archived "Archived sessions included"
+             "Archived sessions left out")))
 
 ;;;; Moving
 
@@ -324,8 +324,8 @@ On the line that names a session it is that one's first."
   "Show each message while moving along the list, or no longer."
   (interactive nil pyagentd-search-mode)
   (setq-local pyagentd-search-follow (not pyagentd-search-follow))
-  (message (if pyagentd-search-follow "Messages are shown while you move"
-             "Messages are not shown while you move")))
+  (message (if pyagentd-search-follow "Messages are shown as you move"
+             "Messages are not shown as you move")))
 
 (defun pyagentd-search--at-point ()
   "Return the hit at point or signal a `user-error'."
@@ -374,7 +374,7 @@ For `next-error-function'."
   "Keymap of `pyagentd-search-mode'.")
 
 (define-derived-mode pyagentd-search-mode special-mode "Search"
-  "Major mode for what a search in all sessions has found.
+  "Major mode for the results of a search in all sessions.
 
 \\{pyagentd-search-mode-map}"
   (setq-local pyagentd-table-help '(("RET" "open") ("n" "next") ("p" "previous")

@@ -42,7 +42,7 @@ Each is called after the version of the server in it."
   :group 'pyagentd
   :package-version '(pyagentd . "0.1.0"))
 
-(define-error 'pyagentd-no-server "There is no server"
+(define-error 'pyagentd-no-server "The server is not installed"
   'pyagentd-connection-error)
 
 (defconst pyagentd-server-complete "complete.eld"

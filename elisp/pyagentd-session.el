@@ -194,7 +194,7 @@ AFTER is non-nil after the change.  For hooks of overlays."
   (move-overlay pyagentd-session--guard 1 (1+ (buffer-size))))
 
 (defun pyagentd-edit-recorded ()
-  "Permit changes of recorded text in this session, or forbid them again.
+  "Allow changes of recorded text in this session, or protect it again.
 That is what tools were asked and answered, what the model thought, and
 turns that were taken back.  Changes are saved, and the model is shown
 them."

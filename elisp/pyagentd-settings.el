@@ -187,8 +187,8 @@ What the user has changed here and not saved yet stays."
 (defun pyagentd-settings--kept (answer)
   "Take over and say what was written to preset.md, as ANSWER tells."
   (pyagentd-settings-receive answer)
-  (message (if (plist-get answer :kept) "Written to preset.md: %s"
-             "No setting differs from preset.md")
+  (message (if (plist-get answer :kept) "Saved to preset.md: %s"
+             "No settings differ from preset.md")
            (pyagentd-settings--named (plist-get answer :kept))))
 
 ;;;###autoload
@@ -208,8 +208,8 @@ What the user has changed here and not saved yet stays."
   (unless pyagentd-session-viewing
     (set-buffer-modified-p t)
     (pyagentd-session-save))
-  (message (if (plist-get answer :dropped) "As in preset.md again: %s"
-             "No setting differs from preset.md")
+  (message (if (plist-get answer :dropped) "Reset to preset.md: %s"
+             "No settings differ from preset.md")
            (pyagentd-settings--named (plist-get answer :dropped))))
 
 (provide 'pyagentd-settings)

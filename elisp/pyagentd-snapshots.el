@@ -242,7 +242,7 @@ or it is overwritten."
         tabulated-list-format [("" 9 t) ("File" 60 t) ("" 0 nil)]
         pyagentd-table-help '(("RET" "difference") ("o" "visit") ("r" "restore")
                               ("R" "restore all") ("s" "since") ("u" "undo")
-                              ("g" "fetch again") ("q" "close"))
+                              ("g" "refresh") ("q" "close"))
         pyagentd-table-empty "No file is another than it was.")
   (setq-local revert-buffer-function #'pyagentd-snapshots--revert)
   (tabulated-list-init-header))

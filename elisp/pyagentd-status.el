@@ -204,7 +204,7 @@ ROOM is one of `pyagentd-status--rooms'."
             (concat "  "
                     (pyagentd-status-button
                      (propertize pyagentd--branch-name 'face 'shadow)
-                     'pyagentd-branches "The branch")))))
+                     'pyagentd-branches "Branch")))))
 
 (defun pyagentd-status--state (room)
   "Return what the run does; a click shows more of it.
@@ -222,17 +222,17 @@ ROOM is one of `pyagentd-status--rooms'."
                                pyagentd-status-refusal))
       ('nil (pyagentd-status-button
              text 'pyagentd-connect
-             "There is no daemon; what you write is kept"))
+             "No daemon is running; your text is kept"))
       ((and 'sending (guard pyagentd-status-silent))
        (pyagentd-status-button text 'pyagentd-doctor
-                               "What you sent waits for it"))
+                               "Your message waits for the daemon"))
       ('waiting (pyagentd-status-button text 'pyagentd-answer
-                                        "Something is asked"))
+                                        "An approval or question is pending"))
       ('error (pyagentd-status-button text 'pyagentd-inspect
                                       (or (plist-get pyagentd-status :message)
-                                          "It has failed")))
+                                          "The run failed")))
       (_ (pyagentd-status-button text 'pyagentd-inspect
-                                 "What it does, request by request")))))
+                                 "Inspect the requests of this run")))))
 
 (defun pyagentd-status--right (room)
   "Return what stands at the right: who writes, preset and model.
@@ -242,17 +242,17 @@ ROOM is one of `pyagentd-status--rooms'."
          (list (and pyagentd-status-hindrance
                     (pyagentd-status-button pyagentd-status-hindrance
                                             'pyagentd-take-over
-                                            "Another one writes the file"))
+                                            "Another client writes this file"))
                (and pyagentd-status-preset (plist-get room :preset)
                     (pyagentd-status-button (pyagentd-status--cut
                                              pyagentd-status-preset
                                              (plist-get room :preset))
                                             'pyagentd-choose-agent
-                                            "Instructions, tools and rights"))
+                                            "Agent: instructions, tools and permissions"))
                (and pyagentd-status-model
                     (pyagentd-status-button pyagentd-status-model
                                             'pyagentd-choose-model
-                                            "The model"))))
+                                            "Model"))))
    "  "))
 
 (defun pyagentd-status--segments ()
@@ -266,7 +266,7 @@ ROOM is one of `pyagentd-status--rooms'."
   (if pyagentd-session-trouble
       (pyagentd-status-button (propertize pyagentd-session-trouble
                                           'face 'error)
-                              'save-buffer "Your text is in this buffer only")
+                              'save-buffer "Not saved: your text is only in this buffer")
     ""))
 
 (defun pyagentd-status--dimmed (text)

@@ -111,7 +111,7 @@ Where there are none say NOTE, by default that there is nothing."
     (let ((inhibit-read-only t))
       (insert (cond (tabulated-list-entries "\n")
                     (pyagentd-table--entries
-                     "Nothing matches; / with no words shows all again\n\n")
+                     "No matches; / with no words shows all sessions\n\n")
                     (t (concat pyagentd-table--empty "\n\n")))
               (pyagentd-table-keys
                (if (assoc "?" pyagentd-table-help) pyagentd-table-help

@@ -133,7 +133,7 @@
                                ("Since" 6 nil) ("PID" 8 nil)
                                ("Command" 0 nil)]
         pyagentd-table-help '(("RET" "output") ("k" "end it") ("m" "mark")
-                              ("o" "conversation") ("g" "fetch again")
+                              ("o" "conversation") ("g" "refresh")
                               ("q" "close"))
         pyagentd-table-empty "Nothing runs in the background, and nothing did.")
   (setq-local revert-buffer-function #'pyagentd-tasks--revert)

@@ -78,7 +78,7 @@ A file of another machine is not visited, nor one that may block Emacs."
 open it" file))
       (let ((file-name-handler-alist nil))
         (cond ((not (file-exists-p file)) (error "There is no file %s" file))
-              ((not (file-regular-p file)) (error "%s is no file" file))
+              ((not (file-regular-p file)) (error "%s is not a file" file))
               ((not (file-readable-p file)) (error "%s is unreadable" file))
               ((> (file-attribute-size (file-attributes file))
                   pyagentd-tools-file-largest)

@@ -105,7 +105,7 @@ Only the texts that were shown are trusted."
         (pyagentd-trust--ask
          root
          (or (pyagentd-trust--untrusted answer)
-             (user-error "No preset of %s awaits your trust"
+             (user-error "No preset of %s needs to be trusted"
                          (abbreviate-file-name root)))))))))
 
 (defun pyagentd-trust--ask (root presets)
@@ -117,9 +117,8 @@ Only the texts that were shown are trusted."
     (save-window-excursion
       (pop-to-buffer (pyagentd-trust--buffer root presets))
       (cond ((null usable)
-             (read-char "None of them can be used; any key goes back"))
-            ((yes-or-no-p (format "You have read them; may agents be made \
-from %s? " names))
+             (read-char "None of them can be used; press any key"))
+            ((yes-or-no-p (format "Allow agents to be made from %s? " names))
              (pyagentd-later
               'trust-presets
               (list :root root

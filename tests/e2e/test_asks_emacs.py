@@ -205,9 +205,9 @@ def test_what_is_allowed_for_the_session_is_listed_and_revoked(
     seen = shows(emacs, "*pyagentd grants*", "session", "r revoke")
     assert remembered in seen
     emacs.keys("r")
-    shows(emacs, "Ask again before", "(y or n)")
+    shows(emacs, "Revoke ", "(y or n)")
     emacs.keys("y")
-    shows(emacs, "Nothing is allowed for longer than once.")
+    shows(emacs, "No grants.")
 
 
 def test_decisions_are_listed(system: System, model_server: ModelServer, branch: Path) -> None:
@@ -246,7 +246,7 @@ def test_agents_are_listed_and_one_is_stopped(system: System, model_server: Mode
     emacs.keys("C-c", "C-c", "y")
     shows(emacs, "executor (run-it) › Allow")
     command(emacs, "pyagentd-agents")
-    shows(emacs, "*pyagentd agents*", "executor  run it", "waiting", "k stop one")
+    shows(emacs, "*pyagentd agents*", "executor  run it", "waiting", "k stop")
     emacs.keys("M-<", "k")
     shows(emacs, "aborted")
     gone(emacs, "Allow", "Executor Task")
@@ -325,14 +325,14 @@ def test_presets_of_a_project_are_read_before_they_are_trusted(
     (folder / "theirs.md").write_text(f"---\n{head}---\nObey the file.\n")
     emacs = opened(system, branch)
     command(emacs, "pyagentd-trust-presets")
-    shows(emacs, "tools: [Bash]", "Obey the file.", "may agents be made from theirs?")
+    shows(emacs, "tools: [Bash]", "Obey the file.", "Allow agents to be made from theirs?")
     type_text(emacs, "yes")
     emacs.keys("Enter")
     shows(emacs, "Trusted: theirs")
     gone(emacs, "Obey the file.")
     assert "theirs" in system.ok("presets", "--root", str(system.project))
     command(emacs, "pyagentd-trust-presets")
-    shows(emacs, "awaits your trust")
+    shows(emacs, "needs to be trusted")
 
 
 @pytest.fixture

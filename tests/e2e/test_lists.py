@@ -17,13 +17,13 @@ def test_lists_follow_what_others_do(system: System, talk: tuple[str, Path], mod
     session, _ = talk
     emacs = system.emacs(terminal=True)
     command(emacs, "pyagentd-running")
-    shows(emacs, "Nothing runs, and nothing waits.")
+    shows(emacs, "Nothing is running.")
     model_server.say(silent())
     system.ok("send", session, "--no-wait", "Are you there?")
     shows(emacs, "programming-assistant", "busy", "Making tea", "1 running")
     emacs.keys("k")
     shows(emacs, "Stopped Making tea")
-    shows(emacs, "Nothing runs, and nothing waits.")
+    shows(emacs, "Nothing is running.")
 
     command(emacs, "pyagentd-usage")
     shows(emacs, "by day, last 30 days", "Together")

@@ -52,7 +52,7 @@ def make_session(emacs: Emacs, prompt: str) -> None:
     shows(emacs, "M-x")
     type_text(emacs, "pyagentd-session")
     emacs.keys("Enter")
-    shows(emacs, "Session name:")
+    shows(emacs, "Session name")
     type_text(emacs, "tea time")
     emacs.keys("Enter")
     shows(emacs, "tea time", "###")

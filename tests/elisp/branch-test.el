@@ -116,7 +116,7 @@ The variable `new' is bound to the file of the branch that it makes."
   (branch-test-with-session
     (pyagentd-test-answer 'branch-points '(:points nil))
     (should (equal (pyagentd-test-said (pyagentd-branch))
-                   "No prompt to branch at"))
+                   "No prompt to branch at yet"))
     (should-not (pyagentd-test-calls 'branch))))
 
 (ert-deftest pyagentd-branch-needs-a-session-buffer ()
@@ -256,7 +256,7 @@ The variable `new' is bound to the file of the branch that it makes."
                   nil 'quiet)
     (pyagentd-branches-diff)
     (with-current-buffer "*Branch diff*"
-      (pyagentd-test-await (string-match-p "say the same" (buffer-string))))
+      (pyagentd-test-await (string-match-p "are identical" (buffer-string))))
     (kill-buffer "*Branch diff*")))
 
 ;;; branch-test.el ends here

@@ -60,7 +60,7 @@
                     "Session: input 12, output 3,456, reasoning 0, cache read 1,234,567, cache write 8"
                     "Its 2 agents: 1,000 tokens" "Cost: $0.42"))
       (should (string-search line text)))
-    (should (string-search "a guess" (get-text-property
+    (should (string-search "estimated: " (get-text-property
                                       0 'help-echo
                                       (context-test--with :window-known nil))))))
 

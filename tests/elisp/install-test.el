@@ -291,8 +291,8 @@ The variable `root' is bound to a temporary directory."
      "END")
     (let ((text (install-test--doctor)))
       (dolist (part '("0\\.0\\.9, protocol 1; this package"
-                      "\\[Answer without a model\\]" "\\[Run it\\]"
-                      "One thing is missing"))
+                      "\\[Use the offline stand-in\\]" "\\[Run it\\]"
+                      "1 check failed"))
         (should (string-match-p part text)))
       (kill-buffer "*pyagentd-doctor*"))))
 
@@ -302,7 +302,7 @@ The variable `root' is bound to a temporary directory."
         (said (lambda (level)
                 (list (pyagentd-doctor-check-finding "daemon" level "")))))
     (pcase-dolist (`(,server . ,expected)
-                   `((asked asked "pid 7; asking whether it answers…")
+                   `((asked asked "pid 7; checking the connection…")
                      (,(funcall said 'ok) ok "pid 7")
                      (nil ok "pid 7")
                      (,(funcall said 'missing))
@@ -336,7 +336,7 @@ The variable `root' is bound to a temporary directory."
   (install-test--with-tools pyagentd-version
     (install-test--program (expand-file-name "tools/pyagentd" root)
                            "echo broken >&2; exit 1")
-    (should (string-match-p "it cannot examine itself: broken"
+    (should (string-match-p "its check failed: broken"
                             (install-test--doctor)))
     (kill-buffer "*pyagentd-doctor*")))
 

@@ -58,7 +58,7 @@
 (ert-deftest pyagentd-keys-the-list-says-it-in-fewer-words ()
   (with-temp-buffer
     (pyagentd-agents-mode)
-    (should (equal (cdr (assoc "k" (pyagentd-keys-here))) "stop one"))
+    (should (equal (cdr (assoc "k" (pyagentd-keys-here))) "stop"))
     (should (equal (pyagentd-keys--text '(("a" . "one") ("RET" . "two")) 100)
                    (concat "a    one" (make-string 42 ?\s) "RET  two")))))
 
@@ -258,7 +258,7 @@ whatever its key, is none."
                    '("Fold or Unfold")))
     (should (equal (mapcar #'car (pyagentd-menubar--items
                                   (blocks-find "print")))
-                   '("Copy Code" "Copy Answer" "Answer Again")))
+                   '("Copy Code" "Copy Answer" "Regenerate")))
     (should (equal (caar (pyagentd-menubar--items (blocks-find "First")))
                    "Rewind to This Prompt"))
     (let ((menu (make-sparse-keymap))

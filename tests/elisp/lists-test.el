@@ -52,7 +52,7 @@ The variable `branch' is that of the session it is about."
                    '(" ├ explorer  look around                          running      12k"
                      " │ └ planner  plan it                             waiting      950↑ 2.0M↓"
                      " └ executor  do it                                finished bg               It is done.")))
-    (should (string-search "k stop one" (buffer-string)))))
+    (should (string-search "k stop" (buffer-string)))))
 
 (ert-deftest pyagentd-agents-in-numbers-come-by-file ()
   (pyagentd-test-with-ask
@@ -215,7 +215,7 @@ The variable `branch' is that of the session it is about."
       (cl-letf (((symbol-function 'y-or-n-p)
                  (lambda (prompt) (setq question prompt) t)))
         (call-interactively (key-binding "r")))
-      (should (equal question "Ask again before 2 actions? ")))
+      (should (equal question "Revoke 2 actions? ")))
     (pyagentd-test-await (cdr (pyagentd-test-calls 'revoke)))
     (should (equal (mapcar (lambda (call) (plist-get call :action))
                            (pyagentd-test-calls 'revoke))

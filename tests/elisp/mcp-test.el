@@ -68,7 +68,7 @@
   (mcp-test--with
     (search-forward "theirs")
     (should (string-search
-             "trust it first"
+             "Review and trust"
              (cadr (should-error (call-interactively
                                   (key-binding (kbd "RET")))))))
     (let (question seen)
@@ -80,7 +80,7 @@
                    t)))
         (pyagentd-test-answer 'trust-mcp '(:trusted ("theirs")))
         (call-interactively (key-binding "T")))
-      (should (string-search "may theirs run as you" question))
+      (should (string-search "Allow theirs to run with your rights" question))
       (should (string-search "/x/serve\n#!/bin/sh" seen)))
     (pyagentd-test-await (pyagentd-test-calls 'trust-mcp))
     (should (equal (pyagentd-test-calls 'trust-mcp)

@@ -67,7 +67,7 @@
                     "*** → Glob *.md  failed  3 ms"
                     "*** → PersistentAgent explorer  40 ms"
                     "*** = Error (tool_error) No."
-                    "** Waits for you: Bash make"))
+                    "** Waiting for your approval: Bash make"))
       (should (string-search text (buffer-string))))
     (should-not (buffer-modified-p))))
 

@@ -284,7 +284,7 @@ The variable `asked' is bound to them with what is shown, last one first."
     (named-test--in (pyagentd-settings)
       (should (equal (mapcar (lambda (line) (split-string line "  +" t " "))
                              (seq-take (pyagentd-test-lines) 3))
-                     '(("default_model" "that of the preset" "model of new agents")
+                     '(("default_model" "the preset's" "model of new agents")
                        ("default_permissions" "open" "permissions of new agents")
                        ("idle_timeout" "90min"
                         "when a conversation is saved and cleared"))))

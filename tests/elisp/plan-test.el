@@ -64,7 +64,7 @@
          (metadata (completion-metadata "" table nil))
          (annotate (completion-metadata-get metadata 'annotation-function)))
     (should (eq (completion-metadata-get metadata 'category) 'pyagentd-agent))
-    (should (equal (funcall annotate "plan") "  [only looks] Looks."))
+    (should (equal (funcall annotate "plan") "  [read-only] Looks."))
     (should (equal (all-completions "" table) '("build" "plan")))))
 
 (ert-deftest pyagentd-plan-approving-saves-and-says-so-with-one-key ()
@@ -100,7 +100,7 @@
 (ert-deftest pyagentd-plan-without-a-choice-nothing-is-asked ()
   (plan-test--with-session "### Hi"
     (pyagentd-test-answer 'agents-available '(:agent "x" :agents nil))
-    (should (string-match-p "with its own preset"
+    (should (string-match-p "its own preset"
                             (pyagentd-test-said
                               (call-interactively #'pyagentd-choose-agent))))
     (should-not pyagentd-plan-next)))

@@ -184,7 +184,7 @@ The variables `tea' and `file' are bound to a row and its file."
     (pyagentd-test-answer
      'search (list :hits pyagentd-search--hits :more t :indexing t))
     (pyagentd-test-type "a")
-    (should (string-match-p "not all is indexed" header-line-format))
+    (should (string-match-p "indexing is not finished" header-line-format))
     (pyagentd-test-type "+")
     (goto-char (point-max))
     (backward-button 1)
@@ -199,7 +199,7 @@ The variables `tea' and `file' are bound to a row and its file."
   (search-test-with-hits
     (pyagentd-test-answer 'search '(:hits nil))
     (pyagentd-test-type "g")
-    (should (string-match-p "Nothing found" (buffer-string)))
+    (should (string-match-p "No matches" (buffer-string)))
     (should-error (pyagentd-search-visit) :type 'user-error)))
 
 (ert-deftest pyagentd-search-says-why-it-failed ()

@@ -157,7 +157,7 @@ The variables `tea' and `agent' are their rows."
     (should (equal (usage-test--first-words) '("└")))
     (should (equal mode-line-process " /DEEP expl 1 running, 1 waiting"))
     (pyagentd-test-type "/ C-a C-k nothing RET")
-    (should (string-prefix-p "Nothing matches" (car (pyagentd-test-lines))))
+    (should (string-prefix-p "No matches" (car (pyagentd-test-lines))))
     (pyagentd-test-type "/ C-a C-k RET")
     (should (string-prefix-p "*coder" (car (pyagentd-test-lines))))
     (pyagentd-test-type "U")
