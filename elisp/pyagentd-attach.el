@@ -24,7 +24,7 @@
 ;; A buffer attaches to its branch when it was read: it says which text it
 ;; has and which event it saw last, and is told what is missing, where it
 ;; goes, who writes the file, and what was wrong with it.  Reading a file
-;; neither starts a daemon nor waits for one.
+;; never waits for a daemon.
 ;;
 ;; Where the text is not what the file holds, the file is read beside it
 ;; and shown once the daemon agrees to it (`pyagentd-reread').

@@ -74,7 +74,12 @@ SPEC 001 System message isolation.")
   "Alist of `pyagentd-block-settings' and their values as last set.
 It outlives a change of the major mode, which the variables do not.")
 
-(pyagentd-permanent-local 'pyagentd-block--foreign 'pyagentd-block--settings)
+(defvar-local pyagentd-block-tools nil
+  "What is written for the tools of preset.md, a pair (TOOLS . WRITTEN).
+WRITTEN are those of TOOLS that gptel can have, as the daemon says.")
+
+(pyagentd-permanent-local 'pyagentd-block--foreign 'pyagentd-block--settings
+                          'pyagentd-block-tools)
 
 (defun pyagentd-block-set (variable value)
   "Let VARIABLE, one of `pyagentd-block-settings', have VALUE here."
@@ -304,6 +309,14 @@ count characters from 1, the end is exclusive."
                                        (response . ,response))
                when spans collect (cons kind (nreverse spans))))))
 
+(defun pyagentd-block--written (variable)
+  "Return the value of VARIABLE as the block has it."
+  (let ((value (pyagentd-block-get variable)))
+    (if (and (eq variable 'gptel--tool-names) pyagentd-block-tools
+             (equal value (car pyagentd-block-tools)))
+        (cdr pyagentd-block-tools)
+      value)))
+
 (defun pyagentd-block--print (variable value)
   "Return the line of the block that gives VARIABLE its VALUE."
   (let ((print-escape-newlines t) (print-length nil) (print-level nil)
@@ -312,10 +325,14 @@ count characters from 1, the end is exclusive."
 
 (defun pyagentd-block--says-p (variable)
   "Return non-nil if the block says something about VARIABLE.
-No tools at all are something, no value of another one is nothing."
-  (or (pyagentd-block-get variable)
+No tools at all are something unless it is so in preset.md, no value of
+another one is nothing."
+  (or (pyagentd-block--written variable)
       (and (eq variable 'gptel--tool-names)
-           (assq variable pyagentd-block--settings))))
+           (assq variable pyagentd-block--settings)
+           (not (and pyagentd-block-tools
+                     (equal (pyagentd-block-get variable)
+                            (car pyagentd-block-tools)))))))
 
 (defun pyagentd-block-text ()
   "Return the block for the buffer, \"\" if there is nothing to say.
@@ -327,7 +344,7 @@ end of the text is taken for an older block."
            (cl-loop for variable in pyagentd-block-settings
                     when (pyagentd-block--says-p variable)
                     collect (pyagentd-block--print
-                             variable (pyagentd-block-get variable)))
+                             variable (pyagentd-block--written variable)))
            pyagentd-block--foreign
            (and bounds (list (pyagentd-block--print 'gptel--bounds bounds)))))
          (block (if lines (pyagentd-locals-printed lines) "")))

@@ -40,6 +40,15 @@
 (require 'pyagentd-viewing)
 (require 'pyagentd-attach)
 
+(defcustom pyagentd-start-when-visiting t
+  "Non-nil means start the daemon when a session is visited.
+It starts in the background; the text can be read and edited meanwhile,
+and its settings are those in its files.  Never done in batch mode, nor
+where no server is installed."
+  :type 'boolean
+  :group 'pyagentd
+  :package-version '(pyagentd . "0.1.0"))
+
 ;;;; Buffers
 
 (defun pyagentd-connect--after-read ()
@@ -50,7 +59,7 @@
         pyagentd-attach-seq nil)
   (pyagentd-status-set nil)
   (pyagentd-status-refresh)
-  (run-at-time 0 nil #'pyagentd-connect--later (current-buffer)))
+  (run-at-time 0 nil #'pyagentd-connect--visited (current-buffer)))
 
 (defun pyagentd-connect--later (buffer)
   "Attach BUFFER unless that was done meanwhile."
@@ -59,6 +68,19 @@
       (unless (or pyagentd-attach-state pyagentd-viewing-diverged
                   (eq pyagentd-attach-viewer 'hidden))
         (pyagentd-guarded "Attach" (pyagentd-attach))))))
+
+(defun pyagentd-connect--visited (buffer)
+  "Attach BUFFER, whose file was read just now, and start a daemon for it.
+`pyagentd-start-when-visiting' says whether."
+  (pyagentd-connect--later buffer)
+  (when (and pyagentd-start-when-visiting (not noninteractive)
+             (buffer-live-p buffer)
+             (not (eq (buffer-local-value 'pyagentd-attach-viewer buffer)
+                      'hidden))
+             (not (pyagentd-rpc-connected-p))
+             (pyagentd-server-found))
+    ;; All sessions attach when there is a connection.
+    (pyagentd-guarded "Starting the daemon" (pyagentd-start #'ignore))))
 
 (defun pyagentd-connect--saved ()
   "Tell the daemon what was saved."

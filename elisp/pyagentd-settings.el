@@ -34,6 +34,8 @@
 (require 'pyagentd-block)
 (require 'pyagentd-session)
 (require 'pyagentd-status)
+(require 'pyagentd-place)
+(require 'pyagentd-yaml)
 
 (defvar-local pyagentd-settings--own nil
   "Alist of `pyagentd-block-settings' and what preset.md says about them.")
@@ -111,13 +113,53 @@ What the user has changed here and not saved yet stays."
         (pyagentd-block-set variable value)))
     (setq pyagentd-settings--own
           (pyagentd-settings--alist (or (plist-get answer :own-settings)
-                                        settings))
-          pyagentd-settings--saved (pyagentd-settings--current))
+                                        settings)))
+    (when (plist-member answer :gptel-tools)
+      (setq pyagentd-block-tools
+            (cons (alist-get 'gptel--tool-names pyagentd-settings--own)
+                  (plist-get answer :gptel-tools))))
+    (setq pyagentd-settings--saved (pyagentd-settings--current))
     (dolist (variable unsaved)
       (setf (alist-get variable pyagentd-settings--saved)
             (alist-get variable before))))
   (setq pyagentd-settings-thinking (plist-get answer :thinking))
   (pyagentd-settings-show (plist-get answer :model)))
+
+;; SPEC 001 Session lifecycle - Open.
+(defun pyagentd-settings--read ()
+  "Show the settings that the files have; the daemon has not answered yet.
+They are those in the Local Variables, and of what these do not say those
+in preset.md."
+  (unless pyagentd-settings--own
+    (condition-case err
+        (pyagentd-settings--from-files)
+      ((pyagentd-yaml-unknown file-error)
+       (pyagentd-log 'debug "%s: the daemon will read its settings: %s"
+                     (buffer-name) (error-message-string err))))
+    (pyagentd-settings-show)))
+
+(defun pyagentd-settings--from-files ()
+  "Take over the name of the preset, and the settings that the block lacks."
+  (when-let ((text (pyagentd-yaml-text
+                    (pyagentd-place-scope-plan pyagentd--branch-dir))))
+    (setq pyagentd-status-preset
+          (plist-get (pyagentd-yaml-read text t) :preset)))
+  (when-let ((text (and (not (file-exists-p     ; which owns a named agent's
+                              (expand-file-name "agent.json"
+                                                pyagentd--session-dir)))
+                        (pyagentd-yaml-text
+                         (pyagentd-place-preset pyagentd--branch-dir)))))
+    (setq pyagentd-settings--own
+          (pyagentd-settings--alist (pyagentd-yaml-preset text)))
+    (unless (assq 'gptel--tool-names pyagentd-block--settings)
+      (setq pyagentd-block-tools
+            (list (alist-get 'gptel--tool-names pyagentd-settings--own))))
+    (pcase-dolist (`(,variable . ,value) pyagentd-settings--own)
+      (unless (assq variable pyagentd-block--settings)
+        (pyagentd-block-set variable value)))
+    (setq pyagentd-settings--saved (pyagentd-settings--current))))
+
+(add-hook 'pyagentd-session-read-hook #'pyagentd-settings--read)
 
 ;; SPEC 000 Configuration isolation: all of them are set, those without a
 ;; value too.

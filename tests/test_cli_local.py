@@ -209,3 +209,13 @@ def test_a_key_goes_only_to_the_backend_that_is_configured_to_use_it(
     )
     keys = {"ANTHROPIC_API_KEY": "for-anthropic", "LOCAL_KEY": "for-local"}
     assert run_environment({"PYAGENTD_CONFIG": str(home / "config.toml"), **keys, **env}, backend)[1] == key
+
+
+@pytest.mark.parametrize("name", ["chat.org", "chat.txt"])
+def test_messages_of_an_org_file_are_refused(home: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    file = home / name
+    file.write_text(":PROPERTIES:\n:GPTEL_MODEL: m\n:GPTEL_BOUNDS: ((response (70 80)))\n:END:\n* Hi\nHello.\n")
+    assert main(["messages", str(file)]) == ExitCode.FAILED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{file} is an Org file" in printed.err and "Markdown" in printed.err

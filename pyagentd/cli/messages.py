@@ -18,12 +18,19 @@ from pyagentd.errors import BadRequest
 def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: str) -> None:
     """Print the messages that FILE alone yields.
 
-    They are those gptel would send, in the form of the Anthropic API. Needs no daemon and reads nothing but FILE.
+    They are those gptel would send, in the form of the Anthropic API. Needs no daemon and reads nothing but FILE,
+    which is a chat in Markdown or plain text, or a session.md; chats in Org are refused.
     """
     from pyagentd.store.document import gptel_messages
+    from pyagentd.store.exchange.importing import is_org
 
     try:
         text = file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadRequest(f"{file} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from error
+    if is_org(file, text):
+        raise BadRequest(
+            f"{file} is an Org file: its roles stand in properties of headings, which pyagentd does not read",
+            mend="Name a chat in Markdown or plain text",
+        )
     print_json(gptel_messages(text, end=end, prompt_prefix=prompt_prefix, response_prefix=response_prefix))

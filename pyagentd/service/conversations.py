@@ -9,7 +9,7 @@ from typing import Any
 
 from pyagentd.agent.branches import attaching
 from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.override import overridden, settings_of
+from pyagentd.agent.branches.override import effective, overridden, printed, settings_of
 from pyagentd.agent.branches.persist import Version
 from pyagentd.agent.commands.answering import answered
 from pyagentd.agent.context.metering import tell_below
@@ -56,7 +56,7 @@ class Conversations(Group):
             if answer is None:
                 return {"branch": live.key, "reread": True}
             if answer["editor"]:
-                live.given = settings_of(preset)
+                live.given = printed(settings_of(preset))
                 live.note_said()
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
                 self._host.own(tell_below(self._host, live))
@@ -108,7 +108,7 @@ class Conversations(Group):
                 with self._host.origins.keeping(live.ref):
                     presetfile.set_values(paths.preset_file(live.ref.branch_dir), keys)
             own = self._host.presets.of_branch(live.ref)
-            live.given = settings_of(own)
+            live.given = printed(settings_of(own))
             live.note_given()
             return {"kept": sorted(values), **self._described_live(live, own)}
 
@@ -145,7 +145,7 @@ class Conversations(Group):
             if "tools" in values:
                 override.pop("tools", None)
                 live.write_settings(
-                    given=settings_of(own), effective=settings_of(overridden(own, override)), seen=reading.settings
+                    given=printed(settings_of(own)), effective=effective(own, override), seen=reading.settings
                 )
                 live.note_given()
                 if live.keeper.editor is None:
@@ -179,7 +179,8 @@ class Conversations(Group):
             own = self._host.presets.of_branch(live.ref)
             dropped = live.override(own)
             if dropped and live.keeper.editor is None:
-                live.write_settings(given=settings_of(own), effective=settings_of(own), seen=reading.settings)
+                settings = printed(settings_of(own))
+                live.write_settings(given=settings, effective=settings, seen=reading.settings)
                 live.keeper.renew()
                 await live.keeper.flush()
             told = self._described_live(live, own)
@@ -305,6 +306,7 @@ class Conversations(Group):
             "turn": turnagent.told(self._host.presets, live.ref, live.conversation),
             "settings": _told(settings_of(holds)),
             "own_settings": _told(settings_of(preset)),
+            "gptel_tools": printed(settings_of(preset)).tools,
             "overridden": sorted(override),
             "thinking": holds.thinking or None,
         }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.branches.override import settings_of
+from pyagentd.agent.branches.override import printed, settings_of
 from pyagentd.agent.emacs import emacstools
 from pyagentd.agent.running import offer
 from pyagentd.clock import epoch_ms
@@ -74,7 +74,7 @@ class Exchange(Group):
         settings, notes = self._usable(chat.document.settings, template)
         text = importing.preset_text(text, template.name, settings, chat.system)
         configured = _parsed(text, template.name)
-        settings = replace(settings_of(configured), other=settings.other)
+        settings = replace(printed(settings_of(configured)), other=settings.other)
         notes += _unknown_tools(configured, self._host.emacs.names())
         inside = None if workspace is None else [under(str(workspace))]
         ref = sessions.create_session(
@@ -104,7 +104,7 @@ class Exchange(Group):
 
     def _settings_of(self, ref: BranchRef) -> Settings | None:
         try:
-            return settings_of(self._host.presets.of_branch(ref))
+            return printed(settings_of(self._host.presets.of_branch(ref)))
         except PyagentdError:  # a conversation can be exported whatever became of its preset
             return None
 

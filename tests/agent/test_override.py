@@ -37,12 +37,31 @@ OURS = override.settings_of(PRESET)
         (Settings(model="old"), Settings(model="old"), {}),  # we wrote that, and the preset has changed since
         (Settings(model="claude-opus-5"), Settings(model="old"), {}),  # as the preset says
         (Settings(model="other"), None, {"model": "other"}),
+        (Settings(tools=()), override.printed(OURS), {}),  # stock gptel, which knows none of our tools, wrote that
+        (Settings(tools=("weather",)), override.printed(OURS), {"tools": ("weather",)}),
+        (Settings(tools=("Read", "Bash")), override.printed(OURS), {}),
     ],
 )
 def test_what_differs_from_what_we_wrote_is_the_users(
     block: Settings, written: Settings | None, found: dict[str, Any]
 ) -> None:
     assert override.find_override(block, written, PRESET) == found
+
+
+def test_the_document_names_only_tools_that_gptel_can_have() -> None:
+    tools = ("Read", "read_file", "PersistentAgent", "emacs:code", "mcp__notes__add", "mcp__*", "weather")
+    assert override.printed(Settings(model="m", tools=tools)) == Settings(model="m", tools=("weather",))
+    assert override.effective(PRESET, {}).tools is None
+    assert override.effective(PRESET, {"tools": ("Read",)}).tools == ("Read",)
+
+
+async def test_stock_gptel_finds_no_name_of_ours_in_the_document(world: World) -> None:
+    world.server.say("One.")
+    ref = world.session()
+    await talk(world, ref, "Hi")
+    text = file_of(ref).read_text()
+    assert "gptel-model: model-main" in text and "tool-names" not in text
+    assert sent(world)["tools"]
 
 
 def test_tools_may_have_the_names_that_gptel_uses() -> None:
@@ -257,7 +276,7 @@ async def test_tools_are_switched_in_the_preset_of_the_session_whatever_the_docu
     set_variables(ref, tools=("Bash",), model="model-other")
     told = await service.configure(Watcher(), branch=ref.key, tools=["Read", "read_file", "Grep"])
     assert list(told["own_settings"]["tools"]) == ["Read", "Grep"]
-    assert document.read(file_of(ref)).settings.tools == ("Read", "Grep")
+    assert document.read(file_of(ref)).settings.tools is None
     await talk(world, ref, "Hi")
     assert sent(world)["tools"] == ["Read", "Grep"] and sent(world)["model"] == "model-other"
     await service.configure(Watcher(), branch=ref.key, tools="")

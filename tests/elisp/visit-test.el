@@ -329,4 +329,106 @@ VALUES are those of `enable-local-variables' for each."
           (should (equal (pyagentd-test-content file) "### Hi!"))
           (should (equal (pyagentd-test-content other) "### Other")))))))
 
+;;;; Where no daemon runs
+
+(defmacro visit-test--with-files (text &rest body)
+  "Evaluate BODY where a session with TEXT, a preset and metadata is.
+`file' is the session's; `pyagentd-command' counts in `began' how often a
+daemon is started."
+  (declare (indent 1) (debug t))
+  `(pyagentd-test-with-place
+     (let* ((file (pyagentd-test-file root ,text))
+            (here (file-name-directory file))
+            (began (expand-file-name "began" root))
+            (pyagentd-autosave-idle-time 0)
+            (pyagentd-command
+             (list "sh" "-c" (format "echo x >>%s; exec python3 %s serve --detach"
+                                     began (expand-file-name
+                                            "fake-daemon.py"
+                                            pyagentd-test-directory)))))
+       (write-region "---\nbackend: Claude\nmodel: claude-opus-4-5\ntools: [Read, weather]\n---\nBe kind."
+                     nil (expand-file-name "preset.md" here) nil 'quiet)
+       (write-region "session_id: \"demo\"\npreset: \"explorer\"\n" nil
+                     (expand-file-name "scope-plan.yml" here) nil 'quiet)
+       ,@body)))
+
+(defun visit-test--settings ()
+  "Return model, backend, tools and preset as they are here."
+  (list gptel-model gptel--backend-name gptel--tool-names
+        pyagentd-status-preset))
+
+(ert-deftest pyagentd-visit-without-a-daemon-the-settings-are-those-in-the-files ()
+  (visit-test--with-files "### Hi\n\nHello.\n\n### \n
+<!-- Local Variables: -->\n<!-- gptel-model: some-model -->
+<!-- gptel--backend-name: \"Local\" -->\n<!-- gptel--tool-names: (\"weather\") -->
+<!-- gptel--bounds: ((response (9 15))) -->\n<!-- End: -->\n"
+    (let ((before (pyagentd-test-content file)))
+      (with-current-buffer (find-file-noselect file)
+        (should (equal (visit-test--settings)
+                       '(some-model "Local" ("weather") "explorer")))
+        (should (string-match-p "explorer.*some-model\\*" pyagentd-status--line))
+        (goto-char (point-max))
+        (insert "x")
+        (save-buffer)
+        (should (equal (pyagentd-test-content file)
+                       (string-replace "### \n" "### x\n" before)))))))
+
+(ert-deftest pyagentd-visit-a-session-without-block-is-as-its-preset-says ()
+  (visit-test--with-files ""
+    (with-current-buffer (find-file-noselect file)
+      (should (equal (visit-test--settings)
+                     '(claude-opus-4-5 "Claude" ("Read" "weather") "explorer")))
+      (should-not (buffer-modified-p))
+      (insert "Hi")
+      (save-buffer)
+      ;; Of the tools the daemon says which ones gptel can have.
+      (should (equal (pyagentd-test-content file)
+                     "### Hi\n\n<!-- Local Variables: -->\n\
+<!-- gptel-model: claude-opus-4-5 -->\n\
+<!-- gptel--backend-name: \"Claude\" -->\n<!-- End: -->\n"))
+      (pyagentd-test-attach :settings '(:model "claude-opus-4-5" :backend "Claude"
+                                        :tools ("Read" "weather"))
+                            :gptel-tools '("weather"))
+      (should (equal gptel--tool-names '("Read" "weather")))
+      (should (string-match-p "tool-names: (\"weather\") " (pyagentd-block-text)))
+      ;; What somebody chose for this session is written as it is.
+      (pyagentd-block-set 'gptel--tool-names '("Read"))
+      (should (string-match-p "tool-names: (\"Read\") " (pyagentd-block-text))))
+    (should-not (file-exists-p began))))
+
+(ert-deftest pyagentd-visit-settings-that-cannot-be-read-are-none ()
+  (visit-test--with-files "### Hi"
+    (write-region "---\nmodel: &a {b: *c}\n---\n" nil
+                  (expand-file-name "preset.md" here) nil 'quiet)
+    (with-current-buffer (find-file-noselect file)
+      (should pyagentd-mode)
+      (should-not (pyagentd-block-get 'gptel-model)))))
+
+(ert-deftest pyagentd-visit-a-session-starts-the-daemon-in-the-background ()
+  (visit-test--with-files "### Hi"
+    (let ((other (expand-file-name "some.md" root)))
+      (write-region "Hi" nil other nil 'quiet)
+      (dolist (case '((t t nil) (nil nil nil) (nil t t)))
+        (pcase-let ((`(,batch ,wanted ,starts) case))
+          (let ((noninteractive batch)
+                (pyagentd-start-when-visiting wanted))
+            (find-file-noselect other)
+            (accept-process-output nil 0.01)
+            (should-not pyagentd-start--process)
+            (with-current-buffer (find-file-noselect file)
+              (should-not (pyagentd-rpc-connected-p))
+              (accept-process-output nil 0.01)
+              (should (eq starts (and pyagentd-start--process t)))
+              (pyagentd-connect)
+              (unless starts
+                (set-process-sentinel pyagentd-start--process #'ignore)
+                (delete-process pyagentd-start--process)
+                (ignore-errors (delete-file began))
+                (setq pyagentd-start--process nil
+                      pyagentd-start--waiting nil)
+                (kill-buffer)))))))
+    (with-current-buffer (find-buffer-visiting file)
+      (pyagentd-test-await (eq pyagentd-attach-state t))
+      (should (equal (pyagentd-test-content began) "x\n")))))
+
 ;;; visit-test.el ends here

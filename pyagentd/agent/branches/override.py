@@ -7,22 +7,25 @@ for the branch's runs until it is kept (written to ``preset.md``) or dropped. A 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.aliases import canonical_tool, is_ours
 from pyagentd.policy.presets import Preset
 from pyagentd.store.local_variables import Settings
 
 FIELDS = ("model", "backend", "tools", "temperature", "max_tokens")
+
+_GPTELS = re.compile(r"(?!mcp__)[^:*\s]+")  # neither a server's tool nor a name for several
 
 Override = Mapping[str, Any]
 """Values that the user set, by the names in ``FIELDS``."""
 
 
 def settings_of(preset: Preset) -> Settings:
-    """Return what the document's Local Variables say about a preset, in gptel's terms (DD-2)."""
+    """Return what a preset says, in gptel's terms; ``printed`` is what of it the document has (DD-2)."""
     return Settings(
         model=preset.model or None,
         backend=preset.backend,
@@ -30,6 +33,18 @@ def settings_of(preset: Preset) -> Settings:
         temperature=preset.temperature,
         max_tokens=preset.max_tokens,
     )
+
+
+def printed(settings: Settings) -> Settings:
+    """Return what the document's Local Variables say of a preset's ``settings``: of the tools those gptel can have.
+
+    Stock gptel warns of each that it does not know, and ours it cannot have. None that it can have is no word about
+    tools.
+    """
+    if settings.tools is None:
+        return settings
+    tools = tuple(name for name in settings.tools if not is_ours(name) and _GPTELS.fullmatch(name))
+    return replace(settings, tools=tools or None)
 
 
 def find_override(block: Settings, written: Settings | None, preset: Preset) -> Override:
@@ -41,14 +56,24 @@ def find_override(block: Settings, written: Settings | None, preset: Preset) -> 
         preset: The branch's configuration; what is as it says is no override.
     """
     own = settings_of(preset)
-    base = own if written is None else written
+    known = (own, printed(own) if written is None else written)
     return {
         name: getattr(block, name)
         for name in FIELDS
         if getattr(block, name) is not None
-        and getattr(block, name) != getattr(base, name)
-        and getattr(block, name) != getattr(own, name)
+        and not any(_same(getattr(block, name), getattr(settings, name)) for settings in known)
     }
+
+
+def _same(said: Any, known: Any) -> bool:
+    # gptel writes nil where none of its own tools is on.
+    return bool(said == known or (said == () and known is None))
+
+
+def effective(preset: Preset, override: Override) -> Settings:
+    """Return what the document's Local Variables say of a branch with this override."""
+    holds = settings_of(overridden(preset, override))
+    return holds if "tools" in override else printed(holds)
 
 
 def overridden(preset: Preset, override: Override) -> Preset:

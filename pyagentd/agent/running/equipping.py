@@ -15,7 +15,7 @@ from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.approving.confining import shell_scope
 from pyagentd.agent.approving.ledger import RunWitness, local_user
 from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.agent.branches.override import Override, overridden, settings_of
+from pyagentd.agent.branches.override import Override, effective, overridden, printed, settings_of
 from pyagentd.agent.compacting.fitting import fitting
 from pyagentd.agent.emacs.equipped import run_buffers
 from pyagentd.agent.hooking.hooks import Moment
@@ -208,9 +208,7 @@ class Equipping:
         """Return the preset of the run; what the document sets holds for every agent, but whose tools are its own."""
         own = self._host.presets.of_branch(self._branch.ref)
         override = self._branch.override(own, seen)
-        self._branch.write_settings(
-            given=settings_of(own), effective=settings_of(overridden(own, override)), seen=seen
-        )
+        self._branch.write_settings(given=printed(settings_of(own)), effective=effective(own, override), seen=seen)
         if self._presets.name:
             override = {name: value for name, value in override.items() if name != "tools"}
         self._override = override

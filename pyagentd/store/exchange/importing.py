@@ -60,7 +60,7 @@ def read_chat(path: Path) -> Chat:
     text, notes = _decoded(data, path)
     if not text.strip():
         raise BadRequest(f"{path} is empty", mend="Name a saved chat")
-    if path.suffix.lower() == ".org" or _ORG.match(text):
+    if is_org(path, text):
         raise BadRequest(
             f"{path} is an Org file, and chats are imported from Markdown or plain text",
             mend="Export it from Emacs with C-c C-e m m and import that; the roles are lost on the way",
@@ -168,6 +168,11 @@ def _decoded(data: bytes, path: Path) -> tuple[str, list[str]]:
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     return text, ["The file is not UTF-8; it was read as Latin-1, and the session is UTF-8"]
+
+
+def is_org(path: Path, text: str) -> bool:
+    """Return whether the file at ``path``, with this text, is one of Org mode."""
+    return path.suffix.lower() == ".org" or _ORG.match(text) is not None
 
 
 def _safe(settings: Settings) -> tuple[Settings, list[str]]:
