@@ -15,7 +15,7 @@ from pyagentd.installation import extra
     default="",
     metavar="NAME",
     shell_complete=complete_agent,
-    help="What new sessions are made from (default: as for `pyagentd new`).",
+    help="Preset of new sessions (default: as for `pyagentd new`).",
 )
 def acp(preset: str) -> ExitCode:
     """Speak the Agent Client Protocol on stdin and stdout.

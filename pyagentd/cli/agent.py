@@ -26,7 +26,7 @@ def agent() -> None:
 
 @agent.command("init")
 @click.argument("name")
-@click.option("--system-prompt", metavar="TEXT", help="What it is told to be; - reads it from stdin.")
+@click.option("--system-prompt", metavar="TEXT", help="Its system prompt; - reads it from stdin.")
 @click.option(
     "--model",
     metavar="[BACKEND/]MODEL",
@@ -63,7 +63,7 @@ def init(name: str, system_prompt: str | None, model: str | None, permissions: s
 
 
 @agent.command("list")
-@click.option("--all", "destroyed", is_flag=True, help="Also those that were destroyed.")
+@click.option("--all", "destroyed", is_flag=True, help="Include destroyed agents.")
 @json_option
 def listing(destroyed: bool, as_json: bool) -> None:
     """List the named agents: name, status, model, permissions, directory."""
@@ -89,7 +89,7 @@ def listing(destroyed: bool, as_json: bool) -> None:
 @click.argument("name", shell_complete=complete_named)
 @click.argument("key", required=False, type=click.Choice(_KEYS))
 @click.argument("value", required=False)
-@click.option("--reset", is_flag=True, help="Have KEY be its default again.")
+@click.option("--reset", is_flag=True, help="Reset KEY to its default.")
 @json_option
 def config(name: str, key: str | None, value: str | None, reset: bool, as_json: bool) -> None:
     """Show what the agent NAME is, or one KEY of it; with VALUE (- reads stdin), set that.
@@ -128,7 +128,7 @@ def rename_agent(name: str, new_name: str, as_json: bool) -> None:
 
 @agent.command("destroy")
 @click.argument("name", shell_complete=complete_named)
-@click.option("--keep-files", is_flag=True, help="Leave its directory, to be taken up by another `agent init`.")
+@click.option("--keep-files", is_flag=True, help="Keep its directory; another `agent init` can use it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:

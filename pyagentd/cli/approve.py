@@ -22,9 +22,9 @@ from pyagentd.cli.send import finished, form_of, is_human, print_sent, view_of
     show_default=True,
     metavar="NAME",
     shell_complete=complete_agent,
-    help="Who carries it out: a preset.",
+    help="Agent that carries it out: a preset.",
 )
-@click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the run ends (default), or return at once.")
 @asking_options
 @strict_option
 @stream_options

@@ -59,7 +59,7 @@ def asks(session: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("ask", metavar="ASK-ID", shell_complete=complete_ask)
 @click.argument("decision", type=click.Choice(_DECISIONS), required=False)
-@click.option("--reason", metavar="TEXT", default="", help="Why; the model is told.")
+@click.option("--reason", metavar="TEXT", default="", help="Reason for denying, sent to the model.")
 @click.option("--input", "arguments", metavar="JSON", help="Allow it with these arguments instead; - reads stdin.")
 @click.option(
     "--answers", metavar="JSON", help='To the model\'s questions: [["Label"], ["words", …], []]; - reads stdin.'

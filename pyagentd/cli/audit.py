@@ -17,7 +17,7 @@ _SHOWN = 100  # characters of an action
 
 @click.command()
 @click.argument("session", required=False, shell_complete=complete_session)
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The last so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The last N decisions.")
 @json_option
 def audit(session: str | None, limit: int, as_json: bool) -> None:
     """List what was allowed and denied, by which rule or by whom, the latest last.

@@ -25,9 +25,9 @@ class _Choice(NamedTuple):
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.option("--at", "message_id", metavar="MESSAGE-ID", help="The prompt at which the branch begins.")
-@click.option("--exclude", is_flag=True, help="Leave the prompt out; without this it ends the branch.")
-@click.option("--name", metavar="NAME", help="What to call it, after the time (default: branch).")
-@click.option("--list", "only_list", is_flag=True, help="List the prompts and their ids, make nothing.")
+@click.option("--exclude", is_flag=True, help="Leave the prompt out (default: the branch ends with it).")
+@click.option("--name", metavar="NAME", help="Name of the branch, after the time (default: branch).")
+@click.option("--list", "only_list", is_flag=True, help="List the prompts and their ids; create nothing.")
 @json_option
 def branch(
     session: str, message_id: str | None, exclude: bool, name: str | None, only_list: bool, as_json: bool

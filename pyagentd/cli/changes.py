@@ -27,7 +27,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.option("--at", "message", metavar="MESSAGE-ID", help="Since that message of yours; `last` is the last one.")
-@click.option("--diff", is_flag=True, help="Show how each file would change if it went back.")
+@click.option("--diff", is_flag=True, help="Show how restoring would change each file.")
 @json_option
 def changes(session: str, message: str | None, diff: bool, as_json: bool) -> None:
     """List the files that the agents of SESSION changed, since its beginning or since a message of yours.
@@ -42,14 +42,19 @@ def changes(session: str, message: str | None, diff: bool, as_json: bool) -> Non
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--to", "message", metavar="MESSAGE-ID", help="As they were when you sent it; `last` is the last one.")
-@click.option("--undo", "undone", metavar="ID", help="Take back the restoring with this id, which it printed.")
+@click.option(
+    "--to",
+    "message",
+    metavar="MESSAGE-ID",
+    help="Files as they were when you sent this message; `last` is the last one.",
+)
+@click.option("--undo", "undone", metavar="ID", help="Undo the restore with this id (printed by it).")
 @click.option("--preview", is_flag=True, help="Only show what would change.")
 @click.option(
     "--conflicts",
     type=click.Choice(["keep", "copy", "overwrite"]),
     default="keep",
-    help="What becomes of files that somebody else changed since (default: keep; copy puts the old one beside).",
+    help="What to do with files that somebody else changed since (default: keep; copy saves the old text beside).",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))

@@ -17,8 +17,8 @@ _LONGEST_S = 900.0  # a very long conversation is summarised in pieces
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--keep", "instructions", default="", metavar="TEXT", help="What the summary is to pay attention to.")
-@click.option("--wait/--no-wait", default=True, help="Stay until it is done (default), or return at once.")
+@click.option("--keep", "instructions", default="", metavar="TEXT", help="What the summary should keep.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it is done (default), or return at once.")
 @json_option
 def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
     """Summarise what was said in SESSION so far: the model sees the summary in its place.

@@ -17,7 +17,7 @@ _KEYS = ("default_model", "default_permissions", "idle_timeout")
 @click.command()
 @click.argument("key", required=False, type=click.Choice(_KEYS))
 @click.argument("value", required=False)
-@click.option("--reset", is_flag=True, help="Have KEY be its default again.")
+@click.option("--reset", is_flag=True, help="Reset KEY to its default.")
 @json_option
 def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> None:
     """Show the defaults of named agents, or one KEY of them; with VALUE, set that.

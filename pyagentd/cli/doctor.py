@@ -14,7 +14,7 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗",
 
 
 @click.command()
-@click.option("--no-emacs", is_flag=True, help="Do not look at Emacs; it asks, and knows itself.")
+@click.option("--no-emacs", is_flag=True, help="Do not check Emacs (it is Emacs that asks).")
 @json_option
 def doctor(no_emacs: bool, as_json: bool) -> int:
     """Check the installation; exit 1 if something needed is missing.

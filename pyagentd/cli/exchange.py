@@ -28,7 +28,7 @@ _PATIENCE_S = 300.0  # megabytes take a while
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write there, not to stdout.",
+    help="Write to this file instead of stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def export(session: str, format_: str | None, output: Path | None, force: bool) -> None:
@@ -56,7 +56,7 @@ def export(session: str, format_: str | None, output: Path | None, force: bool) 
 
 @click.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--name", metavar="NAME", help="What to call the session (default: the name of FILE).")
+@click.option("--name", metavar="NAME", help="Name of the session (default: the name of FILE).")
 @preset_option
 @workplace_option
 @json_option

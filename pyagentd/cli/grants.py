@@ -27,7 +27,7 @@ def _complete_grant(context: click.Context, parameter: click.Parameter, incomple
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--revoke", metavar="REGEX", shell_complete=_complete_grant, help="Take this grant back, as listed.")
+@click.option("--revoke", metavar="REGEX", shell_complete=_complete_grant, help="Revoke this grant, as listed.")
 @json_option
 def grants(session: str, revoke: str | None, as_json: bool) -> None:
     """List what you allowed for SESSION and always for its project, or take one of these back.

@@ -20,9 +20,9 @@ _HISTORY_S = 120.0  # a long document is compared with its log
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--to", "message_id", metavar="MESSAGE-ID", help="The prompt of yours that will be the last.")
-@click.option("--files", is_flag=True, help="Restore the files that the turns after it changed, too.")
-@click.option("--list", "only_list", is_flag=True, help="List the prompts and their ids, change nothing.")
+@click.option("--to", "message_id", metavar="MESSAGE-ID", help="Your prompt that becomes the last one.")
+@click.option("--files", is_flag=True, help="Also restore the files that the turns after it changed.")
+@click.option("--list", "only_list", is_flag=True, help="List the prompts and their ids; change nothing.")
 @json_option
 def rewind(session: str, message_id: str | None, files: bool, only_list: bool, as_json: bool) -> None:
     """Take back everything after one of your prompts in SESSION.
@@ -64,8 +64,8 @@ def unrewind(session: str, as_json: bool) -> None:
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.option("--at", "message_id", metavar="MESSAGE-ID", help="The last message to copy (default: the last).")
-@click.option("--title", metavar="TITLE", help="What to call it (default: the title, and (copy)).")
-@click.option("--list", "only_list", is_flag=True, help="List the sessions forked from SESSION, make nothing.")
+@click.option("--title", metavar="TITLE", help="Title of the copy (default: the title, and (copy)).")
+@click.option("--list", "only_list", is_flag=True, help="List the sessions forked from SESSION; create nothing.")
 @json_option
 def fork(session: str, message_id: str | None, title: str | None, only_list: bool, as_json: bool) -> None:
     """Make a session of its own from SESSION up to a message.
@@ -91,7 +91,7 @@ def fork(session: str, message_id: str | None, title: str | None, only_list: boo
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.option("--of", "message_id", metavar="MESSAGE-ID", help="The prompt or answer (default: the last one).")
-@click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the run ends (default), or return at once.")
 @stream_options
 def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, as_events: bool) -> int:
     """Have SESSION answer a prompt again; the answer before becomes a variant and what came after it is hidden."""
@@ -116,7 +116,7 @@ def regenerate(session: str, message_id: str | None, wait: bool, as_json: bool, 
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--of", "message_id", metavar="MESSAGE-ID", help="Only those of this message.")
+@click.option("--of", "message_id", metavar="MESSAGE-ID", help="Only the changes of this message.")
 @click.option("--choose", "number", type=click.IntRange(1), metavar="N", help="Show this variant instead.")
 @json_option
 def variants(session: str, message_id: str | None, number: int | None, as_json: bool) -> None:

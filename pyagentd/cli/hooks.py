@@ -15,7 +15,7 @@ from pyagentd.cli.output import json_option, note, print_json, print_table, prin
 
 @click.command()
 @project_option("hooks")
-@click.option("--trust", is_flag=True, help="Show what the project's hooks run, and have them run as they are now.")
+@click.option("--trust", is_flag=True, help="Show what the project's hooks run, and trust them as they are now.")
 @json_option
 def hooks(root: Path, trust: bool, as_json: bool) -> None:
     """List the hooks: yours, from config.toml, and the project's, from .pyagentd/hooks.toml.

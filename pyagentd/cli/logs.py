@@ -17,7 +17,7 @@ _POLL_S = 0.25
 
 @click.command()
 @click.option("-n", "--lines", type=click.IntRange(min=0), default=50, show_default=True, help="How many lines.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as the daemon writes; Ctrl-C ends.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log as the daemon writes; Ctrl-C ends.")
 def logs(lines: int, follow: bool) -> None:
     """Print the end of the daemon's log."""
     from pyagentd.config import load_config

@@ -32,7 +32,7 @@ def rename(session: str, title: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--undo", is_flag=True, help="List it again.")
+@click.option("--undo", is_flag=True, help="Undo archiving.")
 @json_option
 def archive(session: str, undo: bool, as_json: bool) -> None:
     """Leave SESSION out of lists; it stays where it is and can be used as before."""
@@ -46,7 +46,7 @@ def archive(session: str, undo: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--name", metavar="NAME", help="What to call the copy (default: the title, and copy).")
+@click.option("--name", metavar="NAME", help="Title of the copy (default: the title, and copy).")
 @json_option
 def duplicate(session: str, name: str | None, as_json: bool) -> None:
     """Copy SESSION with its branches, agents and files; the copy has an id of its own."""

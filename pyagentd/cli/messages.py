@@ -13,8 +13,8 @@ from pyagentd.errors import BadRequest
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--end", type=click.IntRange(min=1), metavar="POSITION", help="Read up to this Emacs position only.")
-@click.option("--prompt-prefix", default="### ", show_default=True, help="What precedes a prompt.")
-@click.option("--response-prefix", default="", help="What precedes an answer.")
+@click.option("--prompt-prefix", default="### ", show_default=True, help="Prefix of a prompt.")
+@click.option("--response-prefix", default="", help="Prefix of an answer.")
 def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: str) -> None:
     """Print the messages that FILE alone yields.
 

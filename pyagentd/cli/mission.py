@@ -30,18 +30,18 @@ _CUT, _LINES = 600, 6  # characters and lines of a result in a trace
 
 @click.command()
 @click.argument("prompt", required=False)
-@click.option("--signature", "-s", metavar="SIGNATURE", help="What comes back, such as '{count :int}'.")
+@click.option("--signature", "-s", metavar="SIGNATURE", help="The signature of the result, such as '{count :int}'.")
 @click.option(
     "--context", metavar="FILE", help="Data for its programs: a JSON object, or any file (its text is ctx/text)."
 )
-@click.option("--tools", metavar="A,B", help="Its tools in place of the preset's; '' for none.")
-@click.option("--preset", metavar="PRESET", shell_complete=complete_agent, help="What to make it from.")
+@click.option("--tools", metavar="A,B", help="Tools, instead of the preset's; '' for none.")
+@click.option("--preset", metavar="PRESET", shell_complete=complete_agent, help="The preset.")
 @click.option("--max-turns", type=click.IntRange(1, 20), help="How many programs the model may write.")
 @workplace_option
-@click.option("--resume", metavar="SESSION", help="Go on with a mission that was cut off, in place of PROMPT.")
-@click.option("--wait/--no-wait", default=True, help="Stay until it ends (default), or return at once.")
+@click.option("--resume", metavar="SESSION", help="Resume an interrupted mission instead of giving a PROMPT.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it ends (default), or return at once.")
 @asking_options
-@click.option("--trace", is_flag=True, help="Show the programs, what they called and what came of them.")
+@click.option("--trace", is_flag=True, help="Show the programs, their calls and their results.")
 @json_option
 def mission(
     prompt: str | None,

@@ -14,7 +14,7 @@ _LONGEST_S = 60.0  # providers are asked all at once, each with a limit
 
 
 @click.command()
-@click.option("--refresh", is_flag=True, help="Ask the providers anew, also if they were asked today.")
+@click.option("--refresh", is_flag=True, help="Ask the providers again, even if they were asked today.")
 @json_option
 def models(refresh: bool, as_json: bool) -> None:
     """List the models that can be had, by the keys that are known here.

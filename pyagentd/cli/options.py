@@ -47,7 +47,7 @@ def preset_option(command: _Command) -> _Command:
 def asking_options(command: _Command) -> _Command:
     """Add the options that say what a run may do without asking, and whether anybody is asked."""
     words = "Let this run do without asking what matches, as in 'tool:Bash:make .*'. May be repeated."
-    headless = click.option("--headless", is_flag=True, help="Ask nobody: what would be asked is denied.")
+    headless = click.option("--headless", is_flag=True, help="Never ask: deny what would need approval.")
     allow = click.option("--allow", multiple=True, metavar="REGEX", callback=checked_patterns, help=words)
     return allow(headless(command))
 

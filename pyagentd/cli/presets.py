@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 @click.command()
 @project_option("presets")
-@click.option("--trust", is_flag=True, help="Use the project's own presets, as they are now.")
+@click.option("--trust", is_flag=True, help="Trust the project's own presets as they are now.")
 @json_option
 def presets(root: Path, trust: bool, as_json: bool) -> None:
     """List the presets that sessions and agents can be made from.

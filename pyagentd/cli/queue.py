@@ -15,9 +15,9 @@ _TEXT = 100  # characters of a message in the list
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--cancel", metavar="ID", help="Take a message back; its text is printed.")
-@click.option("--edit", nargs=2, metavar="ID TEXT", help="Replace the text of a message.")
-@click.option("--resume", is_flag=True, help="Go on after an error.")
+@click.option("--cancel", metavar="ID", help="Remove a message from the queue and print its text.")
+@click.option("--edit", nargs=2, metavar="ID TEXT", help="Replace the text of a queued message.")
+@click.option("--resume", is_flag=True, help="Resume the queue after an error.")
 @json_option
 def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume: bool, as_json: bool) -> None:
     """List the messages that wait in SESSION, the next one first.

@@ -17,7 +17,7 @@ from pyagentd.cli.output import json_option, note, print_json, print_table
 
 @click.group()
 def schedule() -> None:
-    """Have messages sent to sessions later, or again and again."""
+    """Send messages to sessions later, or repeatedly."""
 
 
 @schedule.command("add")
@@ -26,10 +26,16 @@ def schedule() -> None:
 @click.option("--cron", metavar="EXPR", help="Five fields: minute hour day month weekday, as '0 9 * * 1-5'.")
 @click.option("--at", metavar="TIME", help="14:30 or 2026-03-04T14:30.")
 @click.option("--in", "delay", metavar="DURATION", help="After 90s, 10m, 1h30m, 7d.")
-@click.option("--every", metavar="DURATION", help="Again and again, from a minute.")
-@click.option("--timezone", "zone", metavar="ZONE", default="", help="As Europe/Berlin (default: the machine's).")
+@click.option("--every", metavar="DURATION", help="Repeat at this interval, at least 1m.")
+@click.option(
+    "--timezone",
+    "zone",
+    metavar="ZONE",
+    default="",
+    help="Such as Europe/Berlin (default: the machine's).",
+)
 @click.option("--for", "lifetime", metavar="DURATION", help="How long it repeats (default: 7d), or 'never' to end.")
-@click.option("--allow", multiple=True, metavar="REGEX", help="What its runs may do without asking, as in send.")
+@click.option("--allow", multiple=True, metavar="REGEX", help="What its runs may do without approval, as in send.")
 @json_option
 def add(session: str, text: str, allow: tuple[str, ...], as_json: bool, **when: Any) -> None:
     """Send TEXT to SESSION at a time, after a delay, at intervals, or by a cron expression.
@@ -62,7 +68,7 @@ def list_(session: str | None, as_json: bool) -> None:
 @schedule.command("cancel")
 @click.argument("id")
 def cancel(id: str) -> None:
-    """Forget the schedule ID."""
+    """Cancel the schedule ID."""
     with daemon() as link:
         link.call("schedule-cancel", id=id)
 
@@ -79,12 +85,12 @@ def run(id: str, as_json: bool) -> None:
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.argument("text")
-@click.option("--delivery-id", metavar="ID", help="The same one twice is one message (default: a new one).")
+@click.option("--delivery-id", metavar="ID", help="Deliveries with the same id are one message (default: a new id).")
 @click.option(
-    "--source", type=click.Choice(["api", "webhook", "mcp-event"]), default="api", help="Where it comes from."
+    "--source", type=click.Choice(["api", "webhook", "mcp-event"]), default="api", help="Source of the message."
 )
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Kept with the message.")
-@click.option("--allow", multiple=True, metavar="REGEX", help="What its run may do without asking, as in send.")
+@click.option("--allow", multiple=True, metavar="REGEX", help="What its run may do without approval, as in send.")
 @json_option
 def trigger(
     session: str,

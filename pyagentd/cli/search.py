@@ -21,10 +21,10 @@ _FLAGS = ("agent", "hidden")  # in Lisp false is nil
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many messages."
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The largest number of messages."
 )
 @click.option("--session", metavar="SESSION", shell_complete=complete_session, help="Search only there.")
-@click.option("--all", "everything", is_flag=True, help="Also in archived sessions, and what was removed from one.")
+@click.option("--all", "everything", is_flag=True, help="Include archived sessions, and text that was removed.")
 @json_option
 def search(query: tuple[str, ...], limit: int, session: str | None, everything: bool, as_json: bool) -> None:
     """Search all sessions and agents for QUERY.

@@ -74,13 +74,13 @@ def _message_options(command: _Command) -> _Command:
         "--agent",
         metavar="NAME",
         shell_complete=complete_agent,
-        help="Who answers from this message on: a preset, such as plan or build.",
+        help="Agent from this message on: a preset, such as plan or build.",
     )
     model = click.option(
         "--model",
         metavar="NAME",
         shell_complete=complete_model,
-        help="Which model answers from this message on, [BACKEND/]NAME.",
+        help="Model from this message on, [BACKEND/]NAME.",
     )
     files = click.option(
         "--attach",
@@ -101,7 +101,7 @@ _timeout = click.option(
 @click.command()
 @click.argument("session", shell_complete=complete_session)
 @click.argument("text", required=False)
-@click.option("--wait/--no-wait", default=True, help="Stay until the run ends (default), or return at once.")
+@click.option("--wait/--no-wait", default=True, help="Wait until the run ends (default), or return at once.")
 @_timeout
 @asking_options
 @strict_option
@@ -110,7 +110,7 @@ _timeout = click.option(
 @click.option(
     "--command", "commanded", is_flag=True, help="Run a slash command also when it comes from stdin or from a script."
 )
-@click.option("--id", "message_id", metavar="ID", help="The message's id; sent twice it is one message.")
+@click.option("--id", "message_id", metavar="ID", help="The message's id; a message with the same id is sent once.")
 @stream_options
 def send(session: str, text: str | None, wait: bool, as_json: bool, as_events: bool, **wishes: Any) -> int:
     """Send TEXT to SESSION and follow the answer.
@@ -133,7 +133,7 @@ def send(session: str, text: str | None, wait: bool, as_json: bool, as_events: b
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--continue", "-c", "goes_on", is_flag=True, help="Go on with the last session of this directory.")
+@click.option("--continue", "-c", "goes_on", is_flag=True, help="Continue the last session of this directory.")
 @preset_option
 @workplace_option
 @_timeout

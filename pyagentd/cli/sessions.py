@@ -40,7 +40,7 @@ def new(name: str, preset: str | None, root: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--all", "archived", is_flag=True, help="Archived ones too.")
+@click.option("--all", "archived", is_flag=True, help="Include archived sessions.")
 @json_option
 def sessions(archived: bool, as_json: bool) -> None:
     """List the sessions with their branches and agents; * marks the branch that a session's id means."""
@@ -88,8 +88,8 @@ def _local(time: str) -> str:
 
 @click.command()
 @click.argument("session", shell_complete=complete_session)
-@click.option("--trace", is_flag=True, help="What happened instead: runs, requests, tokens, tools, decisions.")
-@click.option("--step", type=click.IntRange(min=1), metavar="N", help="Of the trace only request N.")
+@click.option("--trace", is_flag=True, help="Show the trace: runs, requests, tokens, tools, decisions.")
+@click.option("--step", type=click.IntRange(min=1), metavar="N", help="Show only request N of the trace.")
 @click.option("--request", is_flag=True, help="With --step: the request exactly as it was sent.")
 @json_option
 def show(session: str, trace: bool, step: int | None, request: bool, as_json: bool) -> None:

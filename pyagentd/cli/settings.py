@@ -9,7 +9,7 @@ from pyagentd.cli.output import json_option, print_json, print_table
 
 @click.group()
 def config() -> None:
-    """Look at the configuration."""
+    """Show the configuration."""
 
 
 @config.command("show")

@@ -10,8 +10,8 @@ from pyagentd.cli.output import json_option, print_json
 
 @click.command()
 @click.argument("agent", required=False, shell_complete=complete_session)
-@click.option("--kill", "kill", metavar="ID", help="End this task of AGENT with all it started.")
-@click.option("--output", "output", metavar="ID", help="Show the end of what this task of AGENT printed.")
+@click.option("--kill", "kill", metavar="ID", help="End this task of AGENT and all processes it started.")
+@click.option("--output", "output", metavar="ID", help="Show the last output of this task of AGENT.")
 @json_option
 def tasks(agent: str | None, kill: str | None, output: str | None, as_json: bool) -> None:
     """List the background commands of AGENT (a named agent or a session), or all.

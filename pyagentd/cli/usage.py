@@ -25,7 +25,7 @@ _HEAD = ("what", "model", "requests", "input", "output", "reasoning", "cache rea
     type=click.Choice(["day", "model", "session", "preset"]),
     default="day",
     show_default=True,
-    help="Without SESSION: what a line is.",
+    help="Without SESSION: group lines by this.",
 )
 @click.option(
     "--days",
@@ -33,7 +33,7 @@ _HEAD = ("what", "model", "requests", "input", "output", "reasoning", "cache rea
     default=30,
     show_default=True,
     metavar="N",
-    help="Without SESSION: the last N days, today with them; 0 is always.",
+    help="Without SESSION: the last N days, including today; 0 means all.",
 )
 @json_option
 @click.pass_context
