@@ -145,11 +145,9 @@ class Approvals(Group):
 
     def _check(self, asked: Ask, decision: Decision, edited: str | None) -> None:
         """Raise ``BadRequest`` for an answer that the question does not have; it stays open."""
-        choices = asked.row.get("choices") or ["allow", "deny"]
-        if decision not in (*choices, "abort"):
-            raise BadRequest(
-                f"{decision!r} is no answer to this question", mend=f"One of {', '.join(choices)}, abort"
-            )
+        choices = asked.row.get("choices") or ["allow", "deny", "abort"]
+        if decision not in (*choices, "abort"):  # an older daemon did not record that every question has it
+            raise BadRequest(f"{decision!r} is no answer to this question", mend=f"One of {', '.join(choices)}")
         if edited is None:
             return
         if asked.row.get("kind") != "tool":

@@ -128,7 +128,7 @@ async def test_an_ask_says_everything_that_an_answer_needs(world: World, service
     async with talking(world, service) as talk:
         await talk.say(bash("git log | head -5"), "Done")
         ask = await talk.ask()
-        assert ask["kind"] == "tool" and ask["choices"] == ["allow", "session", "always", "deny"]
+        assert ask["kind"] == "tool" and ask["choices"] == ["allow", "session", "always", "deny", "abort"]
         assert ask["commands"] == ["git log", "head -5"] and len(ask["remember"]) == 2
         assert ask["covers"] == ["Bash `git log` with any arguments", "Bash `head` with any options"]
         assert ask["project"] == talk.branch.conversation.session["workspace_root"]

@@ -50,7 +50,7 @@ async def test_always_adds_every_pattern_to_the_preset(world: World, service: Se
         plan = metadata.read_session_metadata(talk.branch.ref.branch_dir) or {}
         await talk.say(answer(request("Read", f"{one}/", str(two))), answer(read(one / "a.txt"), read(two)), "Done")
         ask = await talk.ask()
-        assert ask["kind"] == "scope" and ask["choices"] == ["allow", "always", "deny"]
+        assert ask["kind"] == "scope" and ask["choices"] == ["allow", "always", "deny", "abort"]
         assert ask["patterns"] == [f"{one}/**", str(two)] and ask["reason"] == "I need it."
         assert f"  - {one}/**\n  - {two}" in ask["preview"] and str(preset) in ask["preview"]
         await talk.answer("always")

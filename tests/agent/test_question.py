@@ -50,7 +50,7 @@ async def test_a_pick_and_free_text_are_the_tools_result_and_the_turn_goes_on(wo
     async with talking(world, service) as talk:
         await talk.say(answer("Hm.", ask(DATABASE, CHECKS)), "Fine.")
         shown = await talk.ask()
-        assert shown["kind"] == "question" and shown["choices"] == ["answer", "deny"]
+        assert shown["kind"] == "question" and shown["choices"] == ["answer", "deny", "abort"]
         assert shown["detail"] == "Which database shall I use? (and 1 more)"
         assert shown["questions"][0]["options"][1] == {"label": "SQLite", "description": ""}
         assert [each["multi_select"] for each in shown["questions"]] == [False, True]

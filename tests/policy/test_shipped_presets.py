@@ -161,11 +161,12 @@ def test_who_works_may_change_its_project_with_your_approval(name):
         assert isinstance(decision(preset, action), Deny)
 
 
-def test_agents_stop_some_time_and_give_back_their_report():
+@pytest.mark.spec("000", "Final result accumulated from responses")
+def test_agents_stop_some_time_and_give_back_all_that_they_said():
     for name in ("explorer", "researcher", "planner", "executor"):
         preset, _ = load(name)
         assert preset.max_turns is not None and preset.max_turns >= 60
-        assert preset.result == "last"
+        assert preset.result == "all"
     assert load("programming-assistant")[0].max_turns is None, "a person is there to stop it"
     assert load("programming-assistant")[0].result == "all"
 

@@ -16,8 +16,8 @@ from pyagentd.policy.remember import told
 from pyagentd.tools.schema import checked
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
-CHOICES = ("allow", "session", "always", "deny")
-ONCE = ("allow", "deny")  # of what is asked about each time
+CHOICES = ("allow", "session", "always", "deny", "abort")
+ONCE = ("allow", "deny", "abort")  # of what is asked about each time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from pyagentd.store.paths import BranchRef
 
 _DEFAULTS: Mapping[str, Any] = {
     "kind": "tool",
-    "choices": ["allow", "deny"],
+    "choices": ["allow", "deny", "abort"],
     "remember": [],
     "covers": [],
     "project": None,

@@ -137,7 +137,7 @@ def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolCo
         "detail": f"{tool}: {_listed(widening.commands or widening.patterns)}",
         "reason": args["justification"],
         "preview": "\n".join(lines),
-        "choices": ["allow", "always", "deny"],
+        "choices": ["allow", "always", "deny", "abort"],
         "patterns": list(widening.patterns),
         "for_tool": tool,
         "input": json.dumps(dict(args), ensure_ascii=False),

@@ -156,7 +156,7 @@ def _fields(args: Args, ctx: ToolContext) -> dict[str, Any]:
         "detail": _detail(args),
         "reason": "",
         "preview": "",
-        "choices": ["answer", "deny"],
+        "choices": ["answer", "deny", "abort"],
         "questions": [_told(each) for each in args["questions"]],
     }
 

@@ -102,7 +102,7 @@ async def test_permissions_need_a_persons_word_even_under_open(world: World, tal
     path.write_text(json.dumps({**config(talk.branch.ref), "permissions": "open"}))
     await talk.say(call("self_edit_permissions", {"new_profile": "locked"}), "Done.")
     ask = await talk.ask()
-    assert (ask["action"], ask["choices"]) == ("tool:self_edit:permissions:locked", ["allow", "deny"])
+    assert (ask["action"], ask["choices"]) == ("tool:self_edit:permissions:locked", ["allow", "deny", "abort"])
     assert config(talk.branch.ref)["permissions"] == "open"
     await talk.answer("allow")
     await talk.end()
