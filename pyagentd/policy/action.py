@@ -42,6 +42,7 @@ class Action:
     writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
     command: str | None = None
     shell: ShellReading | None = None  # what the grammar makes of the command
+    confined: bool = True  # something keeps the command inside its scope while it runs
     roam: RoamTarget | None = None  # of kind "pattern"
     root: str = ""  # the workspace root, for what a profile says about paths relative to it
     rule: str = ""  # of kind "mcp": the whole text, ``mcp:<server>:<tool>``

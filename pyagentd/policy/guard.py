@@ -77,11 +77,15 @@ def decide(action: Action, context: Context, confirm: Confirm) -> Decision:
 
 def _read(action: Action) -> Action:
     """Return a command with what the grammar makes of it; who did not read it did not look where its files are."""
-    if action.kind != "command" or action.shell is not None:
+    if action.kind != "command":
         return action
-    reading = shell.read(action.command or "")
-    if reading.reads or reading.writes:
-        reading = replace(reading, unreadable="it names files, and nobody looked where they are")
+    reading = action.shell
+    if reading is None:
+        reading = shell.read(action.command or "")
+        if reading.reads or reading.writes or reading.looks:
+            reading = replace(reading, unreadable="it names files, and nobody looked where they are")
+    if not action.confined:
+        reading = replace(reading, unreadable=reading.unreadable or reading.behind_links)
     return replace(action, shell=reading)
 
 
@@ -105,7 +109,9 @@ def _permitted(action: Action, context: Context, confirm: Confirm) -> Decision:
     if confirm == "always":
         return _always(action, context)
     if (unreadable := _unreadable(action)) is not None:
-        return _unreadable_command(action, context, unreadable)
+        return _unreadable_command(action, context, f"nobody can tell beforehand what it does: {unreadable}")
+    if (unlisted := _unlisted(action, context)) is not None:
+        return _unreadable_command(action, context, f"it runs with your rights, not confined: {unlisted}")
     if asking is None and context.profile is not None and _says(context.profile, action) == "allow":
         return Allow(f"profile {context.profile.name}")
     if asking is None and not confirm:
@@ -140,18 +146,25 @@ def _unreadable(action: Action) -> str | None:
     return action.shell.unreadable if action.shell is not None else None
 
 
+def _unlisted(action: Action, context: Context) -> str | None:
+    """Return why a command that nothing confines is not admitted by ``*``, which is all that admits it."""
+    if action.confined or action.shell is None or shell.admitted_by_name(action.shell, context.preset.shell):
+        return None
+    return action.shell.unlisted
+
+
 def _unreadable_command(action: Action, context: Context, why: str) -> Decision:
-    """Return the decision about a command that is admitted by ``*`` alone and cannot be read.
+    """Return the decision about a command that is admitted by ``*`` alone and cannot be vouched for.
 
     Only a human who saw this very text can let it pass: whoever wrote a profile or an ``--allow`` did not.
     """
     if grant := covered(action, context.remembered):
         return Allow(f"grant {grant}")
     if context.interactive:
-        return Ask(f"nobody can tell beforehand what this command does: {why}", remember(action))
+        return Ask(why, remember(action))
     return Deny(
-        f"{action.tool} may not run this: nobody can tell beforehand what it does ({why}), and no human can be asked "
-        f"in this run. Write it as plain commands, one call each.",
+        f"{action.tool} may not run this: {why}. No human can be asked in this run. Write it as plain commands, one "
+        f"call each, or use another tool; the user can name the program in `shell_commands.allow`.",
         "headless",
     )
 

@@ -36,7 +36,7 @@ def protected(action: Action, context: Context) -> str | None:
                 f"{action.tool} may not change {path}: it belongs to the records and settings of pyagentd, or to "
                 f"where it is installed, which no tool writes. Ask the user to change it."
             )
-        if action.kind == "write" and _either(GIT, path):
+        if (action.kind == "write" or not action.confined) and _either(GIT, path):
             return (
                 f"{action.tool} may not change {path}: git runs the programs that are named there. Use git's own "
                 f"commands with Bash, or ask the user to change it."

@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("socket")
         if self._token is None and not same_user(peer):
             self._drop("is another user")
-        elif self._token is None and not self._host.own_children and is_descendant(peer):
+        elif not self._host.own_children and is_descendant(peer):
             self._drop("was started by this daemon")  # a command must not approve itself
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102

@@ -34,7 +34,7 @@ class Server:
         on_connect: Called with each client that has introduced itself.
         on_disconnect: Called with each of them when its connection has ended.
         hello_timeout_s: How long a peer may take to introduce itself.
-        own_children: Whether a process that this one started may be a client on the unix socket.
+        own_children: Whether a process that this one started may be a client.
     """
 
     def __init__(

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import NotASession, PyagentdError, ToolError
 from pyagentd.policy import shell
+from pyagentd.policy.patterns import first_match
 from pyagentd.store import paths
 from pyagentd.tools.around import BackgroundCommand
 from pyagentd.tools.confine import caution, enclosure
@@ -212,18 +217,57 @@ def _status(code: int) -> str:
     return f"exit code {code}" if code else ""
 
 
-def describe_command(command: str, root: Path) -> Target:
-    """Return a command that would run in ``root`` as policy sees it."""
+def describe_command(command: str, root: Path, scope: ShellScope, env: Mapping[str, str]) -> Target:
+    """Return a command that would run in ``root`` as policy sees it.
+
+    Args:
+        command: The line.
+        root: The workspace root.
+        scope: Whether it is confined, and what it may write.
+        env: The environment it gets.
+    """
     if "\0" in command:
         raise ToolError("a command must not contain a NUL character")
     reading = shell.read(command)
+    confined = _is_confined(scope)
+    looks: tuple[str, ...] = ()
+    if not confined:
+        looks = (*reading.looks, *_repositories(reading.repositories, root))
+        reading = replace(reading, unlisted=reading.unlisted or _own_program(reading, scope, root, env))
     return Target(
         detail=command,
         command=command,
         shell=reading,
-        paths=tuple(as_the_system_does(path, root) for path in reading.reads),
+        confined=confined,
+        paths=tuple(as_the_system_does(path, root) for path in (*reading.reads, *looks)),
         writes=tuple(as_the_system_does(path, root) for path in reading.writes),
     )
+
+
+def _is_confined(scope: ShellScope) -> bool:
+    try:
+        return enclosure.chosen(scope) is not None
+    except ToolError:  # it will not run
+        return True
+
+
+def _repositories(places: tuple[str, ...], root: Path) -> tuple[str, ...]:
+    """Return what git looks into that runs in ``places``: the repository around them may begin further up."""
+    tops = []
+    for place in places:
+        there = Path(os.path.realpath(root / os.path.expanduser(place)))  # noqa: PTH111 - as ``resolve``
+        tops += [f"{top}/*" for top in (there, *there.parents) if os.path.lexists(top / ".git")][:1]
+    return tuple(tops)
+
+
+def _own_program(reading: shell.ShellReading, scope: ShellScope, root: Path, env: Mapping[str, str]) -> str | None:
+    """Return why a name does not stand for the system's program: `PATH` leads to one that the agent may write."""
+    writable = (*scope.write, f"{root}/**")
+    for name in {word for command in reading.commands for word in command.said if "/" not in word}:
+        found = shutil.which(name, path=env.get("PATH"))
+        if found and first_match(writable, os.path.realpath(root / found)) is not None:
+            return f"`{name}` is {found}, which this agent may change"
+    return None
 
 
 BASH = ToolSpec(
@@ -232,7 +276,7 @@ BASH = ToolSpec(
     input_schema=_SCHEMA,
     kind="command",
     run=_run,
-    describe=lambda args, ctx: describe_command(args["command"], ctx.root),
+    describe=lambda args, ctx: describe_command(args["command"], ctx.root, ctx.scope(), child_environment(ctx.env)),
     caution=lambda ctx: caution.unconfined(ctx.scope()),
     confirm=True,
     timeout_s=_MAX_MS / 1000 + 30,  # the command's own limit comes first

@@ -53,6 +53,7 @@ class Target:
     writes: tuple[ResolvedPath, ...] = ()  # what a command is known to write
     command: str | None = None
     shell: ShellReading | None = None
+    confined: bool = True  # something keeps the command inside its scope while it runs
     rule: str = ""  # the whole action as text, where that is not ``tool:<name>:<detail>``
     roams: bool = False  # it may change any file of the workspace, and nobody can tell which
     change: str | None = None  # of a setting: what it was and what it would be, as JSON for the audit
@@ -103,6 +104,7 @@ class ToolSpec:
             writes=target.writes,
             command=target.command,
             shell=target.shell,
+            confined=target.confined,
             root=str(ctx.root),
             rule=target.rule,
             roams=target.roams,

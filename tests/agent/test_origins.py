@@ -22,7 +22,7 @@ model: model-main
 tools: [Bash]
 profile: open
 paths: {read: ["/**"], write: ["/**"]}
-shell_commands: {allow: ["*"], confine: false, network: true}
+shell_commands: {allow: ["*", touch], confine: false, network: true}
 ---
 Run everything.
 """

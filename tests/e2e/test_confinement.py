@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.tools.confined import MECHANISMS
 pytestmark = pytest.mark.cold
 
 ATTACK = """
-import ctypes, json, os, signal, socket, subprocess, sys
+import ctypes, json, os, re, signal, socket, subprocess, sys
 branch, sessions, runtime, daemon = sys.argv[1:5]
 
 def attempt(name, deed):
@@ -29,6 +30,14 @@ def attempt(name, deed):
 def connect():
     socket.socket(socket.AF_UNIX).connect(runtime + "/daemon.sock")
     return "connect"
+
+def greet():
+    told = open(runtime + "/daemon.eld").read()
+    port, token = re.search(r":port (\\d+)", told)[1], re.search(r':token "(\\w+)"', told)[1]
+    connection = socket.create_connection(("127.0.0.1", int(port)))
+    hello = '(call 1 hello ((:proto 1 :human t :client "x" :token "%s")))' % token
+    connection.sendall(("%06x" % len(hello) + hello).encode())
+    return "greeted" if connection.recv(10) else 1 / 0
 
 attempt("preset", lambda: open(branch + "/preset.md", "a").write("x"))
 attempt("log", lambda: open(branch + "/messages.jsonl", "a").write("x"))
@@ -45,6 +54,7 @@ attempt("signal", lambda: os.kill(int(daemon), signal.SIGCONT) or "sent")
 attempt("approve", lambda: subprocess.run(
     [sys.executable, "-m", "pyagentd", "asks"], check=True, capture_output=True, env={**os.environ,
     "PYAGENTD_RUNTIME_DIR": runtime, "PYAGENTD_SESSIONS_DIR": sessions, "PYTHONPATH": sys.argv[5]}).stdout)
+attempt("tcp", greet)
 attempt("work", lambda: open("made", "w").write("x"))
 """
 
@@ -52,7 +62,7 @@ Attack = Callable[..., dict[str, str]]
 
 HARMFUL = {
     *("preset", "log", "plan", "link", "move", "state", "config"),
-    *("socket", "runtime", "environment", "root", "signal", "approve"),
+    *("socket", "runtime", "environment", "root", "signal", "approve", "tcp"),
 }
 
 
@@ -63,6 +73,7 @@ def attack(system: System, model_server: ModelServer) -> Attack:
     def attack(confinement: str, *only: str) -> dict[str, str]:
         system.env["PYAGENTD_CONFINEMENT"] = confinement
         system.use_server(model_server.url)
+        system.ok("serve", "--detach", "--tcp", "0")
         session, branch = system.new()
         (system.project / "attack.py").write_text(ATTACK)
         (system.project / "evil").write_text("evil")
@@ -77,6 +88,9 @@ def attack(system: System, model_server: ModelServer) -> Attack:
         ]
         model_server.say(answer(tool_use("Bash", command=f"python3 attack.py {' '.join(words)}")), "done")
         preset = branch / "preset.md"
+        preset.write_text(
+            re.sub(r"allow:\s*(\[\"\*\"\]|- [\"']\*[\"'])", "allow: ['*', python3]", preset.read_text())
+        )
         before = preset.read_bytes()
         sent = system.run("send", session, "go", "--allow", "tool:Bash:.*")
         assert sent.returncode == 0, sent
@@ -133,9 +147,9 @@ def test_an_agent_cannot_change_its_own_or_its_parents_records(
 def test_without_confinement_a_change_of_records_is_told(system: System, attack: Attack) -> None:
     """The attack does have its effects then, so the test above can fail."""
     gentle = ("preset", "socket", "runtime", "signal", "work")  # the others would end the session
-    found = attack("off", *gentle, "approve")
+    found = attack("off", *gentle, "approve", "tcp")
     assert {found[name] for name in gentle} == {"did"}
-    assert found["approve"] == "failed"  # who the daemon started is no client of it
+    assert found["approve"] == found["tcp"] == "failed"  # who the daemon started is no client of it
     assert found["kept"] == "False"
     assert f"While this command ran, {found['file']}" in found["text"]
     assert found["file"] in found["shown"]

@@ -108,28 +108,41 @@ async def test_the_kernel_tells_whose_process_the_peer_is(monkeypatch: pytest.Mo
         assert not auth.same_user(here)
 
 
-async def test_who_the_daemon_started_is_no_client_of_it(strangers: Strangers, daemon: Daemon) -> None:
-    """A command of an agent that is not confined must not approve itself."""
+@pytest.mark.parametrize("tcp", [False, True])
+async def test_who_the_daemon_started_is_no_client_of_it(strangers: Strangers, daemon: Daemon, tcp: bool) -> None:
+    """A command of an agent that is not confined must not approve itself, though it can read the token."""
     daemon.server.own_children = False
-    peer = await strangers()  # this very process
-    peer.send(call(1, "hello", HELLO))
+    peer = await strangers(tcp=tcp)  # this very process
+    peer.send(call(1, "hello", {**HELLO, "token": TOKEN}))
     assert await peer.ended() == b""
     assert daemon.log == []
     daemon.server.own_children = True
-    assert (await (await strangers()).call("hello", HELLO))[0] == "return"
+    assert (await (await strangers(tcp=tcp)).call("hello", {**HELLO, "token": TOKEN}))[0] == "return"
 
 
-def test_a_process_is_known_by_whom_it_descends_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "s"))
+_HIDE = "import ctypes; ctypes.CDLL(None).prctl(4, 0)"  # so that only root sees what it has open
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp", "tcp over IPv6", "tcp, hiding"])
+def test_a_process_is_known_by_whom_it_descends_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    family = socket.AF_UNIX if kind == "unix" else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.bind(str(tmp_path / "s") if kind == "unix" else ("127.0.0.1", 0))
         listener.listen()
-        command = f"import socket; s = socket.socket(socket.AF_UNIX); s.connect('{tmp_path}/s'); s.recv(1)"
+        address = listener.getsockname()
+        to = ("::ffff:127.0.0.1", address[1]) if "IPv6" in kind else address
+        theirs = socket.AF_INET6 if "IPv6" in kind else family
+        command = f"import socket; s = socket.socket({int(theirs)}); s.connect({to!r}); s.recv(1)"
+        command = f"{_HIDE}; {command}" if "hiding" in kind else command
         child = subprocess.Popen(["/bin/sh", "-c", f'{sys.executable} -c "{command}"; :'])
         peer, _ = listener.accept()
         with peer:
             assert auth.is_descendant(peer)
             monkeypatch.setattr("os.getpid", lambda: 0x7FFFFFFF)
             assert not auth.is_descendant(peer)
+            monkeypatch.undo()
     child.wait()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyagentd.agent.emacs.clients import EmacsClients, NoAnswer
@@ -102,7 +103,8 @@ def _kind(tool: OfferedTool) -> Kind:
 
 def _target(tool: OfferedTool, args: Args, ctx: ToolContext) -> Target:
     if tool.command:
-        return describe_command(str(args.get(tool.command) or ""), ctx.root)
+        scope = replace(ctx.scope(), confine=False)  # Emacs runs it
+        return describe_command(str(args.get(tool.command) or ""), ctx.root, scope, ctx.env)
     if tool.paths:
         paths = [directory(resolve(args[key], ctx.root)) for key in _named(tool, args)]
         paths = paths or [directory(resolve(".", ctx.root))]  # of what is left out the workspace is meant

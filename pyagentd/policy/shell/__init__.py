@@ -11,14 +11,16 @@
 3. Files that are known to be read or written (redirects, options, operands of programs that write) are ``reads`` and
    ``writes``; the guard holds them against ``paths``, also when everything else is allowed.
 4. A program that is not known is whatever its name was allowed for.
-5. What cannot be read for certain is admitted by nobody but a human who sees the whole text.
+5. Where nothing confines a command, ``*`` stands for ``understood`` alone, and what such a program is given to look
+   at counts as read. A path that lies behind a link the line itself may make is no certain one.
+6. What cannot be read for certain is admitted by nobody but a human who sees the whole text.
 
 Programs are a table (``programs``); ``git``, ``find``, ``sed``, ``awk`` and ``tar`` are read by code of their own.
 Nothing here looks at the disk, and the grammar is bash's with a clean environment, no aliases and no ``extglob``.
 """
 
 from pyagentd.policy.shell.reading import read
-from pyagentd.policy.shell.refusal import ANY, denied, refusal
+from pyagentd.policy.shell.refusal import ANY, admitted_by_name, denied, refusal
 from pyagentd.policy.shell.values import Effect, ShellReading, SimpleCommand
 
-__all__ = ["ANY", "Effect", "ShellReading", "SimpleCommand", "denied", "read", "refusal"]
+__all__ = ["ANY", "Effect", "ShellReading", "SimpleCommand", "admitted_by_name", "denied", "read", "refusal"]

@@ -52,6 +52,7 @@ def read_tar(found: Found) -> None:
         raise Unreadable("`tar` with several directories")
     for archive in archives:
         _archive(archive, modes, found)
+    found.links = bool(modes & _EXTRACTS)
     if modes & _EXTRACTS and not modes & _PRINTS:
         found.write_into(places[0] if places else Word(text="."))
 

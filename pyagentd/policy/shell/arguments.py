@@ -11,6 +11,7 @@ from pyagentd.policy.shell.program import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word, names
 
 _HERE = Word(text=".")
+_KEEP_LINKS = "-a --archive -d -P --no-dereference -R -r --recursive -l --links"  # of cp and rsync
 _NO_MODES = names("-R -v -c -f -h -H -L -P --from")
 
 
@@ -19,6 +20,8 @@ def apply(program: Program, found: Found) -> None:
     items = list(given(found.words, roles_of(program)))
     for item in items:
         _option(item, program, found)
+    if found.fed and sum(item.role == "operand" and not _is_input(item.value) for item in items) < program.feeds:
+        found.runs("< …", what="takes what it runs from its input")
     if not any(item.certain and item.name in program.prints.split() for item in items):
         _operands(program, items, found)
 
@@ -52,6 +55,7 @@ def _option(item: Given, program: Program, found: Found) -> None:
 def _operands(program: Program, items: list[Given], found: Found) -> None:
     operands = [item.value for item in items if item.role == "operand" and item.value is not None]
     into = next((item.value for item in items if item.role == "into"), None)
+    found.links = program.links
     if program.here and into is None:
         found.write_into(_HERE)
     match program.operands:
@@ -88,6 +92,11 @@ def _late_options(items: list[Given], found: Found) -> list[Word]:
 
 def _copied(program: Program, items: list[Given], operands: list[Word], into: Word | None, found: Found) -> None:
     *sources, target = [*operands, into] if into is not None else operands or [_HERE]
+    found.links = (
+        program.operands in ("moved", "linked")
+        or _is_hard_link(program, items)
+        or any(_means(item.name, _KEEP_LINKS) for item in items)
+    )
     if program.operands == "linked" and not sources:
         sources, target = [target], _HERE  # `ln FILE` links to it here
     sources = [source for source in sources if not _is_remote(source)]
@@ -131,6 +140,10 @@ def _means(name: str, options: str) -> bool:
 def _may_be_mode(item: Given) -> bool:
     """Return whether this stands for the mode, so that the first operand is a file: ``chmod -w FILE``."""
     return item.role != "operand" and item.name not in _NO_MODES
+
+
+def _is_input(word: Word | None) -> bool:
+    return word is not None and word.text in ("-", "/dev/stdin")
 
 
 def _is_remote(word: Word) -> bool:

@@ -31,6 +31,10 @@ class Found:
     writes: list[str] = field(default_factory=list)
     inner: list[Inner] = field(default_factory=list)
     where: Word | None = None  # the directory it goes to first
+    fed: bool = False  # something reaches its standard input: a pipe or a file
+    links: bool = False  # it may make links, or move them to where they lead elsewhere
+    looks: list[str] = field(default_factory=list)
+    repository: bool = False  # it looks for a git repository where it is
 
     @property
     def program(self) -> str:
@@ -47,9 +51,11 @@ class Found:
 
     def read(self, word: Word | None) -> None:
         """Note that it reads this file."""
-        if word is not None and word.path != "-" and word.path not in _NOWHERE:
-            inside = word.path.rpartition("/")[2] in ("", ".", "..")  # a directory: what is read is in it
-            self.reads.append(f"{word.path.rstrip('/')}/*" if inside else word.path)
+        self.reads += _file_or_inside(word)
+
+    def look(self, word: Word | None) -> None:
+        """Note that it is given this file or directory to look at."""
+        self.looks += _file_or_inside(word)
 
     def write(self, word: Word | None, *, links: bool = True) -> None:
         """Note that it writes or removes this file; with ``links`` also where a link of that name leads."""
@@ -78,6 +84,13 @@ class Found:
     def _effect(self, option: str, what: str, at: int, like: tuple[str, ...]) -> None:
         name = f"{self.program} {option}".strip()
         self.effects[Effect(what=f"`{name}` {what}", by=(*like, name), at=at)] = None
+
+
+def _file_or_inside(word: Word | None) -> list[str]:
+    if word is None or word.path == "-" or word.path in _NOWHERE:
+        return []
+    inside = word.path.rpartition("/")[2] in ("", ".", "..")  # a directory: what is read is in it
+    return [f"{word.path.rstrip('/')}/*" if inside else word.path]
 
 
 def _passed(path: str) -> list[str]:

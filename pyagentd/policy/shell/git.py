@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pyagentd.policy.shell.found import Found
-from pyagentd.policy.shell.options import following, given
+from pyagentd.policy.shell.options import given
 from pyagentd.policy.shell.program import Program, roles_of
 from pyagentd.policy.shell.values import Unreadable, Word, names
 
@@ -43,6 +43,15 @@ _OPTIONS = Program(
     runs="--upload-pack --receive-pack --exec -x --template -c --config --strategy --open-files-in-pager -u -s -O",
     does="--ext-diff --unsafe-paths",
 )
+# What an option means to some subcommands, where it means something else, or nothing, to the others.
+_OWN = {
+    **dict.fromkeys(names("archive format-patch"), Program(writes="-o --output")),
+    **dict.fromkeys(names("commit tag notes merge commit-tree"), Program(reads="-F --file")),
+    **dict.fromkeys(names("blame annotate"), Program(reads="-S --contents --ignore-revs-file")),
+    "grep": Program(reads="-f"),
+    "ls-files": Program(reads="-X --exclude-from"),
+}
+_READ = names("apply am hash-object")  # their operands are files that come into the repository
 # One letter means different things to different subcommands; here it runs something only in these.
 _LETTERS = {
     "-x": names("rebase"),
@@ -83,6 +92,7 @@ def read_git(found: Found) -> tuple[Word, ...]:
         found.runs(name, at, "runs an alias, another program, or a subcommand that runs others")
     _options(found, name, words, at)
     if name in _CHANGES:
+        found.links = True  # a commit has links as it has files
         found.write_into(Word(text="."))
     return words
 
@@ -111,15 +121,15 @@ def _subcommand(found: Found) -> tuple[tuple[Word, ...], int]:
 
 def _options(found: Found, name: str, words: tuple[Word, ...], subcommand: int) -> None:
     operands = 0
-    for item in given(words[subcommand:], roles_of(_OPTIONS)):
+    for item in given(words[subcommand:], {**roles_of(_OPTIONS), **roles_of(_OWN.get(name, Program()))}):
         at, value = item.at + subcommand, item.value
         if item.role == "operand" and value is not None:
             operands += 1
-            if name == "diff" and any(word.text == "--no-index" for word in words):
+            if name in _READ or (name == "diff" and any(word.text == "--no-index" for word in words)):
                 found.read(value)
             if _HELPER.match(value.text):
                 found.runs(value.text, at, "runs a program that fetches from there")
-            elif name in _PLACES and (name != "clone" or operands > 1) and _is_elsewhere(value.text):
+            elif name in _PLACES and (name != "clone" or operands > 1) and _is_elsewhere(value):
                 found.write_into(value)
             elif name == "push" and value.text.startswith("file:"):
                 found.runs("push file:", at, "writes to another repository")
@@ -133,9 +143,8 @@ def _options(found: Found, name: str, words: tuple[Word, ...], subcommand: int) 
             found.write_into(value)
         elif item.role == "reads":
             found.read(value)
-        elif item.name == "-o" and name in ("archive", "format-patch"):
-            found.write(value or following(words, at))
 
 
-def _is_elsewhere(text: str) -> bool:
-    return "/" in text and ":" not in text  # without a slash it is in the current directory; with a colon a URL
+def _is_elsewhere(word: Word) -> bool:
+    """Return whether it is a path that leaves the current directory: one with a colon is a URL."""
+    return word.home or word.text == ".." or ("/" in word.text and ":" not in word.text)

@@ -30,6 +30,7 @@ class Simple:
     redirects: tuple[Redirect, ...]
     text: str
     piped: bool  # one of several of a pipeline, or in the background: a shell of its own
+    fed: bool  # a pipe or a file is its standard input
     then: str  # what follows its pipeline: "&&", "||", ";" (also a new line), "&", or "" at the end
 
 
@@ -68,8 +69,15 @@ class _Parser:
             raise Unreadable(f"nothing follows `{then}`")
         piped = len(parts) > 1 or then == "&"
         return [
-            Simple(words=words, redirects=redirects, text=text, piped=piped, then=then)
-            for words, redirects, text in parts
+            Simple(
+                words=words,
+                redirects=redirects,
+                text=text,
+                piped=piped,
+                fed=index > 0 or any("<" in redirect.operator for redirect in redirects),
+                then=then,
+            )
+            for index, (words, redirects, text) in enumerate(parts)
         ]
 
     def _simple(self, *, first: bool) -> tuple[tuple[Word, ...], tuple[Redirect, ...], str]:

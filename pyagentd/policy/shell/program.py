@@ -40,6 +40,8 @@ class Program:
     beside: str = ""  # with one of these, or always with "*", it writes others beside what it writes
     suffix: str = ""  # options whose argument is added to names of files
     makes: str = ""  # with one of these every operand is written
+    feeds: int = 0  # with fewer operands than this it takes commands from its standard input
+    links: bool = False  # it may make links
     prints: str = ""  # with one of these it writes nothing of all this
     code: str = ""  # a regular expression: an operand or an argument of ``takes`` in which it is found does something
     what: str = "runs something"  # what such an argument and the options of ``does`` do

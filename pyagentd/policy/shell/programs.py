@@ -24,6 +24,7 @@ PLAIN = names(
 _INTO = "-t --target-directory"
 _SUFFIX = "-S --suffix"
 _BACKUPS = f"-b --backup {_SUFFIX}"
+_ALWAYS = 1_000  # operands: whatever it is given, its input are commands
 _COPY = "--context --no-preserve --preserve --reflink --sparse"
 
 PROGRAMS: dict[str, Program] = {
@@ -46,7 +47,7 @@ PROGRAMS: dict[str, Program] = {
     "shred": Program(takes="-n --iterations -s --size", reads="--random-source", operands="written"),
     "mkdir": Program(takes="-m --mode --context", operands="written"),
     "mkfifo": Program(takes="-m --mode", operands="written"),
-    "mktemp": Program(takes="--suffix", into="-p", operands="written"),
+    "mktemp": Program(takes="--suffix", into="-p --tmpdir", operands="written"),
     "touch": Program(takes="-d --date -t --time", reads="-r --reference", operands="written"),
     "truncate": Program(takes="-s --size", reads="-r --reference", operands="written"),
     "chmod": Program(reads="--reference", operands="moded"),
@@ -126,6 +127,7 @@ PROGRAMS: dict[str, Program] = {
         what="writes wherever the archive says",
         into="-d",
         prints="-l -p -t -v -z",
+        links=True,
         here=True,
     ),
     "zstd": Program(
@@ -145,6 +147,7 @@ PROGRAMS: dict[str, Program] = {
         reads="-E -F -I",
         runs="--rsh-command --to-command",
         does="-i --extract -p --pass-through",
+        links=True,
         what="writes wherever the archive says",
     ),
     "rsync": Program(
@@ -211,19 +214,21 @@ PROGRAMS: dict[str, Program] = {
         runs="-f --file --makefile --eval -I",
         code="=",
     ),
-    "python": Program(takes="-W -X", runs="-c"),
-    "perl": Program(takes="-F", maybe="-0 -l -i", runs="-e -E -x -I -M -m", does="-d"),
-    "ruby": Program(takes="-E -C", runs="-e -r -I", does="-i"),
-    "node": Program(runs="-e --eval -p --print -r --require --import --loader --experimental-loader"),
-    "php": Program(runs="-r -B -R -E -d -c -z"),
-    "lua": Program(runs="-e -l"),
-    "vim": Program(runs="-c --cmd -S -s -u -U -i -t -q", writes="-w -W", code=r"^\+"),
+    "python": Program(takes="-W -X", runs="-c", feeds=1),
+    "perl": Program(takes="-F", maybe="-0 -l -i", runs="-e -E -x -I -M -m", does="-d", feeds=1),
+    "ruby": Program(takes="-E -C", runs="-e -r -I", does="-i", feeds=1),
+    "node": Program(runs="-e --eval -p --print -r --require --import --loader --experimental-loader", feeds=1),
+    "php": Program(runs="-r -B -R -E -d -c -z", feeds=1),
+    "lua": Program(runs="-e -l", feeds=1),
+    "vim": Program(runs="-c --cmd -S -s -u -U -i -t -q", writes="-w -W", code=r"^\+", feeds=_ALWAYS),
     "emacs": Program(runs="--eval --execute -f --funcall -l --load --script"),
-    "ed": Program(code="^!"),
+    "ed": Program(code="^!", feeds=_ALWAYS),
     "sqlite3": Program(
-        runs="-cmd -init", code=r"(?i)(^|\n)[ \t]*\.|load_extension|writefile|edit[ \t]*\(|attach|vacuum"
+        runs="-cmd -init",
+        code=r"(?i)(^|\n)[ \t]*\.|load_extension|writefile|edit[ \t]*\(|attach|vacuum",
+        feeds=2,
     ),
-    "gdb": Program(runs="-ex -x -ix -iex --command --eval-command"),
+    "gdb": Program(runs="-ex -x -ix -iex --command --eval-command", feeds=_ALWAYS),
     "gcc": Program(
         takes="-x -D -U -l -L -I -include -isystem -MF -MT",
         writes="-o",
@@ -234,11 +239,11 @@ PROGRAMS: dict[str, Program] = {
     "hg": Program(runs="--config"),
     "tcpdump": Program(writes="-w", runs="-z"),
     "openssl": Program(writes="-out", reads="-in -inkey", runs="-engine"),
-    "zsh": Program(runs="-c"),
-    "fish": Program(runs="-c --command -C --init-command"),
-    "ksh": Program(runs="-c"),
-    "csh": Program(runs="-c"),
-    "sh": Program(runs="-c", takes="-o -O --rcfile --init-file"),
+    "zsh": Program(runs="-c", does="-s", feeds=1),
+    "fish": Program(runs="-c --command -C --init-command", feeds=1),
+    "ksh": Program(runs="-c", does="-s", feeds=1),
+    "csh": Program(runs="-c", does="-s", feeds=1),
+    "sh": Program(runs="-c", takes="-o -O --rcfile --init-file", does="-s", feeds=1),
 }
 
 # Other names of the same programs.

@@ -16,13 +16,15 @@ from pyagentd.policy.shell.grammar import Simple, check_program, parse
 from pyagentd.policy.shell.program import roles_of
 from pyagentd.policy.shell.programs import ALIASES, PLAIN, PROGRAMS
 from pyagentd.policy.shell.scripts import read_awk, read_sed
-from pyagentd.policy.shell.values import ShellReading, SimpleCommand, Unreadable, Word
+from pyagentd.policy.shell.understood import misunderstood
+from pyagentd.policy.shell.values import ShellReading, SimpleCommand, Unreadable, Word, names
 from pyagentd.policy.shell.wrappers import unwrap
 
 _MAX_DEPTH = 6  # commands inside commands
 _MAX_PLACES = 8  # directories a line may be in
 _MAX_LENGTH = 30_000  # characters
 _MAX_PATHS = 1_000
+_PLAIN_WRAPPERS = names("env nice nohup timeout stdbuf command builtin sh bash dash")
 _VERSION = re.compile(r"[-.\d]+$")
 
 _READERS = {
@@ -48,7 +50,17 @@ def read(command: str) -> ShellReading:
         reads=tuple(dict.fromkeys(reader.reads)),
         writes=tuple(dict.fromkeys(reader.writes)),
         unreadable=reader.unreadable,
+        looks=tuple(dict.fromkeys(reader.looks)),
+        repositories=tuple(dict.fromkeys(reader.repositories)),
+        unlisted=reader.unlisted or _climbs(reader),
+        behind_links=reader.behind_links(),
     )
+
+
+def _climbs(reader: _Reader) -> str | None:
+    """Return why the paths of a line that also writes may be others by then: what ``..`` is above may be replaced."""
+    climbing = [path for path in (*reader.reads, *reader.writes, *reader.looks) if ".." in path.split("/")[1:]]
+    return f"it changes files, and `{climbing[0]}` goes up again" if reader.writes and climbing else None
 
 
 class _Reader:
@@ -57,6 +69,18 @@ class _Reader:
         self.reads: list[str] = []
         self.writes: list[str] = []
         self.unreadable: str | None = None
+        self.looks: list[str] = []
+        self.repositories: list[str] = []
+        self.unlisted: str | None = None
+        self._fed = False  # whether a pipe or a file is the input of what is read now
+        self._link_makers: list[str] = []
+        self._naming = 0  # commands that name a path and make no links
+
+    def behind_links(self) -> str | None:
+        """Return why a path may lead elsewhere when its command runs, None when it cannot."""
+        if self._link_makers and self._naming + len(self._link_makers) > 1:
+            return f"`{self._link_makers[0]}` may make links behind which another of its paths lies; use two calls"
+        return None
 
     def line(self, text: str, places: Places, depth: int) -> None:
         """Read ``text``, following where ``cd`` may lead: after ``cd X &&`` to X, after ``cd X;`` perhaps."""
@@ -83,7 +107,11 @@ class _Reader:
             if ">" in redirect.operator:
                 target.write(redirect.target)
             self._paths(target, places)
-        return self._command(part.words, part.text, places, depth, writes, in_shell=not part.piped)
+        fed, self._fed = self._fed, self._fed or part.fed
+        try:
+            return self._command(part.words, part.text, places, depth, writes, in_shell=not part.piped)
+        finally:
+            self._fed = fed
 
     def _command(
         self, words: tuple[Word, ...], text: str, places: Places, depth: int, writes: int, *, in_shell: bool = False
@@ -100,6 +128,7 @@ class _Reader:
                 break
             if "/" in words[0].text:  # some file of that name, whatever it does
                 self.commands.append(_simple(words, text, said))
+            self._note_wrapper(words[0].text)
             by_shell = by_shell and words[0].text in ("command", "builtin")
             if wrapped.where is not None:
                 places = _moved(wrapped.where, places)
@@ -117,8 +146,13 @@ class _Reader:
     def _program(
         self, words: tuple[Word, ...], text: str, said: tuple[str, ...], places: Places, depth: int, writes: int
     ) -> None:
-        found = Found(words=words)
+        found = Found(words=words, fed=self._fed)
         words = examine(found)
+        unlisted = misunderstood(found, words)  # for every one: it also says what that looks at
+        self.unlisted = self.unlisted or unlisted
+        if found.repository:
+            where = found.where and _moved(found.where, places)
+            self.repositories += [place or "." for place in where or places]
         if found.where is not None:
             places = _moved(found.where, places)
         self._paths(found, places)
@@ -131,10 +165,19 @@ class _Reader:
             whole = text if words[0].text == "xargs" else shlex.join(word.text for word in inner.words)
             self._command(inner.words, whole, inside, depth + 1, len(self.writes))
 
+    def _note_wrapper(self, name: str) -> None:
+        if name not in _PLAIN_WRAPPERS:
+            self.unlisted = self.unlisted or f"`{name}` is not one of the programs that are known well enough"
+
     def _paths(self, found: Found, places: Places) -> None:
         self.reads += [_join(place, path) for path in found.reads for place in places]
         self.writes += [_join(place, path) for path in found.writes for place in places]
-        if len(self.reads) + len(self.writes) > _MAX_PATHS:
+        self.looks += [_join(place, path) for path in found.looks for place in places]
+        if found.links:
+            self._link_makers.append(found.program)
+        elif found.reads or found.writes or found.looks:
+            self._naming += 1
+        if len(self.reads) + len(self.writes) + len(self.looks) > _MAX_PATHS:
             raise Unreadable("it names too many files")
 
 

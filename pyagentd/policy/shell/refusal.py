@@ -24,6 +24,12 @@ def refusal(reading: ShellReading, rules: Commands) -> str | None:
     return next((f"{why} ({allowed})" for command in reading.commands if (why := _refused(command, entries))), None)
 
 
+def admitted_by_name(reading: ShellReading, rules: Commands) -> bool:
+    """Return whether entries other than ``*`` admit what was read."""
+    named = tuple(entry for entry in rules.allow if entry != ANY)
+    return refusal(reading, Commands(allow=named, deny=rules.deny)) is None
+
+
 def _refused(command: SimpleCommand, entries: list[tuple[str, ...]]) -> str | None:
     if command.words[0] not in _FREE:
         if not any(_is_prefix(entry, command.words) for entry in entries):

@@ -68,6 +68,11 @@ class ShellReading:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     unreadable: str | None = None  # why the rest cannot be told, the end of a sentence
+    # What counts only where nothing confines the command:
+    looks: tuple[str, ...] = ()  # paths that programs of ``understood`` are given to look at
+    repositories: tuple[str, ...] = ()  # directories in which git looks for its repository
+    unlisted: str | None = None  # why not every program and argument is one of ``understood``; the end of a sentence
+    behind_links: str | None = None  # why a path may lead elsewhere by then; the end of a sentence
 
 
 def names(text: str) -> frozenset[str]:

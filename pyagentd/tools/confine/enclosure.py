@@ -124,6 +124,7 @@ def _with_landlock(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> E
 
 
 def _unconfined(argv: Sequence[str], env: Mapping[str, str]) -> Enclosure:
+    env = {**env, **git.ONLY_REAL_REPOSITORIES}
     if not sys.platform.startswith("linux"):
         return Enclosure(argv=tuple(argv), env=env, leader="command", mechanism=None)
     return _launched(argv, {"abi": 0, "rules": [], "network": True}, env, None, None)

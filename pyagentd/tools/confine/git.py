@@ -15,6 +15,14 @@ from pathlib import Path
 
 from pyagentd import installation
 
+ONLY_REAL_REPOSITORIES = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+"""Variables with which git takes no directory for a repository that only has the files of one, which any tool can
+write: its ``config`` would name programs that git runs. For where nothing confines a command."""
+
 _PASSED_ON = r"^(user\.(name|email)|init\.defaultbranch|safe\.directory)$"
 _ASKING_S = 5.0
 _PARTS = ("config", "config.worktree")

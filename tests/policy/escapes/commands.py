@@ -904,8 +904,73 @@ _PLAIN = (
     ),
 )
 
+_ATTACHED: tuple[Case, ...] = (
+    *_all(
+        "deny",
+        "git archive -o{outside}/pwned HEAD",
+        "git archive -o {outside}/pwned HEAD",
+        "git format-patch -o{outside}/pwned -1",
+        "git init ..",
+        "git init -q ..",
+        "git clone . ..",
+        "git worktree add .. HEAD",
+        "git commit -F {outside}/secret",
+        "git commit -F{outside}/secret",
+        "git tag -F {outside}/secret t",
+        "git notes add -F {outside}/secret",
+        "git hash-object -w {outside}/secret",
+        "git apply {outside}/secret",
+        "git blame -S {outside}/secret a.txt",
+    ),
+    *_all(
+        "deny",
+        "mktemp --tmpdir={outside}",
+        "mktemp -p{outside}",
+        "mktemp -d --tmpdir=.. x.XXX",
+        allow=("mktemp",),
+    ),
+    *_all(
+        "allow",
+        "git archive -o out.tar HEAD",
+        "git commit -F message.txt",
+        "git log -F --grep x",
+        "git init sub",
+    ),
+)
+
+_FED: tuple[Case, ...] = (
+    *_all(
+        "deny",
+        "printf '!touch {outside}/pwned\\n' | ed",
+        "printf '!touch {outside}/pwned\\n' | ed a.txt",
+        "ed < a.txt",
+        "echo '.shell id' | sqlite3",
+        "echo '.shell id' | sqlite3 x.db",
+        "sqlite3 x.db < a.txt",
+        "echo 'shell id' | gdb -q ./x",
+        "echo 'import os' | python3",
+        "echo 'import os' | python3 -",
+        "echo 'import os' | timeout 5 python3",
+        "echo 'x' | node",
+        "python3 < a.txt",
+        "echo ls | fish",
+        "echo ls | vim -es",
+        allow=("echo", "printf", "ed", "sqlite3", "gdb", "python3", "node", "fish", "vim", "timeout"),
+        note="what an argument may not say, the input may not either",
+    ),
+    *_all(
+        "allow",
+        "echo 1 | python3 read.py",
+        "python3 read.py < a.txt",
+        "sqlite3 x.db 'select 1'",
+        "echo 1 | sqlite3 x.db 'select 1'",
+        allow=("echo", "sqlite3", "python3"),
+    ),
+    *_all("allow", "echo 'import os' | python3", allow=("echo", "python3", "sh")),
+)
+
 CASES: tuple[Case, ...] = (
     *_LISTS, *_LISTS_WITHOUT, *_EXPANSIONS, *_EXPANSIONS_WITHOUT, *_SET, *_SET_WITHOUT,
     *_WRAPPERS, *_WRAPPERS_WITHOUT, *_OPTIONS, *_GIT, *_FILES, *_CHARACTERS, *_QUOTING,
-    *_DENIED, *_STAR, *_NEIGHBOURS, *_PLAIN,
+    *_DENIED, *_STAR, *_NEIGHBOURS, *_PLAIN, *_ATTACHED, *_FED,
 )  # fmt: skip

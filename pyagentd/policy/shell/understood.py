@@ -1,0 +1,218 @@
+"""The programs that ``shell_commands: allow: ["*"]`` admits where nothing confines a command.
+
+A command that is not confined reaches whatever its user reaches, so what is not in this list is asked about. In the
+list is a program of which everything is known: every option, and which of its arguments are paths. It opens no other
+file than those, runs nothing, follows no links that it finds on its way, and makes none. Before you add one, look for
+options that name files, for lists of names that it reads from a file, for directories it enters, and at the program
+of that name on a Mac: an option that has no argument there must have none here. In doubt leave it out. What it writes
+is what ``programs`` says of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from pyagentd.policy.shell.found import Found
+from pyagentd.policy.shell.options import Given, Role, given, is_abbreviated
+from pyagentd.policy.shell.program import Program, roles_of
+from pyagentd.policy.shell.values import Word, names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Every option of a program that is admitted, and what its operands are."""
+
+    flags: str = ""  # options without an argument
+    takes: str = ""  # with an argument that is no path
+    maybe: str = ""  # with such an argument, where it is attached
+    operands: Literal["paths", "text", "words", "written", "pattern", "script", "tests", "found", "git"] = "paths"
+    # paths: it looks at them. text: no path, and nothing is an option. words: no path. written: see ``programs``.
+    # pattern, script: the first is none, unless an option has it; paths follow. tests, found, git: see below.
+    here: bool = False  # without an operand it looks at the current directory
+
+
+_SUMS = Known(flags="-b --binary -t --text -z --zero --tag")
+_TEXT = Known(operands="text")
+_TESTS = Known(operands="tests")
+
+UNDERSTOOD: dict[str, Known] = {
+    **dict.fromkeys(names("pwd echo printf true false : exit basename dirname seq sleep whoami id uname"), _TEXT),
+    **dict.fromkeys(names("arch nproc logname groups tr which type command"), _TEXT),
+    **dict.fromkeys(names("test ["), _TESTS),
+    **dict.fromkeys(names("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum"), _SUMS),
+    "date": Known(flags="-u --utc -R", maybe="-I --iso-8601", operands="words"),
+    "cat": Known(flags="-A -b -e -E -n -s -t -T -u -v --number --show-all --squeeze-blank"),
+    "head": Known(flags="-q -v -z", takes="-n --lines -c --bytes"),
+    "tail": Known(flags="-q -v -z", takes="-n --lines -c --bytes"),
+    "wc": Known(flags="-c -m -l -L -w --bytes --chars --lines --words"),
+    "nl": Known(takes="-b -d -f -h -i -l -n -s -v -w", flags="-p"),
+    "tac": Known(flags="-b -r", takes="-s"),
+    "rev": Known(),
+    "cut": Known(flags="-s -n -z --complement", takes="-b -c -d -f --output-delimiter --delimiter --fields"),
+    "paste": Known(flags="-s -z", takes="-d"),
+    "fold": Known(flags="-b -s", takes="-w"),
+    "expand": Known(flags="-i", takes="-t"),
+    "unexpand": Known(flags="-a", takes="-t"),
+    "comm": Known(flags="-1 -2 -3 -z --check-order --nocheck-order"),
+    "join": Known(flags="-i -z", takes="-1 -2 -a -e -o -t -v"),
+    "cmp": Known(flags="-b -l -s"),
+    "sort": Known(flags="-b -d -f -g -h -i -M -n -r -R -s -u -V -z -c -C --reverse --unique", takes="-k --key -t"),
+    "uniq": Known(flags="-c -d -D -i -u -z --count --repeated", takes="-f -s -w"),
+    "od": Known(flags="-b -c -d -o -v -x", takes="-A -j -N -t"),
+    "hexdump": Known(flags="-b -c -C -d -o -v -x", takes="-n -s"),
+    "base64": Known(flags="-d --decode", takes="-w --wrap"),
+    "strings": Known(flags="-a", takes="-n -t"),
+    "stat": Known(takes="-c --format --printf"),
+    "file": Known(flags="-b -i -k --brief --mime --mime-type --mime-encoding"),
+    "readlink": Known(flags="-e -f -m -n -z"),
+    "realpath": Known(flags="-e -m -q -s -z"),
+    "ls": Known(
+        flags="""
+        -1 -a -A -b -B -c -C -d -f -F -g -G -h -i -k -l -m -n -N -o -p -q -Q -r -R -s -S -t -u -U -v -x -X -Z
+        --all --almost-all --directory --human-readable --recursive --reverse --size --full-time
+        --group-directories-first
+        """,
+        takes="--time-style --sort --time",
+        maybe="--color --classify",
+        here=True,
+    ),
+    "du": Known(
+        flags="-a -b -c -h -k -m -s -S -x --summarize --human-readable --total", takes="-d --max-depth", here=True
+    ),
+    "find": Known(operands="found"),
+    "grep": Known(
+        flags="""
+        -a -b -c -E -F -G -h -H -i -I -l -L -n -o -P -q -s -T -v -w -x -z --count --extended-regexp --fixed-strings
+        --ignore-case --invert-match --line-number --no-filename --with-filename --only-matching --quiet --silent
+        --word-regexp --line-regexp --files-with-matches --files-without-match
+        """,
+        takes="-A -B -C -m -e --regexp --after-context --before-context --max-count",
+        maybe="--color --colour",
+        operands="pattern",
+    ),
+    "sed": Known(
+        flags="-n -E -r -s -u -z --quiet --silent --regexp-extended", takes="-e --expression", operands="script"
+    ),
+    "git": Known(operands="git"),
+    "cp": Known(flags="-f -i -n -p -T -u -v --force --verbose --update", takes="-t", operands="written"),
+    "rm": Known(flags="-f -i -I -v --force --verbose", operands="written"),
+    "rmdir": Known(flags="-v --verbose", operands="written"),
+    "mkdir": Known(flags="-p -v --parents --verbose", operands="written"),
+    "touch": Known(flags="-a -c -m --no-create", operands="written"),
+    "tee": Known(flags="-a -i --append", operands="written"),
+}
+
+_GIT = Known(
+    flags="""
+    --stat --shortstat --numstat --summary --oneline --graph --decorate --all --branches --tags --name-only
+    --name-status --cached --staged --short -s --long --branch -b --porcelain -p -u --patch --no-patch --raw
+    --no-color -w --ignore-all-space --ignore-space-change --ignore-blank-lines --abbrev-commit --no-merges --merges
+    --first-parent --reverse --follow -M -C --find-renames --no-ext-diff --no-textconv --minimal --patience --check
+    --exit-code --quiet -q --show-toplevel --is-inside-work-tree --show-current --verify --tags --always --long
+    --others --modified --deleted --exclude-standard -o -m -i -z --no-renames -e
+    """,
+    takes="-n --max-count --since --until --after --before --author --grep --skip -S -G",
+    maybe="""
+    -U --unified --format --pretty --color --abbrev --date --diff-filter --word-diff --untracked-files --ignored
+    """,
+)
+_GIT_LOOKS = names("status diff log show blame ls-files rev-parse describe shortlog")
+_FIND_TAKES = names("-name -iname -path -ipath -wholename -iwholename -type -maxdepth -mindepth -size -mtime -mmin")
+_FIND_FLAGS = names("-print -print0 -ls -empty -prune -depth -mount -xdev -not ! -o -a -or -and ( ) ,")
+_COUNT = re.compile(r"-\d+")
+_TEST_WORDS = names("= == != < > ! ] ( )")
+
+
+def misunderstood(found: Found, words: tuple[Word, ...]) -> str | None:
+    """Return what is not understood of a command, the end of a sentence, or None; add to ``found`` what it looks at.
+
+    Args:
+        found: What ``programs`` says of it.
+        words: Its words, without what stands before a subcommand.
+    """
+    name = words[0].text
+    known = UNDERSTOOD.get(name)
+    if known is None:
+        return f"`{name}` is not one of the programs that are known well enough"
+    match known.operands:
+        case "text":
+            why = None
+        case "tests":
+            found.looks += [each for word in words[1:] for each in _tested(word)]
+            why = None
+        case "found":
+            why = _find(words, found)
+        case "git":
+            why = _git(words, found)
+        case _:
+            why = _arguments(name, known, words, found)
+    if found.effects:
+        return next(iter(found.effects)).what
+    if varying := next((word.text for word in words if word.varies), None):
+        return f"what `{varying}` becomes is known only when it runs"
+    return why
+
+
+def _arguments(name: str, known: Known, words: tuple[Word, ...], found: Found) -> str | None:
+    items = list(given(words, _roles(known)))
+    operands = [item.value for item in items if item.role == "operand" and item.value is not None]
+    if known.operands in ("pattern", "script") and not any(_is_script(item) for item in items):
+        operands = operands[1:]
+    if known.operands not in ("words", "written"):
+        for word in operands or ([Word(text=".")] if known.here else []):
+            found.look(word)
+    wrong = next((item for item in items if not _is_known(item, known, words)), None)
+    return f"`{name} {words[wrong.at].text}` is not an option that is known well enough" if wrong else None
+
+
+def _roles(known: Known) -> dict[str, Role]:
+    return roles_of(Program(takes=known.takes, maybe=known.maybe))
+
+
+def _is_known(item: Given, known: Known, words: tuple[Word, ...]) -> bool:
+    text = words[item.at].text
+    if item.role == "operand":
+        return item.certain
+    if not item.certain or is_abbreviated(item, words[item.at]):
+        return False
+    if item.role == "unknown":
+        return (item.name in known.flags.split() and item.value is None) or bool(_COUNT.fullmatch(text))
+    return item.role == "maybe" or (item.value is not None and not item.value.text.startswith("-"))
+
+
+def _is_script(item: Given) -> bool:
+    return item.name in ("-e", "--regexp", "--expression")
+
+
+def _tested(word: Word) -> list[str]:
+    looked = Found(words=(word,))
+    if not word.text.startswith("-") and word.text not in _TEST_WORDS and word.text:
+        looked.look(word)
+    return looked.looks
+
+
+def _find(words: tuple[Word, ...], found: Found) -> str | None:
+    at, starts = 1, 0
+    while at < len(words) and not words[at].text.startswith("-") and words[at].text not in _FIND_FLAGS:
+        found.look(words[at])
+        at, starts = at + 1, starts + 1
+    if not starts:
+        found.look(Word(text="."))
+    while at < len(words):
+        if words[at].text not in _FIND_TAKES | _FIND_FLAGS:
+            return f"`find {words[at].text}` is not known well enough"
+        at += 2 if words[at].text in _FIND_TAKES else 1
+    return None
+
+
+def _git(words: tuple[Word, ...], found: Found) -> str | None:
+    if len(words) < 2 or words[1].text not in _GIT_LOOKS:
+        return f"`git {' '.join(word.text for word in words[1:2])}` is not known well enough"
+    if found.where is not None and not found.where.text:
+        return "`git -C` goes nowhere"
+    found.repository = True
+    found.look(Word(text="."))
+    # Any operand may be a file, also one outside of the repository, which `git diff` then compares as it is.
+    return _arguments(f"git {words[1].text}", _GIT, words[1:], found)
