@@ -324,7 +324,7 @@ async def test_places_outside_the_scope_are_left_out(desk: Desk, tmp_path: Path)
 async def test_a_command_in_emacs_is_decided_about_as_a_command(desk: Desk) -> None:
     run = {**SHOUT, "name": "compile", "confirm": True, "args": [{"name": "cmd", "type": "string", "command": True}]}
     await desk.emacs.offer(run)
-    assert "approval" in await desk.turn("compile", cmd="make test", allow="tool:Bash:.*")
+    assert "approval" in await desk.turn("compile", cmd="echo test", allow="tool:Bash:.*")
     assert "with your rights, not confined" in await desk.turn("compile", cmd="make test", allow="tool:.*")
     assert await desk.turn("compile", cmd="echo test", allow="tool:emacs:compile:echo .*") == "done"
     assert "outside" in await desk.turn("compile", cmd="echo x > ../x", allow="tool:.*")
