@@ -390,7 +390,8 @@ operation, such as :steer or :agent."
                          (if (stringp also) (concat "; " also) "")))))))
 
 (defun pyagentd-abort (&optional whole)
-  "Stop the run of this buffer; what it has said stays.
+  "Stop the run of this buffer; what it has said stays, marked as stopped.
+Messages that are queued wait until you go on.
 If something is asked here, only the agent that asks is stopped; with a
 prefix argument, or WHOLE from Lisp, the run of this buffer with all its
 agents.  A prompt that waits until the daemon knows the session is not
@@ -400,15 +401,31 @@ sent."
     (cond (pyagentd-attach-awaited
            (pyagentd-attached-cancel))
           ((and (pyagentd-ask-here) (not whole))
-           (pyagentd-ask-abort))
-          (t
-           (pyagentd-rpc-call-async
-            'abort (list :branch pyagentd--branch-dir)
-            :timeout pyagentd-call-timeout
-            :success (lambda (answer)
-                       (unless (plist-get answer :aborted)
-                         (message "Nothing to abort")))
-            :error #'pyagentd-later-tell)))))
+           (if (plist-get (pyagentd-ask-here) :agent)
+               (pyagentd-ask-abort)
+             (pyagentd-chat--pausing #'pyagentd-ask-abort)))
+          (t (pyagentd-chat--pausing #'pyagentd-chat--abort)))))
+
+(defun pyagentd-chat--pausing (stop)
+  "Call STOP, which stops the run here; what waits then goes on waiting."
+  (if (null pyagentd-queued-items) (funcall stop)
+    (pyagentd-later-here
+     'queue-pause (list :branch pyagentd--branch-dir)
+     (lambda (_)
+       (funcall stop)
+       (message "%s queued, paused; %s, then ! goes on"
+                (pyagentd-count (length pyagentd-queued-items) "message")
+                (substitute-command-keys "\\[pyagentd-queue]"))))))
+
+(defun pyagentd-chat--abort ()
+  "Stop the run of this buffer with all its agents."
+  (pyagentd-rpc-call-async
+   'abort (list :branch pyagentd--branch-dir)
+   :timeout pyagentd-call-timeout
+   :success (lambda (answer)
+              (unless (plist-get answer :aborted)
+                (message "Nothing to abort")))
+   :error #'pyagentd-later-tell))
 
 ;;;; Events
 

@@ -66,9 +66,14 @@ allows, such as a NUL in a string, is read by the one in Lisp."
     (json-error
      (let ((json-object-type 'hash-table) (json-array-type 'vector)
            (json-key-type 'string) (json-null :null) (json-false :false))
-       (condition-case nil
-           (json-read-from-string text)
-         (error (signal (car err) (cdr err))))))))
+       (with-temp-buffer
+         (insert text)
+         (goto-char (point-min))
+         (condition-case nil
+             (prog1 (json-read)
+               (skip-chars-forward " \t\r\n")
+               (unless (eobp) (error "More than one value")))
+           (error (signal (car err) (cdr err)))))))))
 
 (defun pyagentd-json-of-table (value)
   "Return VALUE, as `pyagentd-json-table' reads it, as JSON."

@@ -48,7 +48,7 @@
 
 (pyagentd-permanent-local 'pyagentd-plan--agent 'pyagentd-plan-next)
 
-(defun pyagentd-plan--segment ()
+(defun pyagentd-plan--agent-words ()
   "Return which agent answers here, nil if it is the session's own."
   (when-let ((agent (plist-get pyagentd-status :agent)))
     (setq pyagentd-plan--agent agent)
@@ -57,17 +57,13 @@
   (let ((now pyagentd-plan--agent)
         (next pyagentd-plan-next))
     (cond ((and next (not (equal next now)))
-           (pyagentd-plan--button
-            (format "[%s → %s]" (or now pyagentd-status-preset "") next)))
+           (propertize (format "[%s → %s]" (or now pyagentd-status-preset "")
+                               next)
+                       'face 'pyagentd-plan))
           ((and now (not (equal now pyagentd-status-preset)))
-           (pyagentd-plan--button (format "[%s]" now))))))
+           (propertize (format "[%s]" now) 'face 'pyagentd-plan)))))
 
-(defun pyagentd-plan--button (text)
-  "Return TEXT about who answers for the header line."
-  (pyagentd-status-button (propertize text 'face 'pyagentd-plan)
-                          'pyagentd-choose-agent "Choose the agent"))
-
-(add-hook 'pyagentd-status-segment-functions #'pyagentd-plan--segment)
+(setq pyagentd-status-agent-function #'pyagentd-plan--agent-words)
 
 (defun pyagentd-plan--buffer ()
   "Return the session buffer here; signal a `user-error' if there is none."

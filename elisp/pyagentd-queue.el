@@ -179,7 +179,7 @@ kill ring.  Return words that say where it is."
              :text (read-string "Message: " (plist-get item :text)))))))
 
 (defun pyagentd-queue-resume ()
-  "Resume the queue after an error."
+  "Resume a queue that an error or stopping the run has paused."
   (interactive)
   (with-current-buffer (pyagentd-queue--base)
     (pyagentd-queue--call

@@ -104,11 +104,35 @@ That is below the last answer and everything that is queued already."
   "Show that the text of the message ID waits."
   (when-let ((overlay (pyagentd-queued-overlay id)))
     (overlay-put overlay 'face 'pyagentd-queued)
-    (overlay-put overlay 'help-echo "Queued; C-c C-q lists what waits")
+    (overlay-put overlay 'help-echo "Queued; C-c C-q lists messages that wait")
     (overlay-put overlay 'evaporate t)
     (overlay-put overlay 'modification-hooks '(pyagentd-queued--on-change))
     (overlay-put overlay 'after-string
-                 (propertize "  [queued]" 'face 'pyagentd-queued 'cursor t))))
+                 (propertize "  [queued]" 'face 'pyagentd-queued 'cursor t))
+    (pyagentd-queued--part overlay)))
+
+(defun pyagentd-queued--part (overlay)
+  "Show the text of OVERLAY on a line of its own, below what is being said.
+What is said grows directly before it, until the next prompt is there."
+  (save-excursion
+    (save-restriction
+      (widen)
+      (goto-char (overlay-start overlay))
+      (overlay-put overlay 'before-string
+                   (unless (or (bolp)
+                               (looking-back (concat "^" (regexp-quote
+                                                          pyagentd-prompt-prefix))
+                                             (line-beginning-position)))
+                     (concat "\n\n" (propertize pyagentd-prompt-prefix
+                                                'face 'pyagentd-queued)))))))
+
+(defun pyagentd-queued--part-all ()
+  "Show each text that waits on a line of its own."
+  (pcase-dolist (`(,_ . ,overlay) pyagentd-queued--overlays)
+    (when (and (overlay-buffer overlay) (overlay-get overlay 'face))
+      (pyagentd-queued--part overlay))))
+
+(add-hook 'pyagentd-insert-hook #'pyagentd-queued--part-all)
 
 (defun pyagentd-queued--find (item)
   "Make an overlay over the text of ITEM, if it stands in the text."

@@ -62,6 +62,10 @@ They get the title, a string, or nil if it has none any more.
 `pyagentd-name-buffer' is among them: session buffers are named after
 their titles.")
 
+(defvar pyagentd-status-agent-function #'ignore
+  "Function that returns who answers where that is not the preset.
+It returns a string or nil, and is called in the session buffer.")
+
 (defvar pyagentd-status-segment-functions nil
   "Functions that return more to say in the header line, a string or nil.
 They are called in the session buffer.")
@@ -95,7 +99,9 @@ They are called in the session buffer.")
   (let ((number (or (plist-get pyagentd-status :queued) 0)))
     (when (> number 0)
       (pyagentd-status-button
-       (propertize (format "%d queued" number) 'face 'shadow)
+       (if (plist-get pyagentd-status :paused)
+           (propertize (format "%d queued, paused" number) 'face 'warning)
+         (propertize (format "%d queued" number) 'face 'shadow))
        'pyagentd-queue "Messages that wait for their turn"))))
 
 (add-hook 'pyagentd-status-segment-functions #'pyagentd-status--queued)
@@ -243,12 +249,16 @@ ROOM is one of `pyagentd-status--rooms'."
                     (pyagentd-status-button pyagentd-status-hindrance
                                             'pyagentd-take-over
                                             "Another client writes this file"))
-               (and pyagentd-status-preset (plist-get room :preset)
-                    (pyagentd-status-button (pyagentd-status--cut
-                                             pyagentd-status-preset
-                                             (plist-get room :preset))
-                                            'pyagentd-choose-agent
-                                            "Agent: instructions, tools and permissions"))
+               (and (plist-get room :preset)
+                    (or (funcall pyagentd-status-agent-function)
+                        pyagentd-status-preset)
+                    (pyagentd-status-button
+                     (pyagentd-status--cut
+                      (or (funcall pyagentd-status-agent-function)
+                          pyagentd-status-preset)
+                      (plist-get room :preset))
+                     'pyagentd-choose-agent
+                     "Agent: instructions, tools and permissions"))
                (and pyagentd-status-model
                     (pyagentd-status-button pyagentd-status-model
                                             'pyagentd-choose-model

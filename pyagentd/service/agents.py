@@ -22,8 +22,8 @@ class Agents(Group):
         """Return the agents of a branch as a tree: ``{agents: (A…)}``, or a large one as ``{path: FILE}``.
 
         A has ``id``, ``branch``, ``branch_dir``, ``preset``, ``description``, ``state`` ("running", "waiting",
-        "finished", "aborted", "error", "idle"), ``background``, ``call_id``, ``tokens``, ``result`` and ``agents``, its own. FILE
-        is an s-expression or, with ``form`` "json", JSON.
+        "finished", "aborted", "error", "idle"), ``background``, ``call_id``, ``tokens``, ``result`` and ``agents``,
+        its own. FILE is an s-expression or, with ``form`` "json", JSON.
         """
         ref = self._ref(branch)
         found = await self._tree(ref)

@@ -27,6 +27,12 @@ class Queue(Group):
         async with self._host.using(self._ref(branch)) as live:
             await self._host.queue.edit(live, id, text)
 
+    async def queue_pause(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Have what waits, if anything does, wait until somebody goes on: before a run is stopped."""
+        async with self._host.using(self._ref(branch)) as live:
+            self._host.queue.pause(live)
+            return {"paused": live.paused}
+
     async def queue_resume(
         self,
         client: Client,
@@ -35,7 +41,7 @@ class Queue(Group):
         env: Mapping[str, str] | Sequence[Any] = (),
         key: str | None = None,
     ) -> dict[str, Any]:
-        """Go on with the queue after an error; environment and key are for messages whose client is gone."""
+        """Go on with a queue that is paused; environment and key are for messages whose client is gone."""
         options = send_options(client, env, key, ())
         async with self._host.using(self._ref(branch)) as live:
             live.require_writable()

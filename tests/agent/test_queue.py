@@ -156,6 +156,26 @@ async def test_stopping_a_run_ends_its_turn_and_not_the_queue(world: World) -> N
     assert body(ref).endswith("### Two\n\nSecond.\n\n### ")
 
 
+async def test_a_user_who_stops_a_run_can_leave_the_queue_paused_and_the_text_says_stopped(world: World) -> None:
+    world.server.say(answer(text("Hello", chunks=2), hang_after=4), "Second.")
+    ref, watcher = world.session(), Watcher()
+    async with world.host.using(ref) as branch:
+        await attached(branch, watcher)
+        await world.host.submit(branch, message("One", world))
+        await world.host.submit(branch, message("Two", world))
+        await watcher.phase(branch, "TYPE")
+        world.host.queue.pause(branch)
+        await world.host.abort(branch)
+        assert branch.status["paused"] and branch.status["queued"] == 1 and branch.run is None
+        assert branch.conversation.last_run is not None
+        assert branch.conversation.last_run.data["paused"], "the next daemon knows it too"
+        assert await world.host.queue.resume(branch, world.options)
+        await watcher.until(lambda: ends(watcher) == ["aborted", "done"])
+        assert "paused" not in branch.status
+    stopped, _, after = body(ref).partition("``` error\nStopped\n```\n\n### Two")
+    assert stopped.startswith("### One\n\nHel") and after == "\n\nSecond.\n\n### "
+
+
 @pytest.mark.spec("002", ERRORS)
 @pytest.mark.parametrize("how", ["a new message", "resuming"])
 async def test_an_error_pauses_the_queue_until_somebody_goes_on(world: World, how: str) -> None:

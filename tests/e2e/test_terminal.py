@@ -103,7 +103,7 @@ def test_a_session_by_keys_from_the_name_to_the_answer(emacs: Emacs, model_serve
     agent.open()
     parent.let(1)
     header(emacs, "Typing...")
-    typing = shows(emacs, "▸ PersistentAgent", "Alpha")
+    typing = shows(emacs, "▸ explorer: look around · done, 1 tool", "Alpha")
     assert "Explorer Task" not in typing and "Alpha it is." not in typing
 
     parent.open()

@@ -133,5 +133,17 @@ Nothing is sent; `sent' is the text that would be."
     (pyagentd-mode -1)
     (should-error (pyagentd-todo) :type 'user-error)))
 
+(ert-deftest pyagentd-todo-of-a-session-at-rest-stands-above-the-next-prompt ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :todo (list (chips-test--step "a" "pending")))
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-stream "\n\nDone.")
+    (pyagentd-test-events '(insert 1 "\n\n### " nil))
+    (goto-char (point-max))
+    (insert "typed")
+    (should (string-suffix-p "Done." (buffer-substring
+                                      1 (overlay-start
+                                         pyagentd-todo--overlay))))))
+
 (provide 'chips-test)
 ;;; chips-test.el ends here

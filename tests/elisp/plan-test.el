@@ -32,7 +32,7 @@
 
 (ert-deftest pyagentd-plan-the-chosen-agent-answers-the-next-message ()
   (plan-test--with-session "### Hi"
-    (should-not (pyagentd-plan--segment))
+    (should-not (pyagentd-plan--agent-words))
     (pyagentd-choose-agent "plan")
     (should (string-match-p "\\[build → plan\\]" pyagentd-status--line))
     (pyagentd-send)

@@ -136,5 +136,41 @@
     (should (string-match-p "(2 of 5 failed) in [34] s: Overloaded"
                             (pyagentd-status--text status)))))
 
+(ert-deftest pyagentd-queue-a-message-stands-on-its-own-line ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :status '(:state busy))
+    (pyagentd-insert-start (point-max))
+    (pyagentd-test-stream "\n\nAn answer")
+    (goto-char (point-max))
+    (insert "Next")
+    (let* ((end (point-max))
+           (overlay (pyagentd-queued-note "m1" (- end 4) end)))
+      (pyagentd-test-events '(queue 2 (:items ((:id "m1" :text "Next"
+                                                :origin "document")))))
+      (should (string-prefix-p "\n\n### "
+                               (overlay-get overlay 'before-string)))
+      (pyagentd-test-stream " so far.")
+      (should (overlay-get overlay 'before-string))
+      (pyagentd-test-events '(insert 3 "\n\n### " nil))
+      (should-not (overlay-get overlay 'before-string))
+      (should (string-suffix-p "so far.\n\n### Next" (buffer-string))))))
+
+(ert-deftest pyagentd-queue-is-paused-when-the-run-is-stopped ()
+  (pyagentd-test-with-daemon
+    (with-current-buffer (find-file-noselect (pyagentd-test-file root "### Hi"))
+      (pyagentd-test-answer 'attach '(:seq 0 :editor t))
+      (pyagentd-test-answer 'queue-pause '(:paused t))
+      (pyagentd-test-answer 'abort '(:aborted t))
+      (pyagentd-test-attach-now)
+      (pyagentd-abort)
+      (pyagentd-test-await (pyagentd-test-calls 'abort))
+      (should-not (pyagentd-test-calls 'queue-pause)) ; nothing waits
+      (pyagentd-test-events '(queue 2 (:items ((:id "m1" :text "x")))))
+      (pyagentd-abort)
+      (pyagentd-test-await (nthcdr 1 (pyagentd-test-calls 'abort)))
+      (should (pyagentd-test-calls 'queue-pause))
+      (pyagentd-status-set '(:state idle :queued 1 :paused t))
+      (should (string-search "1 queued, paused" pyagentd-status--line)))))
+
 (provide 'queue-test)
 ;;; queue-test.el ends here

@@ -92,12 +92,12 @@ class LiveBranch(Audience, SessionRow):
         )
         SessionRow.__init__(self, ref, recorder, refusal=opened.refusal, lasting=opened.lasting)
         self.reader = Reader(ref, recorder)
-        self.state.extra = lambda: {"agent": name} if (name := shown(self.conversation)) else {}
+        self.state.extra = self._shown
         self.queue = Waitlist(recorder, ref.session_id)
         self.prompts = Prompts(self.file, recorder, self.keeper, self.queue, is_agent=ref.is_agent)
-        # After an error the queue waits until somebody goes on; a restart of the daemon is none.
-        last_run = opened.conversation.last_run
-        self.paused = last_run is not None and last_run.data.get("reason") == "error"
+        # After an error, and where a user wanted it, the queue waits until somebody goes on; a restart is none.
+        latest = opened.conversation.last_run
+        self.paused = latest is not None and (latest.data.get("reason") == "error" or bool(latest.data.get("paused")))
         self.announce: Callable[[], None] | None = None
         self.last_run: LastRun | None = None
         if (last := opened.last_run) is not None:
@@ -218,7 +218,8 @@ class LiveBranch(Audience, SessionRow):
         self.recorder.flush()
         for kind, data in list(open_ends(self.conversation, outcome.message or outcome.reason)):
             self.recorder.record(kind, data)  # what the disk refused when the run wanted to record it
-        said = {"message": outcome.message} if outcome.message and error is None else {}
+        said: dict[str, Any] = {"message": outcome.message} if outcome.message and error is None else {}
+        said |= {"paused": True} if self.paused and outcome.recorded == "aborted" else {}
         self.recorder.record("run", {**run, "state": "finished", "reason": outcome.recorded, "error": error, **said})
 
     def tell_end(self, run_id: str) -> int:
@@ -311,6 +312,10 @@ class LiveBranch(Audience, SessionRow):
         self.keeper.heal(roles.sha256, roles.spans)
         if self.keeper.editor is not None and len(roles.spans) <= _MOST_ROLES:
             self.tell_others(None, "roles", sha256=roles.sha256, spans=roles.told())
+
+    def _shown(self) -> dict[str, Any]:
+        name = shown(self.conversation)
+        return ({"agent": name} if name else {}) | ({"paused": True} if self.paused and self.queue.waiting else {})
 
     def _show(self, row: Row, inserts: list[Insert]) -> None:
         if self.meter is not None:

@@ -144,6 +144,10 @@ class SessionStatus:
             self._queued = number
             self._tell(self.facts)
 
+    def noted(self) -> None:
+        """Tell the facts anew, since one of ``extra`` has changed."""
+        self._tell(self.facts)
+
     def recall(self, other: SessionStatus) -> None:
         """Go on from what was known before the branch was closed."""
         self._state, self._facts = other._state, other._facts

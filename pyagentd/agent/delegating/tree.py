@@ -39,8 +39,9 @@ def agents_below(
         wanted: Returns what of an agent's text is its result.
 
     Returns:
-        ``id``, ``branch``, ``branch_dir``, ``preset``, ``description``, ``state``, ``background``, ``call_id`` (of the call that made it), ``tokens`` (all
-        of its runs), ``result`` (what its last run came to, as a parent is told; None while there is none).
+        ``id``, ``branch``, ``branch_dir``, ``preset``, ``description``, ``state``, ``background``, ``call_id`` (of
+        the call that made it), ``tokens`` (all of its runs), ``result`` (what its last run came to, as a parent is
+        told; None while there is none).
     """
     return [_described(child, opened, wanted) for child in children(ref)]
 

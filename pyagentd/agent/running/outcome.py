@@ -9,6 +9,7 @@ from pyagentd.errors import PyagentdError
 
 Reason = Literal["done", "error", "aborted"]
 
+STOPPED = "Stopped"  # what the document says below the text of a run that a user stopped
 RESTART = "restart"  # the code, and in the log the reason, of a run that the daemon's end cut off
 
 
@@ -29,8 +30,14 @@ class Outcome:
 
     @property
     def error(self) -> dict[str, str] | None:
-        """What the log, and with it the document, says went wrong; None when nothing did."""
-        return {"code": self.code, "message": self.message} if self.recorded in ("error", RESTART) else None
+        """What the log, and with it the document, says below what was said; None of a run that finished."""
+        match self.recorded:
+            case "done":
+                return None
+            case "aborted":
+                return {"code": "aborted", "message": self.message or STOPPED}
+            case _:
+                return {"code": self.code, "message": self.message}
 
 
 def told_of(error: Exception) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 The queue of a branch drains after a run that finished or was aborted, and when a branch is opened that an earlier
 daemon left with one. An error pauses it until somebody goes on: with a new message, which fires at once, or with
-``resume``. What a message needs beside its rows, the environment and the key of its client, is kept here while the
-daemon lives; after that ``settings.Late`` stands in for it.
+``resume``; so does ``pause``, for a user who stops a run. What a message needs beside its rows, the environment and
+the key of its client, is kept here while the daemon lives; after that ``settings.Late`` stands in for it.
 """
 
 from __future__ import annotations
@@ -142,6 +142,12 @@ class Queueing:
             self._tell(branch)
             await branch.recorder.commit()
 
+    def pause(self, branch: LiveBranch) -> None:
+        """Have what waits, if anything does, wait until somebody goes on."""
+        if branch.queue.waiting and not branch.paused:
+            branch.paused = True
+            branch.state.noted()
+
     async def resume(self, branch: LiveBranch, options: SendOptions) -> bool:
         """Go on with the queue after an error; return whether anything waits.
 
@@ -150,6 +156,7 @@ class Queueing:
         async with branch.starting:
             branch.paused = False
             branch.state.cleared()
+            branch.state.noted()
             for message in branch.queue.waiting:
                 if message.id not in self._options:
                     self._options[message.id] = self._recalled(branch, message, options)
