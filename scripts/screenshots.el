@@ -74,13 +74,10 @@
     (screenshots-has "[0-9]k")
     (screenshots-shot "usage")
     (screenshots-back)
-    (screenshots-show pyagentd-doctor)
-    (screenshots-doctor-done)
-    (screenshots-shot "doctor")
     (screenshots-end))
   "What is done, one after the other.")
 
-(defconst screenshots-terminal '("session" "approval" "sessions" "menu" "doctor")
+(defconst screenshots-terminal '("session" "approval" "sessions" "menu")
   "Screens of which there is a picture in a terminal.")
 
 (defvar screenshots-todo screenshots-steps "The steps that are left.")
@@ -170,11 +167,6 @@
     (save-excursion
       (goto-char (point-min))
       (re-search-forward regexp nil t))))
-
-(defun screenshots-doctor-done ()
-  "Return non-nil once the doctor has all answers."
-  (with-current-buffer "*pyagentd-doctor*"
-    (not (eq pyagentd-doctor--server 'asked))))
 
 (defun screenshots-back ()
   "Show the session again."

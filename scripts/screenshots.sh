@@ -60,7 +60,7 @@ trap 'finish; rm -rf "$project"' EXIT
 fresh_project() {
     rm -rf "${project:?}"/*
     mkdir "$project"/{shop,tests}
-    printf 'test:\n\t@python3 -m unittest -q\n' >"$project/Makefile"
+    printf 'test:\n\t@python3 -B -m unittest -q\n' >"$project/Makefile"
     touch "$project"/{shop,tests}/__init__.py
     cat >"$project/shop/prices.py" <<'PYTHON'
 """Prices, in cents."""
