@@ -90,14 +90,14 @@ The daemon works on what is on disk."
 
 (defun pyagentd-here-visit (session &optional other-window)
   "Visit the conversation of SESSION, a plist, and return its buffer.
-Use another window if OTHER-WINDOW is non-nil.  Point is at the prompt,
-and stays where it was in a buffer that was there before."
+Use another window if OTHER-WINDOW is non-nil.  Point is at the prompt;
+in a buffer that was there before it stays where somebody moved it."
   (let* ((file (plist-get session :file))
          (known (find-buffer-visiting file)))
     (unless (or known (file-exists-p file))
       (user-error "%s is gone; `g' lists the sessions again" file))
     (prog1 (if other-window (find-file-other-window file) (find-file file))
-      (unless known
+      (when (or (not known) (bobp))
         (goto-char (point-max))))))
 
 ;;;; Words

@@ -151,7 +151,12 @@ The variable `rows' is bound to them."
       (with-current-buffer "*pyagentd sessions*"
         (list-test--goto "A cup")
         (pyagentd-test-type "RET"))
-      (should (= (point) 3)))))
+      (should (= (point) 3))
+      (goto-char (point-min))           ; as `find-file' leaves it
+      (with-current-buffer "*pyagentd sessions*"
+        (list-test--goto "A cup")
+        (pyagentd-test-type "RET"))
+      (should (eobp)))))
 
 (ert-deftest pyagentd-list-asks-for-archived-ones-only-on-request ()
   (list-test-with-list
@@ -262,7 +267,7 @@ The variable `rows' is bound to them."
                              (list-test--names))))
       (should (string-prefix-p "*" (nth 3 (pyagentd-test-lines))))
       (list-test--told :branch (plist-get cup :branch) :archived-at 1)
-      (should (equal mode-line-process " changed; g refreshes"))
+      (should (equal mode-line-process " changed, g shows how"))
       (should (= 6 (length (list-test--names))))
       (should (= 5 (length pyagentd-rows-all))))))
 
@@ -297,13 +302,13 @@ The variable `rows' is bound to them."
 (ert-deftest pyagentd-list-says-why-it-is-empty ()
   (list-test-with-list
     (pyagentd-test-type "/ nowhere RET")
-    (should (string-prefix-p "No matches" (buffer-string)))
+    (should (string-prefix-p "Nothing matches" (buffer-string)))
     (pyagentd-test-type "/ C-a C-k RET")
     (should (= 6 (length (list-test--names))))
     (pyagentd-test-answer 'sessions '(:sessions nil))
     (pyagentd-test-type "g")
     (pyagentd-test-await (null pyagentd-list--note))
-    (should (string-prefix-p "No sessions;" (buffer-string)))))
+    (should (string-prefix-p "No sessions yet" (buffer-string)))))
 
 ;;;; Thousands
 
