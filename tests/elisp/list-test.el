@@ -267,7 +267,7 @@ The variable `rows' is bound to them."
                              (list-test--names))))
       (should (string-prefix-p "*" (nth 3 (pyagentd-test-lines))))
       (list-test--told :branch (plist-get cup :branch) :archived-at 1)
-      (should (equal mode-line-process " changed, g shows how"))
+      (should (equal mode-line-process " changed; g refreshes"))
       (should (= 6 (length (list-test--names))))
       (should (= 5 (length pyagentd-rows-all))))))
 
@@ -302,13 +302,13 @@ The variable `rows' is bound to them."
 (ert-deftest pyagentd-list-says-why-it-is-empty ()
   (list-test-with-list
     (pyagentd-test-type "/ nowhere RET")
-    (should (string-prefix-p "Nothing matches" (buffer-string)))
+    (should (string-prefix-p "No matches" (buffer-string)))
     (pyagentd-test-type "/ C-a C-k RET")
     (should (= 6 (length (list-test--names))))
     (pyagentd-test-answer 'sessions '(:sessions nil))
     (pyagentd-test-type "g")
     (pyagentd-test-await (null pyagentd-list--note))
-    (should (string-prefix-p "No sessions yet" (buffer-string)))))
+    (should (string-prefix-p "No sessions;" (buffer-string)))))
 
 ;;;; Thousands
 
