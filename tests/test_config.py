@@ -32,6 +32,13 @@ def test_sessions_dir_is_overridden_by_the_environment() -> None:
     assert sessions_dir({"PYAGENTD_SESSIONS_DIR": "~/elsewhere"}) == Path.home() / "elsewhere"
 
 
+def test_agents_of_sessions_elsewhere_are_in_no_directory_that_others_share(tmp_path: Path) -> None:
+    assert config_of(tmp_path).agents_dir == Path.home() / ".gptel" / "agents"
+    assert config_of(tmp_path, PYAGENTD_SESSIONS_DIR="/tmp/mine").agents_dir == Path("/tmp/mine-agents")
+    named = config_of(tmp_path, PYAGENTD_SESSIONS_DIR="/tmp/mine", PYAGENTD_AGENTS_DIR="/tmp/named")
+    assert named.agents_dir == Path("/tmp/named")
+
+
 @pytest.mark.parametrize(
     ("env", "expected"),
     [

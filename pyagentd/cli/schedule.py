@@ -37,8 +37,10 @@ def schedule() -> None:
 @click.option("--for", "lifetime", metavar="DURATION", help="How long it repeats (default: 7d), or 'never' to end.")
 @click.option("--allow", multiple=True, metavar="REGEX", help="What its runs may do without approval, as in send.")
 @json_option
-def add(session: str, text: str, allow: tuple[str, ...], as_json: bool, **when: Any) -> None:
+def add(session: str, text: str, allow: tuple[str, ...], lifetime: str | None, as_json: bool, **when: Any) -> None:
     """Send TEXT to SESSION at a time, after a delay, at intervals, or by a cron expression.
+
+    What repeats ends after 7 days, unless --for says otherwise.
 
     Nobody is asked in these runs: what would be asked is denied unless --allow covers it.
     """
@@ -46,8 +48,13 @@ def add(session: str, text: str, allow: tuple[str, ...], as_json: bool, **when: 
     with daemon() as link:
         branch = str(branch_of(link, session))
         env, _ = run_environment(os.environ, "")
-        made = link.call("schedule-add", branch=branch, text=message, env=env, allow=allow, **when)
-    print_json(made) if as_json else print(f"{made['id']}\t{made['when']}\tnext {_local(made['next_at'])}")
+        made = link.call("schedule-add", branch=branch, text=message, env=env, allow=allow, lifetime=lifetime, **when)
+    if as_json:
+        print_json(made)
+        return
+    print(f"{made['id']}\t{made['when']}\tnext {_local(made['next_at'])}{_end(made)}")
+    if made["expires_at"] and lifetime is None:
+        note("What repeats ends after 7 days; --for says otherwise, `--for never` has it repeat without end.")
 
 
 @schedule.command("list")
@@ -61,8 +68,10 @@ def list_(session: str | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    rows = ((row["id"], row["session"], row["when"], _local(row["next_at"]), _remark(row)) for row in found)
-    print_table(("id", "session", "when", "next", "message"), rows, empty="Nothing is scheduled.")
+    rows = (
+        (row["id"], row["session"], row["when"], _local(row["next_at"]), _until(row), _remark(row)) for row in found
+    )
+    print_table(("id", "session", "when", "next", "until", "message"), rows, empty="Nothing is scheduled.")
 
 
 @schedule.command("cancel")
@@ -143,6 +152,15 @@ def _remark(row: dict[str, Any]) -> str:
     said = f"! {row['last_error']}" if row["last_error"] else str(row["text"])
     text = said.partition("\n")[0]
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _until(row: dict[str, Any]) -> str:
+    """Return when a schedule that repeats ends; "-" of one that comes once or has no end."""
+    return _local(row["expires_at"]) if row["expires_at"] else "-"
+
+
+def _end(row: dict[str, Any]) -> str:
+    return f"\tuntil {_until(row)}" if row["expires_at"] else ""
 
 
 def _local(at_ms: int) -> str:

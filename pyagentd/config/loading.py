@@ -166,7 +166,8 @@ def _own_settings(file: ConfigFile, env: Environment) -> dict[str, Setting]:
         raise ConfigError(f"{level.source}: log level is {level.value!r}, not one of {', '.join(LOG_LEVELS)}")
     override = env.get("PYAGENTD_BACKEND")
     sessions, base = sessions_setting(env), file.path.parent
-    agents_dir = absolute(agents.value, base) if agents.value else Path(sessions.value).parent / "agents"
+    own = f"{sessions.value}-agents" if env.get("PYAGENTD_SESSIONS_DIR") else Path(sessions.value).parent / "agents"
+    agents_dir = absolute(agents.value, base) if agents.value else Path(own)
     return {
         "sessions_dir": sessions,
         "runtime_dir": runtime_setting(env),

@@ -59,6 +59,7 @@ class Preset:
     max_tokens: int | None = None
     thinking: Thinking = ""  # how much the model thinks before it answers; "" and "off": not at all
     tools: tuple[str, ...] = ()  # our names; whether a tool of that name exists is not known here
+    emacs_tools: tuple[str, ...] = ()  # names or categories of tools of the user's Emacs, where there is one
     include_tool_results: bool = True
     paths: Paths = field(default_factory=Paths)
     shell: Commands = field(default_factory=Commands)
@@ -113,6 +114,7 @@ def parse_preset(
         max_tokens=keys.count("max-tokens"),
         thinking=keys.choice("thinking", "", get_args(Thinking)),
         tools=keys.tools("tools"),
+        emacs_tools=keys.texts("emacs-tools"),
         include_tool_results=keys.flag("include-tool-results", default=True),
         paths=Paths(read=paths.patterns("read"), write=paths.patterns("write"), deny=paths.patterns("deny")),
         shell=Commands(

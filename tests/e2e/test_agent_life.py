@@ -29,7 +29,7 @@ class Life:
     def __init__(self, system: System, server: ModelServer) -> None:
         system.use_server(server.url)
         self.system, self.server = system, server
-        self.place = system.home / "agents" / "keeper"
+        self.place = Path(f"{system.sessions}-agents") / "keeper"
         self.emacs = system.emacs()
         self.pid = 0  # of its command in the background
         self._ends = cycle(("kill", "stop", "terminate"))

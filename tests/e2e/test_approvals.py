@@ -116,7 +116,13 @@ def test_a_question_is_answered_from_another_terminal(
     asking.shows("[a]llow once, for this [s]ession, al[w]ays in this project, [d]eny", "[e]dit the arguments")
     ask = one_ask(scripted)
     assert (ask["session"], ask["tool"], ask["kind"]) == (session, "Bash", "tool")
-    assert ask["commands"] == ["echo one", "head -1"] and ask["choices"] == ["allow", "session", "always", "deny", "abort"]
+    assert ask["commands"] == ["echo one", "head -1"] and ask["choices"] == [
+        "allow",
+        "session",
+        "always",
+        "deny",
+        "abort",
+    ]
     assert all(pattern in asking.seen for pattern in ask["remember"])
     assert scripted.ok("asks", session).splitlines()[1].startswith(f"{ask['id']}\t{session}\tBash\t")
     assert scripted.json("answer", ask["id"], "allow") == {"accepted": True}

@@ -83,6 +83,11 @@ def test_what_begins_by_itself_is_traced_audited_and_delivered_once(
     session, _ = system.new()
     made = system.json("schedule", "add", session, "Look again.", "--every", "1h")
     assert [each["id"] for each in system.json("schedule", "list")] == [made["id"]]
+    added = system.run("schedule", "add", session, "And again.", "--every", "1h")
+    assert "until" in added.stdout and "ends after 7 days" in added.stderr
+    shown = system.run("schedule", "list")
+    assert "until" in (shown.stdout + shown.stderr) and "And again." in shown.stdout
+    system.ok("schedule", "cancel", added.stdout.split()[0])
     system.ok("schedule", "run", made["id"])
     system.ok("attach", session, "--until-idle")
     first = system.json("trigger", session, "Built.", "--delivery-id", "7", "--source", "webhook")

@@ -68,7 +68,6 @@ def run(command):
     return Action(tool="Bash", detail=command, kind="command", command=command, shell=shell.read(command), root=ROOT)
 
 
-EMACS = "emacs:code"
 CHANGES = (on("Write"), on("Edit"), on("Write", "/tmp/x"), run("touch x"), run("ls"))
 
 
@@ -79,7 +78,8 @@ def test_a_shipped_preset_is_complete_and_names_only_tools_that_exist(name):
     assert preset.model.startswith("claude-")
     assert preset.description and preset.description[-1] == "."
     assert preset.body
-    assert set(preset.tools) <= {*TOOLS, EMACS}
+    assert set(preset.tools) <= set(TOOLS)  # none that is there only with an Emacs
+    assert preset.emacs_tools == (("code",) if name in ("build", "programming-assistant") else ())
     assert file.front["name"] == name
     assert file.front["include-tool-results"] is True
 
@@ -106,9 +106,9 @@ def test_no_shipped_preset_reads_or_writes_everywhere_or_runs_commands_unseen(na
         (
             "programming-assistant",
             "primary",
-            (*WORKING, "PersistentAgent", "mission", *AT_HAND, *WEB, EMACS, EXPANSION),
+            (*WORKING, "PersistentAgent", "mission", *AT_HAND, *WEB, EXPANSION),
         ),
-        ("build", "primary", (*WORKING, "PersistentAgent", "mission", *AT_HAND, *WEB, EMACS, EXPANSION)),
+        ("build", "primary", (*WORKING, "PersistentAgent", "mission", *AT_HAND, *WEB, EXPANSION)),
         ("plan", "primary", (*FINDING, "PersistentAgent", *AT_HAND, *WEB, EXPANSION)),
         ("minimal", "primary", ()),
         ("general-purpose", "all", (*FINDING, "skill", "question", EXPANSION)),

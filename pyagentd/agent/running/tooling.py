@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.approving.expansion import Place, scope_expansion
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.emacs.emacstools import action_name
 from pyagentd.agent.emacs.equipped import run_tools
 from pyagentd.agent.lifecycle import modelnames
 from pyagentd.agent.lifecycle.selfedit import NAMES as SELFEDIT_TOOLS
@@ -79,7 +80,7 @@ class Tooling:
         known |= task_tools(host.tasks.of_run(self.branch, self.options))
         if skill is not None:
             known[skill.name] = skill
-        wanted = preset.tools
+        wanted = (*preset.tools, *map(action_name, preset.emacs_tools))
         if host.named.is_named(ref):
             known |= selfedit_tools(self._self())
             wanted = (*wanted, *(name for name in SELFEDIT_TOOLS if name not in wanted))

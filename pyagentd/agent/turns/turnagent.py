@@ -164,6 +164,7 @@ def overlaid(own: Preset, agent: Preset, *, shipped: bool = False) -> Preset:
         body=agent.body,
         description=agent.description,
         tools=agent.tools,
+        emacs_tools=agent.emacs_tools,
         profile=agent.profile,
         temperature=agent.temperature,
         thinking=agent.thinking,
