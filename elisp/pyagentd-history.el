@@ -205,19 +205,30 @@ followed it belongs to that variant.  See `pyagentd-next-variant'."
            (funcall answer nil)))))))
 
 (defun pyagentd-history--turn (step)
-  "Show the variant STEP further on of the message at or before point."
+  "Show the variant STEP further on of the message at or before point.
+Where none is known here the daemon says which there are."
   (pyagentd-history--in-base position
-    (pcase (save-excursion (goto-char position) (pyagentd-hidden-variant))
-      (`(,message ,number ,of)
-       (let ((next (1+ (mod (+ number step -1) of))))
-         (pyagentd-history--prepare
-          (lambda ()
-            (pyagentd-history--call
-             'choose-variant (list :message message :n next)
-             (lambda (_) (message "Variant %d/%d" next of)))))))
-      (_ (user-error "No variants; %s makes one"
-                     (substitute-command-keys
-                      "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))))
+    (if-let ((variant (save-excursion (goto-char position)
+                                      (pyagentd-hidden-variant))))
+        (pyagentd-history--choose-variant variant step)
+      (pyagentd-history--call
+       'history nil
+       (lambda (answer)
+         (if-let ((last (car (last (plist-get answer :variants)))))
+             (pyagentd-history--choose-variant (nthcdr 2 last) step)
+           (user-error "There are no variants; %s makes one"
+                       (substitute-command-keys
+                        "\\<pyagentd-mode-map>\\[pyagentd-regenerate]"))))))))
+
+(defun pyagentd-history--choose-variant (variant step)
+  "Show the variant STEP further on than VARIANT, (MESSAGE NUMBER OF)."
+  (pcase-let* ((`(,message ,number ,of) variant)
+               (next (1+ (mod (+ number step -1) of))))
+    (pyagentd-history--prepare
+     (lambda ()
+       (pyagentd-history--call
+        'choose-variant (list :message message :n next)
+        (lambda (_) (message "Variant %d/%d" next of)))))))
 
 ;;;###autoload
 (defun pyagentd-next-variant ()

@@ -40,6 +40,8 @@ The state is one of the symbols `idle', `busy', `retrying', `waiting' and
 busy one is that of gptel's machine: WAIT, TYPE or TOOL, with :tools.")
 (defvar-local pyagentd-status-preset nil
   "Name of the preset of this branch.")
+(defvar-local pyagentd-status-unconfined nil
+  "Why commands of this session are not confined; nil or \"\" if they are.")
 (defvar-local pyagentd-status-model nil
   "Name of the model of this branch.")
 (defvar-local pyagentd-status-hindrance nil
@@ -72,6 +74,7 @@ They are called in the session buffer.")
 
 (pyagentd-permanent-local 'pyagentd-status 'pyagentd-status-title
                           'pyagentd-status-preset 'pyagentd-status-model
+                          'pyagentd-status-unconfined
                           'pyagentd-status-hindrance 'pyagentd-status-refusal
                           'pyagentd-status-silent
                           'pyagentd-status--line
@@ -249,6 +252,11 @@ ROOM is one of `pyagentd-status--rooms'."
                     (pyagentd-status-button pyagentd-status-hindrance
                                             'pyagentd-take-over
                                             "Another client writes this file"))
+               (unless (member pyagentd-status-unconfined '(nil ""))
+                 (pyagentd-status-button (propertize "not confined"
+                                                     'face 'warning)
+                                         'pyagentd-doctor
+                                         pyagentd-status-unconfined))
                (and (plist-get room :preset)
                     (or (funcall pyagentd-status-agent-function)
                         pyagentd-status-preset)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyagentd.agent.approving.confining import shell_scope
 from pyagentd.agent.branches import attaching
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.override import effective, overridden, printed, settings_of
@@ -31,6 +32,7 @@ from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.recovery import role_diff
+from pyagentd.tools.confine import caution
 
 
 class Conversations(Group):
@@ -61,7 +63,9 @@ class Conversations(Group):
             if live.meter is not None and not live.meter.looked and paths.agents_dir(live.ref.branch_dir).is_dir():
                 self._host.own(tell_below(self._host, live))
             notes = [*answer["notes"], *self._host.origins.notes(live.ref), *creating.welcomes(self._host, live)]
-            return {**answer, "notes": notes, **self._described_live(live, preset)}
+            scope = shell_scope(self._host.presets, live.ref, (), self._host.config)()
+            unconfined = await asyncio.to_thread(caution.unconfined, scope) if "Bash" in preset.tools else ""
+            return {**answer, "notes": notes, "unconfined": unconfined, **self._described_live(live, preset)}
 
     async def detach(self, client: Client, *, branch: str) -> None:
         """Stop watching; a run goes on, and the daemon writes its text from now on."""

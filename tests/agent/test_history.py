@@ -222,6 +222,32 @@ async def test_asking_again_makes_variants_that_can_be_cycled(world: World) -> N
         assert chat.seen() == ["one", "blue", "two"]
 
 
+async def test_a_variant_is_hidden_with_what_is_said_of_its_end_and_leaves_no_heading(world: World) -> None:
+    async with world.host.using(world.session()) as branch:
+        chat = Chat(world, branch)
+        await chat.say("one", "red")
+        world.server.say(answer(text("blue and more", chunks=3), hang_after=4))
+        watcher = Watcher()
+        await attached(branch, watcher)
+        await chat.history.regenerate(branch, None, world.options)
+        await watcher.phase(branch, "TYPE")
+        await world.host.abort(branch)
+        branch.detach(watcher)
+        await chat.regenerate("green")
+        assert "Stopped" in body(branch.ref) and shown_text(branch) == "### one\n\ngreen\n\n### "
+        group = hidden.variants(branch.conversation, hidden.prompts(branch.conversation)[0].id)
+        await chat.history.choose(branch, group[2].first.id, 1)
+        assert shown_text(branch).endswith("```\n\nred\n\n### ") and shown_text(branch).count("###") == 2
+
+
+def shown_text(branch: LiveBranch) -> str:
+    """Return the document as people see it, without what is folded."""
+    shown = body(branch.ref)
+    for start, end, *_ in reversed(history(branch.file, branch.conversation)["hidden"]):
+        shown = shown[: start - 1] + shown[end - 1 :]
+    return shown
+
+
 async def test_a_draft_stays_below_the_answer_that_was_asked_for_again(world: World) -> None:
     async with world.host.using(world.session()) as branch:
         chat = Chat(world, branch)

@@ -177,5 +177,20 @@
         (should-not (string-search "Not connected" pyagentd-status--line))
         (should-error (pyagentd-visit-cause) :type 'user-error)))))
 
+(ert-deftest pyagentd-header-says-that-commands-are-not-confined ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :preset "programmer" :unconfined "")
+    (should-not (string-search "not confined" pyagentd-status--line))
+    (pyagentd-test-attach :preset "programmer"
+                          :unconfined "Commands are not confined.")
+    (should (string-search "not confined" pyagentd-status--line))))
+
+(ert-deftest pyagentd-header-names-who-answers-once ()
+  (pyagentd-test-with-session "### Hi"
+    (pyagentd-test-attach :preset "programmer"
+                          :status '(:state idle :agent "build"))
+    (should (string-search "[build]" pyagentd-status--line))
+    (should-not (string-search "programmer" pyagentd-status--line))))
+
 (provide 'header-test)
 ;;; header-test.el ends here

@@ -5,6 +5,7 @@ Blocks where it reads the document; offsets are those of Emacs, from 1.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyagentd.store.hiding import hidden_ranges
 from pyagentd.store.recorded import Message
 from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
 
+_ERROR = re.compile(r"\n+``` error\n.*?\n```(?=\n|\Z)", re.DOTALL)
 _LISTED = 8
 _SHOWN = 50  # characters of a prompt
 
@@ -44,8 +46,8 @@ def history(file: Path, conversation: Conversation) -> dict[str, Any]:
         "sha256": document.body_sha256(doc.body),
         "hidden": [
             (
-                start + 1,
-                _with_heading(doc, end) + 1,
+                _from_heading(doc, start, conversation.messages[ids[0]]) + 1,
+                _with_heading(doc, _with_error(doc, end)) + 1,
                 _turns(conversation, ids),
                 conversation.messages[ids[-1]].metadata.get("hidden_by"),
             )
@@ -96,6 +98,20 @@ def candidates(of: Conversation | Sequence[Message]) -> str:
     listed = ", ".join(f"{message.id} “{_line(message.text)}”" for message in reversed(found[-_LISTED:]))
     left = len(found) - _LISTED
     return f"The prompts are {listed}" + (f" and {left} earlier ones" if left > 0 else "")
+
+
+def _from_heading(doc: Document, start: int, first: Message) -> int:
+    """Return where a region of hidden turns begins for people: at a heading below which no prompt stands."""
+    above = next((each for each in (RUN_CLOSE + RUN_OPEN, RUN_CLOSE) if doc.body.endswith(each, 0, start)), "")
+    return start - len(above) if first.role != "user" else start
+
+
+def _with_error(doc: Document, end: int) -> int:
+    """Return where a region of hidden turns ends for people: behind what is said of how its run ended."""
+    error = _ERROR.match(doc.body, end)
+    index = bisect_right(doc.spans, end, key=lambda span: span.start)
+    is_recorded = error is not None and index < len(doc.spans) and doc.spans[index].kind == "ignore"
+    return error.end() if error is not None and is_recorded else end
 
 
 def _with_heading(doc: Document, end: int) -> int:
