@@ -221,6 +221,8 @@ def _server(backend: BackendSettings) -> Finding:
 
 def check_servers(config: Config) -> Iterator[Finding]:
     """Check that the programs of the user's MCP servers are there; starts none."""
+    for problem in config.mcp_problems:
+        yield Finding("mcp servers", "warning", problem, "Correct it in config.toml, or: pyagentd mcp remove NAME")
     known = [each for each in config.mcp if each.enabled]
     gone = [each for each in known if each.command and "${" not in each.command[0] and not _program(each.command[0])]
     for each in gone:

@@ -1,9 +1,17 @@
-"""``pyagentd mcp``: which servers of tools there are, trying one, trusting those of a project."""
+"""``pyagentd mcp``: servers of tools: adding, listing, testing and removing them, trusting those of a project.
+
+``add``, ``add-json``, ``get`` and ``remove`` take the arguments that ``claude mcp`` takes. Your own servers are in
+config.toml, which keeps its comments: a new one goes to its end, and removing one changes no other line.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +21,10 @@ from pyagentd.cli.link import daemon
 from pyagentd.cli.options import project_option
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.cli.output import json_option, note, print_json, print_table, printable
+from pyagentd.errors import ConfigError, Conflict, NotFound
 
+_DAEMON = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
+_PROJECT_FILE = ".mcp.json"
 _TEST_S = 120.0  # a server may be fetched first
 
 _root = project_option("servers")
@@ -25,6 +36,139 @@ def mcp() -> None:
 
     Yours are in config.toml as [mcp.NAME], a project's in .mcp.json or .pyagentd/mcp.toml.
     """
+
+
+_scope = click.option(
+    "-s",
+    "--scope",
+    type=click.Choice(["user", "project", "local"]),
+    help="user: config.toml, for all projects (default of add). project: .mcp.json here, shared with others.",
+)
+
+
+@mcp.command()
+@_scope
+@click.option("-t", "--transport", type=click.Choice(["stdio", "http", "sse"]), help="How it is reached.")
+@click.option("-e", "--env", multiple=True, metavar="KEY=VALUE", help="A variable of the program. May be repeated.")
+@click.option(
+    "-H", "--header", multiple=True, metavar="NAME:VALUE", help="A header of each request. May be repeated."
+)
+@_root
+@click.argument("name")
+@click.argument("command_or_url")
+@click.argument("args", nargs=-1)
+def add(
+    scope: str | None,
+    transport: str | None,
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    root: Path,
+    name: str,
+    command_or_url: str,
+    args: tuple[str, ...],
+) -> None:
+    """Add the server NAME: a program with its arguments, or an address.
+
+    \b
+    pyagentd mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
+    pyagentd mcp add -t http tracker https://tracker.example.org/mcp -H "Authorization: Bearer ${TOKEN}"
+    """
+    is_url = transport in ("http", "sse") or (
+        transport is None and command_or_url.startswith(("http://", "https://"))
+    )
+    if is_url and (args or env):
+        raise click.UsageError("A server on the web takes no arguments and no variables; use --header")
+    if not is_url and header:
+        raise click.UsageError("A program takes no headers; use --env, or --transport http")
+    table: dict[str, Any] = {"type": transport or "http", "url": command_or_url} if is_url else {}
+    if not is_url:
+        table = {"command": command_or_url, "args": list(args)}
+    if env:
+        table["env"] = dict(_pair(each, "=", "--env") for each in env)
+    if header:
+        table["headers"] = dict(_pair(each, ":", "--header") for each in header)
+    _added(name, table, scope, root)
+
+
+@mcp.command("add-json")
+@_scope
+@_root
+@click.argument("name")
+@click.argument("json_text", metavar="JSON")
+def add_json(scope: str | None, root: Path, name: str, json_text: str) -> None:
+    """Add the server NAME as JSON has it: {"command": …, "args": […]} or {"type": "http", "url": …}."""
+    try:
+        table = json.loads(json_text)
+    except ValueError as error:
+        raise click.UsageError(f"JSON cannot be read: {error}") from None
+    if not isinstance(table, dict):
+        raise click.UsageError('JSON is no object such as {"command": "npx", "args": ["PACKAGE"]}')
+    _added(name, table, scope, root)
+
+
+@mcp.command()
+@_root
+@click.argument("name")
+@json_option
+def get(root: Path, name: str, as_json: bool) -> None:
+    """Show the server NAME: where it is written, what it runs, how it stands."""
+    with daemon() as link:
+        told = link.call("mcp", root=str(root.resolve()), env=_environment())
+    found = [row for row in told["servers"] or () if row["name"] == name]
+    if not found:
+        known = ", ".join(sorted({row["name"] for row in told["servers"] or ()})) or "none"
+        raise NotFound(
+            f"There is no MCP server {name!r}{': ' + told['error'] if told['error'] else ''}", mend=f"Known: {known}"
+        )
+    if as_json:
+        print_json(found[0])
+        return
+    for row in found:
+        print(f"{name}:")
+        for what, value in (
+            ("scope", row["origin"]),
+            ("from", row["source"]),
+            ("type", "http" if row["url"] else "stdio"),
+            ("url", row["url"]),
+            ("command", shlex.join(row["command"] or ())),
+            ("state", _state(row)),
+            ("tools", "" if row["tools"] is None else str(row["tools"])),
+            ("problem", row["problem"]),
+        ):
+            if value:
+                print(f"  {what}: {_line(value)}")
+
+
+@mcp.command()
+@_scope
+@_root
+@click.argument("name")
+def remove(scope: str | None, root: Path, name: str) -> None:
+    """Remove the server NAME from config.toml or from the project's .mcp.json."""
+    from pyagentd.config import config_file
+    from pyagentd.store.atomic import write_text
+
+    config, project = config_file(os.environ), root.resolve() / _PROJECT_FILE
+    places = {"user": name in _own_tables(config), "project": name in _project_tables(project).get("mcpServers", {})}
+    named = [place for place, has in places.items() if has and scope in (None, place)]
+    if not named:
+        raise NotFound(f"No MCP server is called {name!r} in {config} or {project}", mend="pyagentd mcp list")
+    if len(named) > 1:
+        raise click.UsageError(f"{name} is in both places: say --scope user or --scope project")
+    if named == ["project"]:
+        document = _project_tables(project)
+        del document["mcpServers"][name]
+        write_text(project, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    else:
+        before = config.read_text("utf-8")
+        after = _without_table(before, name)
+        tables = tomllib.loads(before)
+        del tables["mcp"][name]
+        # What cannot be taken out in whole lines is left to its author.
+        if {**tomllib.loads(after), "mcp": {}} != {**tables, "mcp": {}} or _tables_in(after) != tables["mcp"]:
+            raise ConfigError(f"{config}: [mcp.{name}] could not be removed", mend="Remove it with an editor")
+        write_text(config, after)
+    note(f"removed {name} from {project if named == ['project'] else config}{_DAEMON if named == ['user'] else ''}")
 
 
 @mcp.command("list")
@@ -40,7 +184,7 @@ def list_(root: Path, as_json: bool) -> None:
         return
     print_table(
         ("server", "state", "tools", "reached by", "from"),
-        (
+        [
             (
                 row["name"],
                 _state(row),
@@ -49,12 +193,13 @@ def list_(root: Path, as_json: bool) -> None:
                 row["source"],
             )
             for row in rows
-        ),
+        ],
+        empty="No MCP servers. Add one: pyagentd mcp add NAME -- COMMAND, or pyagentd mcp add NAME URL",
     )
     if told["error"]:
-        note(f"of the project's servers cannot be used: {told['error']}")
+        note(f"cannot be used: {told['error']}")
     if any(not row["trusted"] for row in rows):
-        note("the project's servers wait for your word: read them, then pyagentd mcp trust")
+        note("the project's servers are not trusted as they are now: read them, then pyagentd mcp trust")
     for row in rows:
         if row["problem"]:
             note(f"{row['name']}: {row['problem']}")
@@ -69,7 +214,7 @@ def test(name: str, root: Path, as_json: bool) -> int:
     with daemon() as link:
         told = link.call("mcp-test", timeout=_TEST_S, name=name, root=str(root.resolve()), env=_environment())
     if as_json:
-        for key in ("tools", "resources", "prompts"):
+        for key in ("tools", "refused", "resources", "prompts"):
             told[key] = told.get(key) or []
         print_json(told)
     elif told["ok"]:
@@ -85,8 +230,8 @@ def test(name: str, root: Path, as_json: bool) -> int:
 def trust(root: Path, as_json: bool) -> None:
     """Show what the project's servers run, and have them started as they are now.
 
-    They are programs that run as you. When a file that names them changes, or a script of the project that they run,
-    they wait for your word again.
+    They are programs that run as you. When a file that names them changes, or a program or script of the project that
+    they run, you are asked again; data that they are given may change.
     """
     place = str(root.resolve())
     with daemon() as link:
@@ -100,6 +245,94 @@ def trust(root: Path, as_json: bool) -> None:
         print_json(trusted)
     else:
         note(f"trusted: {', '.join(trusted['trusted'] or ())}")
+
+
+def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
+    key, found, value = text.partition(mark)
+    if not found or not key.strip():
+        raise click.UsageError(
+            f"{option} {text!r} is not of the form {'KEY=VALUE' if mark == '=' else 'NAME: VALUE'}"
+        )
+    return key.strip(), value.strip() if mark == ":" else value
+
+
+def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> None:
+    """Write a server down, unless there is one of that name or it could not be used."""
+    from pyagentd.config import config_file
+    from pyagentd.config.mcp import read_server
+    from pyagentd.store.atomic import make_dirs, write_text
+
+    if scope == "local":
+        raise click.UsageError(
+            "There is no place for servers of one project that only you have: --scope user or project"
+        )
+    config, project = config_file(os.environ), root.resolve() / _PROJECT_FILE
+    file = project if scope == "project" else config
+    read_server(name, table, str(file))  # raises what is wrong with it
+    document = _project_tables(project)
+    known = document.get("mcpServers", {}) if scope == "project" else _own_tables(config)
+    if name in known:
+        raise Conflict(f"{file} has an MCP server {name!r} already", mend=f"pyagentd mcp remove {name}")
+    if scope == "project":
+        document.setdefault("mcpServers", {})[name] = table
+        write_text(project, json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+        note(f"added {name} to {project}; have it started with: pyagentd mcp trust")
+        return
+    before = config.read_text("utf-8") if config.exists() else ""
+    lines = [f"[mcp.{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+    after = "\n".join(filter(None, (before.rstrip("\n"), ""))) + ("\n" if before else "") + "\n".join(lines) + "\n"
+    if _tables_in(after) != {**_tables_in(before), name: table}:
+        raise ConfigError(f"{config}: the server could not be added at its end", mend="Add it with an editor")
+    make_dirs(config.parent)
+    write_text(config, after)
+    note(f"added {name} to {config}{_DAEMON}")
+
+
+def _toml(value: Any) -> str:
+    """Return a value as TOML has it; texts as JSON writes them are texts of TOML too."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(key)} = {_toml(each)}' for key, each in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _tables_in(text: str) -> dict[str, Any]:
+    tables = tomllib.loads(text).get("mcp", {})
+    return tables if isinstance(tables, dict) else {}
+
+
+def _own_tables(config: Path) -> dict[str, Any]:
+    try:
+        return _tables_in(config.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ConfigError(f"{config}: {error}") from None
+
+
+def _project_tables(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    if not isinstance(document, dict) or not isinstance(document.get("mcpServers", {}), dict):
+        raise ConfigError(f'{file} has no table of servers, such as {{"mcpServers": {{}}}}')
+    return document
+
+
+def _without_table(text: str, name: str) -> str:
+    """Return ``config.toml`` without the lines of ``[mcp.NAME]`` and of the tables below it."""
+    header = re.compile(rf'\s*\[\s*mcp\s*\.\s*("{re.escape(name)}"|{re.escape(name)})\s*[\].]')
+    kept, within = [], False
+    for line in text.splitlines(keepends=True):
+        if re.match(r"\s*\[", line):
+            within = header.match(line) is not None
+        if not within:
+            kept.append(line)
+    return "".join(kept)
 
 
 def _environment() -> dict[str, str]:
@@ -118,6 +351,8 @@ def _show(told: dict[str, Any]) -> None:
     for tool in told["tools"] or ():
         looks = "  (says that it only looks)" if tool["looks"] else ""
         print(f"  {_line(tool['rule'])}{looks}\n      {_line(tool['description'])}")
+    for refused in told["refused"] or ():
+        note(f"the tool {_line(refused['name'])} is left out: {_line(refused['why'])}")
     for resource in told["resources"] or ():
         print(f"  @{told['name']}:{_line(resource['uri'])}  {_line(resource['name'])}")
     for prompt in told["prompts"] or ():

@@ -74,6 +74,7 @@ class Config:
     profiles: Mapping[str, ProfileSettings]
     hooks: tuple[HookSettings, ...]  # programs that are asked, in their order
     mcp: tuple[ServerSettings, ...]  # servers of tools, in their order
+    mcp_problems: tuple[str, ...]  # what is wrong with others, which are left out
     models: Mapping[str, ModelSettings]
     web: WebSettings
     own: OwnPlaces  # the user's instructions and skills
@@ -124,7 +125,7 @@ def load_config(env: Environment | None = None) -> Config:
     profiles, shown_profiles = profile_tables(file)
     models, shown_models = model_tables(file)
     tables = file.data.get("mcp", {})
-    mcp = tuple(read_server(name, table, file.place(f"mcp.{name}")) for name, table in tables.items())
+    mcp, mcp_problems = _servers(file, tables)
     shown_mcp = {f"mcp.{each.name}": Setting(each.url or " ".join(each.command), each.source) for each in mcp}
     extra = SWITCH[own["privacy.extra_requests"].value]
     settings = own | shown_compaction | shown_triggers | shown_backends | shown_profiles | shown_models | shown_mcp
@@ -148,6 +149,7 @@ def load_config(env: Environment | None = None) -> Config:
         profiles=profiles,
         hooks=read_hooks(file.data.get("hooks", {}), file.place, "hooks."),
         mcp=mcp,
+        mcp_problems=mcp_problems,
         own=own_places(file, env),
         triggers=triggers,
         models=models,
@@ -183,6 +185,17 @@ def _own_settings(file: ConfigFile, env: Environment) -> dict[str, Setting]:
         "default.model": _stated(file, "default.model"),
         "backend": Setting(override, "environment PYAGENTD_BACKEND") if override else Setting("", "default"),
     }
+
+
+def _servers(file: ConfigFile, tables: Mapping[str, object]) -> tuple[tuple[ServerSettings, ...], tuple[str, ...]]:
+    """Return the servers of tools, and what is wrong with those that cannot be used: one keeps no others away."""
+    servers, problems = [], []
+    for name, table in tables.items():
+        try:
+            servers.append(read_server(name, table, file.place(f"mcp.{name}")))
+        except ConfigError as error:
+            problems.append(str(error))
+    return tuple(servers), tuple(problems)
 
 
 def _stated(file: ConfigFile, dotted: str) -> Setting:

@@ -33,7 +33,8 @@ START_S = 30.0
 MOST_S = 24 * 60 * 60.0
 
 _KEYS = (
-    "command", "args", "env", "cwd", "url", "headers", "tools", "timeout", "start_timeout", "trusted", "enabled"
+    "command", "args", "env", "cwd", "url", "headers", "tools", "timeout", "start_timeout", "trusted", "enabled", "type",
+    "transport",
 )  # fmt: skip
 _STDIO = ("stdio",)
 _HTTP = ("http", "streamable-http", "streamableHttp")
@@ -82,8 +83,7 @@ def read_server(name: str, table: object, place: str, *, strict: bool = True) ->
     unknown = [str(key) for key in table if key not in _KEYS]
     if strict and unknown:
         raise ConfigError(f"{place}: unknown key {unknown[0]!r} of the MCP server {name}; known: {', '.join(_KEYS)}")
-    if not strict:
-        keys.check_type()
+    keys.check_type()
     command, url = keys.command(), keys.text("url")
     if bool(command) == bool(url):
         raise ConfigError(

@@ -46,27 +46,36 @@ class McpOperations(Group):
             self._one_server(each, place, options, origin="user", trusted=True, hidden=False)
             for each in self._host.config.mcp
         ]
+        wrong = "; ".join(self._host.config.mcp_problems)
         if project is None:
-            return {"root": str(place), "servers": own, "hash": "", "files": [], "scripts": [], "error": ""}
+            return {"root": str(place), "servers": own, "hash": "", "files": [], "scripts": [], "error": wrong}
+        wrong = "; ".join(filter(None, (wrong, project.error)))
         names, trusted = {each["name"] for each in own}, self._host.servers.trusts(project)
         own += [
             self._one_server(each, place, options, origin="project", trusted=trusted, hidden=each.name in names)
             for each in project.servers
         ]
         files, scripts = _shown(project.files), _shown(project.scripts)
-        found = {"servers": own, "hash": project.hash, "files": files, "scripts": scripts, "error": project.error}
+        found = {"servers": own, "hash": project.hash, "files": files, "scripts": scripts, "error": wrong}
         return {"root": str(place), **found}
 
     async def mcp_test(self, client: Client, *, name: str, root: str | None = None, env: Env = ()) -> dict[str, Any]:
         """Start a server if it does not run, and ask what it offers.
 
         The answer is ``{name, ok, duration_ms, title, protocol, tools: ({name, rule, description, looks}…),
-        resources: ({uri, name, template}…), prompts: ({name, description, arguments}…), error}``.
+        refused: ({name, why}…) with the tools that cannot be offered, resources: ({uri, name, template}…), prompts: ({name, description, arguments}…), error}``.
         """
-        place, _ = await self._servers_of(root)
+        place, project = await self._servers_of(root)
         known, problems = await self._host.servers.known(place)
+        of_project = {each.name for each in project.servers} if project else set()
+        if name in of_project - known.keys():  # they are not among them as long as they are not trusted
+            raise NotFound(
+                f"The MCP server {name} is the project's, and not trusted as it is now",
+                mend="Read it, then: pyagentd mcp trust",
+            )
         if name not in known:
-            why = problems[0] if problems else f"Known: {', '.join(sorted(known)) or 'none'}"
+            named = [each for each in problems if f" {name} " in f"{each} " or f"'{name}'" in each] or problems[:1]
+            why = named[0] if named else f"Known: {', '.join(sorted(known)) or 'none'}"
             raise NotFound(f"There is no MCP server {name!r}", mend=why)
         began = time.monotonic()
         told: dict[str, Any] = {"name": name, "ok": True, "error": ""}
@@ -198,6 +207,7 @@ async def _offers(server: Server) -> dict[str, Any]:
             }
             for each in catalog.tools
         ],
+        "refused": [{"name": name, "why": why} for name, why in catalog.refused],
         "resources": [
             {"uri": each.uri, "name": each.name, "template": each.template} for each in resources[:_LISTED]
         ],

@@ -328,13 +328,13 @@ async def test_a_session_is_told_once_a_minute_that_a_server_changed(world: Worl
 
 
 async def test_of_many_tools_those_are_offered_that_were_searched_for(world: World) -> None:
-    async with having(world, table("notes", plain(), env={"MANY": "30"})) as talk:
+    async with having(world, table("notes", plain(), env={"MANY": "400"})) as talk:
         await talk.say(
-            answer(tool_use("tool_search", query="more_17")), call("notes_more_17"), "Done.",
+            answer(tool_use("tool_search", query="more_117")), call("notes_more_117"), "Done.",
             grants=world.granted("mcp:.*").grants,
         )  # fmt: skip
-        assert (await talk.end()).startswith("more_17 of")
-        assert offered(world, 0) == ["Read", "tool_search"] and "notes_more_17" in offered(world, 1)
+        assert (await talk.end()).startswith("more_117 of")
+        assert offered(world, 0) == ["Read", "tool_search"] and "notes_more_117" in offered(world, 1)
 
 
 async def test_two_sessions_share_a_server_and_it_ends_with_the_daemon(world: World) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.mcp.projectservers import project_servers
+from pyagentd.cli import main
 from pyagentd.cli.mcp import _show
 from pyagentd.config import load_config
 from pyagentd.config.mcp import ServerSettings, read_server
@@ -179,6 +180,7 @@ def test_what_a_server_says_of_itself_stays_on_its_line(capsys: pytest.CaptureFi
     _show({
         "name": "notes", "title": evil, "protocol": evil, "duration_ms": 1,
         "tools": [{"rule": evil, "description": evil, "looks": False}],
+        "refused": [{"name": evil, "why": evil}],
         "resources": [{"uri": evil, "name": evil}],
         "prompts": [{"name": evil, "description": evil, "arguments": [{"name": evil, "required": True}]}],
     })  # fmt: skip
@@ -235,3 +237,90 @@ async def test_an_agent_in_a_session_from_elsewhere_has_no_server_of_its_own(wor
         assert agent.is_agent and await names() == ["own"]
         world.host.origins.is_own = lambda ref: False  # type: ignore[method-assign]
         assert await names() == [], "who trusted the session has not seen this"
+
+
+def test_data_that_a_command_names_may_change_and_programs_may_not(tmp_path: Path) -> None:
+    def hashed(*command: str) -> str:
+        tables = {"mcpServers": {"notes": {"command": command[0], "args": list(command[1:])}}}
+        (tmp_path / ".mcp.json").write_text(json.dumps(tables))
+        found = project_servers(tmp_path)
+        assert found is not None and not found.error
+        return found.hash
+
+    def changes(name: str, *command: str) -> bool:
+        (tmp_path / name).write_bytes(b"one")
+        before = hashed(*command)
+        (tmp_path / name).write_bytes(b"two")
+        return hashed(*command) != before
+
+    assert not changes("t.db", "npx", "-y", "mcp-sqlite", "--db-path", "./t.db")
+    assert not changes("t.db", "python3", "-m", "mcp_sqlite", "./t.db")
+    for name, command in (
+        ("server.js", ("node", "server.js", "./t.db")),
+        ("server", ("./server", "--db", "t.db")),
+        ("tool.dat", ("python3", "-u", "tool.dat")),
+        ("hook.cjs", ("npx", "thing", "--require", "./hook.cjs")),
+        ("run", ("env", "A=1", "./run")),
+    ):
+        assert changes(name, *command), name
+    (tmp_path / "t.db").chmod(0o755)
+    assert changes("t.db", "npx", "-y", "thing", "./t.db")
+
+
+async def test_one_that_cannot_be_used_keeps_no_others_away_wherever_it_is_written(world: World) -> None:
+    (world.project / ".pyagentd").mkdir()
+    ours = table("notes", plain()).replace("[mcp.", "[") + '\n[odd]\ntype = "telepathy"\nurl = "https://x.example"\n'
+    (world.project / ".pyagentd/mcp.toml").write_text(ours)
+    wrong = '[mcp.wrong]\ntype = "smoke"\ncommand = "x"\n'
+    async with having(world, wrong, table("mine", plain())) as talk:
+        await trust(talk, world)
+        names = await turn(talk, world)
+        assert "notes_echo" in names and "mine_echo" in names
+        told = notices(talk)
+        assert "odd has the type 'telepathy'" in told and "wrong has the type 'smoke'" in told
+
+
+async def test_a_tool_that_no_client_can_use_is_named_and_the_others_are_offered(world: World) -> None:
+    async with having(world, table("notes", plain(), env={"WRONG": "1"})) as talk:
+        names = await turn(talk, world)
+        assert "notes_echo" in names and not {"notes_no_schema", "notes_odd_schema"} & set(names)
+        told = notices(talk)
+        assert "The tool no_schema of the MCP server notes is left out" in told
+        assert "The tool odd_schema of the MCP server notes is left out: its schema is no JSON Schema" in told
+
+
+async def test_that_a_server_is_not_trusted_is_said_whatever_else_is_wrong(world: World) -> None:
+    write(world, notes=SERVER, old={"type": "sse", "url": "https://x.example/sse"})
+    async with having(world) as talk:
+        with pytest.raises(NotFound, match="not trusted as it is now"):
+            await talk.service.mcp_test(talk.watcher, name="notes", root=str(world.project))
+        with pytest.raises(NotFound, match="cannot be reached"):
+            await talk.service.mcp_test(talk.watcher, name="old", root=str(world.project))
+
+
+def test_servers_are_added_shown_and_removed_with_the_arguments_of_claude(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, project = tmp_path / "config.toml", tmp_path / ".mcp.json"
+    config.write_text('# mine\n[log]\nlevel = "debug"  # loud\n')
+    monkeypatch.setenv("PYAGENTD_CONFIG", str(config))
+    monkeypatch.chdir(tmp_path)
+    before = config.read_text()
+    words = ["mcp", "add", "files", "-e", 'KEY=a "b" = c', "--", "npx", "-y", "some-server", "${root}"]
+    assert main(words) == 0 and main(words) == 1
+    assert (
+        main(["mcp", "add", "--transport", "http", "tracker", "https://x.example/mcp", "-H", "A: Bearer ${T}"]) == 0
+    )
+    files, tracker = load_config().mcp
+    assert files.command == ("npx", "-y", "some-server", "${root}") and files.env == (("KEY", 'a "b" = c'),)
+    assert tracker.url == "https://x.example/mcp" and tracker.headers == (("A", "Bearer ${T}"),)
+    assert config.read_text().startswith(before)
+    assert main(["mcp", "add-json", "-s", "project", "old", '{"type": "http", "url": "https://y.example"}']) == 0
+    assert json.loads(project.read_text()) == {"mcpServers": {"old": {"type": "http", "url": "https://y.example"}}}
+    for name in ("files", "tracker", "old"):
+        assert main(["mcp", "remove", name]) == 0
+    assert config.read_text().rstrip() == before.rstrip() and json.loads(project.read_text()) == {"mcpServers": {}}
+    assert main(["mcp", "remove", "files"]) == 1
+    assert main(["mcp", "add", "-t", "sse", "old", "https://x.example/sse"]) == 1
+    assert main(["mcp", "add", "--scope", "local", "here", "npx"]) == 2
+    assert "cannot be reached" in capsys.readouterr().err

@@ -58,16 +58,27 @@ def test_ten_are_found_at_most() -> None:
     assert len(best("something", MANY)) == 10
 
 
-def test_twenty_tools_are_all_offered() -> None:
-    tools = dict(list(MANY.items())[:20])
-    assert [spec.name for spec in Offer(tools).offered()] == list(tools) and NAME not in Offer(tools).tools
+def test_many_small_tools_are_all_offered_and_few_large_ones_are_not() -> None:
+    assert [spec.name for spec in Offer(MANY).offered()] == list(MANY) and NAME not in Offer(MANY).tools
+    large = {name: replace(spec, description="word " * 2000) for name, spec in list(MANY.items())[:6]}
+    assert [spec.name for spec in Offer(large).offered()] == [NAME]
+
+
+def test_a_small_window_holds_fewer() -> None:
+    assert NAME in Offer(MANY, window=4_000).tools and NAME not in Offer(MANY, window=200_000).tools
+
+
+def test_the_search_names_the_servers_whose_tools_it_finds() -> None:
+    offer = Offer(builtin_tools(), window=4_000)
+    offer.add(MANY, servers=["github", "mail"])
+    assert "of the servers github, mail" in offer.tools[NAME].description
 
 
 def test_of_more_the_usual_ones_and_a_search_are_offered() -> None:
-    offer = Offer(builtin_tools() | MANY)
+    offer = Offer(builtin_tools() | MANY, window=4_000)
     assert [spec.name for spec in offer.offered()] == ["Read", "Write", "Edit", "Glob", "Grep", "Bash", NAME]
     assert set(CORE) >= set(builtin_tools())
-    again = Offer(builtin_tools() | MANY, ["mail_send", "gone"])
+    again = Offer(builtin_tools() | MANY, ["mail_send", "gone"], window=4_000)
     assert [spec.name for spec in again.offered()][-2:] == [NAME, "mail_send"]
 
 
@@ -75,7 +86,9 @@ async def test_what_is_found_is_offered_from_the_next_request_on_and_in_later_tu
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = Tooling.of
-    monkeypatch.setattr(Tooling, "of", lambda self, *given: tools(self, *given) | MANY)
+    schema = {"type": "object", "properties": {}, "description": ". " * 5000}
+    large = {name: replace(spec, input_schema=schema) for name, spec in MANY.items()}
+    monkeypatch.setattr(Tooling, "of", lambda self, *given: tools(self, *given) | large)
 
     def offered(number: int) -> list[str]:
         return [tool["name"] for tool in world.server.requests[number].body["tools"]]

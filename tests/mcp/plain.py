@@ -38,6 +38,9 @@ def tools():
         *(["grown"] if grown else []),
         *(f"more_{number}" for number in range(many)),
     ]
+    if "WRONG" in os.environ:  # tools that no client can use
+        yield {"name": "no_schema", "description": "To fail"}
+        yield {"name": "odd_schema", "inputSchema": {"type": "object", "properties": {"a": {"type": "strange"}}}}
     for name in names:
         schema, looks = TOOLS.get(name, ({"type": "object"}, True))
         yield {

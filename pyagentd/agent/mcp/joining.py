@@ -107,6 +107,8 @@ class Joining:
         offered: list[tuple[Server, list[ServerTool]]] = []
         for server in sorted(wanted, key=lambda each: each.settings.of_project):  # the user's own first
             if (catalog := catalogs.get(server.name)) is not None:
+                for name, why in catalog.refused:
+                    self.servers.say(self.key, f"The tool {name} of the MCP server {server.name} is left out: {why}")
                 through = let_through(server.settings, catalog.tools)
                 offered.append((server, [tool for tool in through if self.permitted(server.name, tool.name)]))
         pairs = [(server.name, tool.name) for server, tools in offered for tool in tools]
@@ -114,7 +116,8 @@ class Joining:
         found: list[ToolSpec] = []
         for server, tools in offered:
             found += specs(server.settings, server.connection, tools, shared)
-        self.offer.add(named(found, self.offer.tools))
+        names = [server.name for server, tools in offered if tools]
+        self.offer.add(named(found, self.offer.tools), servers=names)
 
     def _is_taken(self, name: str) -> bool:
         """Return whether a name is of a tool of ours, though the preset may not offer that."""

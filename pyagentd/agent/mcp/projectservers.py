@@ -2,7 +2,8 @@
 
 A server is a program that runs as the user, so none of them is started before the user agreed to exactly what the
 files say: to them, to the programs and scripts of the project that their commands name, all by content, and to where
-the project is. When any of that changes, nothing of it is started until the user agrees anew.
+the project is. When any of that changes, nothing of it is started until the user agrees anew. Data that a command
+names, such as a database, may change.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,6 +25,17 @@ from pyagentd.tools.mcp.launch import at_root
 
 OURS = ".pyagentd/mcp.toml"  # tables [NAME], as [mcp.NAME] of the configuration
 OTHERS = ".mcp.json"  # {"mcpServers": {NAME: …}}
+
+_PROGRAMS = re.compile(
+    r"\.(pyw?|pyz|[cm]?[jt]s|[jt]sx|sh|bash|zsh|fish|ksh|rb|p[lm]|php|lua|tcl|r|jl|el|clj|cljs|exs?|erl|go|rs|java|jar|class|"
+    r"kts|groovy|scala|swift|csx?|fsx|dll|so|dylib|exe|bat|cmd|ps1|wasm|awk|sed|mk)",
+    re.IGNORECASE,
+)
+_INTERPRETER = re.compile(
+    r"(python|pypy|node|nodejs|deno|bun|ruby|perl|php|lua|luajit|bash|sh|dash|zsh|ksh|fish|tclsh|Rscript|julia|java|"
+    r"groovy|tsx|ts-node|pwsh|emacs|guile|osascript|awk|make)[0-9.]*"
+)
+_NO_SCRIPT = frozenset(("-m", "-c", "-e", "-p", "--eval", "--print"))  # what follows is no file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +60,26 @@ def project_servers(root: Path) -> ProjectServers | None:
         problems: list[str] = []
         found = (each for file, data in texts for each in _servers(file, data, problems))
         servers = {each.name: each for each in found}  # ours come last and win
-        scripts = server_scripts(root, servers.values())
+        scripts: dict[Path, bytes] = {}
+        for each in list(servers.values()):
+            try:
+                scripts |= server_scripts(root, [each])
+            except (OSError, ValueError) as error:
+                problems.append(f"{each.source}: the MCP server {each.name}: {error}")
+                del servers[each.name]
     except (OSError, ValueError, ConfigError) as error:
         return ProjectServers(root=root, hash="", error=str(error))
     if not servers and not problems:
         return None
     hashed = hashlib.sha256(b"mcp\0" + os.fsencode(root.resolve()))
-    for path, data in (*texts, *scripts):
+    for path, data in (*texts, *scripts.items()):
         hashed.update(b"\0" + os.fsencode(path) + b"\0" + hashlib.sha256(data).digest())
     return ProjectServers(
         root=root,
         hash=hashed.hexdigest(),
         files=_shown(texts),
         servers=tuple(servers.values()),
-        scripts=_shown(scripts),
+        scripts=_shown(list(scripts.items())),
         error="; ".join(problems),
     )
 
@@ -77,7 +96,7 @@ def server_scripts(root: Path, servers: Iterable[ServerSettings]) -> list[tuple[
 def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSettings]:
     """Yield the servers of a file; raises ``ValueError`` or ``ConfigError``.
 
-    What we cannot reach of another program's file is added to ``problems`` and in nobody's way.
+    One that cannot be used is added to ``problems`` and in no other's way.
     """
     strict = file.name != OTHERS
     try:
@@ -93,17 +112,33 @@ def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSet
             # Who trusts a project has read what it runs, not what its servers will say of themselves.
             yield replace(read_server(name, table, str(file), strict=strict), of_project=True, trusted=False)
         except ConfigError as error:
-            if strict:
-                raise
             problems.append(str(error))
 
 
 def _words(server: ServerSettings, root: Path) -> Iterator[str]:
-    """Yield what may name a file of the project: the words of a command, also as seen from where it runs."""
+    """Yield what may name a program or a script of the project, also as seen from where the command runs."""
     place = root / at_root(server.cwd, root)
-    for word in (at_root(each, root) for each in server.command):
-        yield word
-        yield str(place / word)
+    words = [at_root(each, root) for each in server.command]
+    awaited = False  # the script of an interpreter
+    for number, word in enumerate(words):
+        files = [path for path in (root / Path(word).expanduser(), place / word) if path.is_file()]
+        if files and (number == 0 or awaited or any(map(_is_program, files))):
+            awaited = False
+            yield from map(str, files)
+        elif _INTERPRETER.fullmatch(Path(word).name):
+            awaited = True
+        elif word in _NO_SCRIPT:
+            awaited = False
+
+
+def _is_program(file: Path) -> bool:
+    """Return whether a file is run rather than read: by its name, its mode or its first bytes."""
+    if not file.suffix or _PROGRAMS.fullmatch(file.suffix) or os.access(file, os.X_OK):
+        return True
+    try:
+        return content(file)[:2] == b"#!"
+    except (OSError, ValueError):
+        return False
 
 
 def _shown(files: list[tuple[Path, bytes]]) -> tuple[tuple[Path, str], ...]:

@@ -76,17 +76,21 @@ class Servers:
         """Return the configured servers of a workspace by name, and why others of it are not among them."""
         own = {each.name: each for each in self._host.config.mcp}
         project = await asyncio.to_thread(project_servers, root)
+        of_user = list(self._host.config.mcp_problems)
         if project is None:
-            return own, []
-        problems = [f"MCP servers of the project that cannot be used: {project.error}"] if project.error else []
+            return own, of_user
+        problems = of_user + [f"MCP servers of the project that cannot be used: {project.error}"] * bool(
+            project.error
+        )
         if not project.servers:
             return own, problems
         if not self.trusts(project):
             names = ", ".join(each.name for each in project.servers)
+            # It comes first: nothing else about them matters before.
             return own, [
-                *problems,
                 f"{project.files[-1][0]} names MCP servers that you have not said you trust, or that changed since: "
                 f"{names} are not started. Read it, then: pyagentd mcp trust",
+                *problems,
             ]
         # Grants speak of names, so the user's own are theirs.
         return own | {each.name: each for each in project.servers if each.name not in own}, problems

@@ -139,7 +139,9 @@ class Equipping:
         )
         tools = tooling.of(preset, authority, skill)
         told = index(place.skills) if skill in tools.values() else ""
-        offer, family = Offer(tools, found_before(branch.conversation)), (branch.ref, *self._ancestors)
+        known = facts(model, host.config)
+        window = known.context_window if known.window_known else None
+        offer, family = Offer(tools, found_before(branch.conversation), window=window), (branch.ref, *self._ancestors)
         settings = RunSettings(
             backend=self._traced(backend),
             model=model,

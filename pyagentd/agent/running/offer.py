@@ -1,10 +1,11 @@
 """Which of a run's tools the model is told about: all, or the usual ones and what it searched for (neighbours B.11).
 
-More than ``MOST_OFFERED`` tools are too many to tell about in every request. Then the model is offered the usual ones
-and ``tool_search``; what a search finds is offered from the next request on. The tools stand before everything else
-in a request, so a provider's cache of the conversation ends where they change: they only ever grow, at the end, in
-the order in which they were found, and a session's next run begins with all that its log says was found. A run
-without a search that found something new sends the same tools in each request.
+Beside the usual ones, tools whose descriptions take more than ``MOST_TOKENS`` are too much to tell about in every
+request. Then the model is offered the usual ones and ``tool_search``; what a search finds is offered from the next
+request on. The tools stand before everything else in a request, so a provider's cache of the conversation ends where
+they change: they only ever grow, at the end, in the order in which they were found, and a session's next run begins
+with all that its log says was found. A run without a search that found something new sends the same tools in each
+request.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyagentd.policy.aliases import canonical_tool
+from pyagentd.store.compaction import estimated
 from pyagentd.store.conversation import Conversation
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec, schema_of
 
 NAME = "tool_search"
-MOST_OFFERED = 20  # tools, without a search
+MOST_TOKENS = 10_000  # of all tools but the usual ones, without a search
+_SHARE = 10  # of a small window they may take a tenth
 MOST_FOUND = 10
 
 CORE = (
@@ -35,8 +38,8 @@ _WORD = re.compile(r"[a-z0-9]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _DESCRIPTION = """\
-Find tools that are available and not yet offered to you, by what they do or by name. Returns up to 10; from your \
-next step on you can call them like any other."""
+Find tools that are available and not yet offered to you, by what they do or by name{servers}. Returns up to 10; \
+from your next step on you can call them like any other."""
 
 _SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -52,24 +55,29 @@ class Offer:
     Args:
         tools: All that the run may use, by name.
         found: Names of those that were found before, in that order; others are ignored.
+        window: How many tokens the model can hold; None where that is not known.
 
     Attributes:
         tools: All of them, the search included where there is one.
     """
 
-    def __init__(self, tools: Mapping[str, ToolSpec], found: Iterable[str] = ()) -> None:
+    def __init__(
+        self, tools: Mapping[str, ToolSpec], found: Iterable[str] = (), *, window: int | None = None
+    ) -> None:
         self._before = tuple(found)
+        self._most = MOST_TOKENS if window is None else min(MOST_TOKENS, window // _SHARE)
         self.tools: dict[str, ToolSpec] = {}
         self.add(tools)
 
-    def add(self, tools: Mapping[str, ToolSpec]) -> None:
-        """Have further tools, known when servers have told them; only before the first request."""
+    def add(self, tools: Mapping[str, ToolSpec], *, servers: Sequence[str] = ()) -> None:
+        """Have further tools, known when ``servers`` have told them; only before the first request."""
         usual = {name: spec for name, spec in {**self.tools, **tools}.items() if name != NAME}
         self._searched = {name: spec for name, spec in usual.items() if name not in CORE}
-        self._all = len(usual) <= MOST_OFFERED
+        tokens = sum(estimated(str(schema_of(spec))) for spec in self._searched.values())
+        self._all = tokens <= self._most
         self._found = dict.fromkeys(name for name in self._before if name in self._searched)
         self.tools.clear()  # whoever makes the calls has this very mapping
-        self.tools.update(usual if self._all else {**usual, NAME: self._search()})
+        self.tools.update(usual if self._all else {**usual, NAME: self._search(servers)})
 
     def offered(self) -> tuple[ToolSpec, ...]:
         """Return the tools for the next request, in an order that only ever grows at its end."""
@@ -78,7 +86,7 @@ class Offer:
         first = [spec for name, spec in self.tools.items() if name not in self._searched]
         return (*first, *(self._searched[name] for name in self._found))
 
-    def _search(self) -> ToolSpec:
+    def _search(self, servers: Sequence[str]) -> ToolSpec:
         async def run(args: Args, ctx: ToolContext) -> Output:
             matches = best(args["query"], self._searched)
             self._found |= dict.fromkeys(matches)
@@ -87,7 +95,7 @@ class Offer:
 
         return ToolSpec(
             name=NAME,
-            description=_DESCRIPTION,
+            description=_DESCRIPTION.format(servers=f", of the servers {', '.join(servers)}" if servers else ""),
             input_schema=_SCHEMA,
             kind="meta",
             repeatable=True,

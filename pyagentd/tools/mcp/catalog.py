@@ -49,6 +49,7 @@ class Catalog:
     """What is known of a server since it was first asked."""
 
     tools: tuple[ServerTool, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()  # tools that cannot be offered: name, and why
     has_resources: bool = False
     has_prompts: bool = False
     title: str = ""  # how it calls itself, with its version

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import anyio
 import httpx2
+from jsonschema import Draft202012Validator, SchemaError
 from mcp import Client, MCPError
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp_types import (
@@ -22,16 +23,29 @@ from mcp_types import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     Implementation,
+    JSONRPCResponse,
     PromptListChangedNotification,
     ResourceListChangedNotification,
     ToolListChangedNotification,
 )
+from mcp_types.methods import validate_server_result
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
 from pyagentd import __version__
 from pyagentd.errors import ToolError
+from pyagentd.jsontext import MAX_DEPTH, is_deeper
 from pyagentd.log import concealed
-from pyagentd.tools.mcp.catalog import Answered, Catalog, Piece, ServerPrompt, ServerResource, ServerTool, is_name
+from pyagentd.tools.mcp.catalog import (
+    LONGEST_NAME,
+    Answered,
+    Catalog,
+    Piece,
+    ServerPrompt,
+    ServerResource,
+    ServerTool,
+    is_name,
+)
 from pyagentd.tools.mcp.content import answered, piece_of, piece_of_resource
 from pyagentd.tools.mcp.launch import Launch
 from pyagentd.tools.mcp.stdio import Program, program
@@ -73,6 +87,7 @@ class Link:
         self._leave = asyncio.Event()
         self._client: Client | None = None
         self._peer: Program | Web | None = None
+        self._refused: dict[str, str] = {}  # tools of the list that is being read that are none, with why
         self._owner: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -107,7 +122,9 @@ class Link:
         client = self._connected()
         can = client.server_capabilities
         tools: list[ServerTool] = []
+        refused: dict[str, str] = {}
         if can.tools is not None:
+            self._refused.clear()
             found = await self._pages(lambda cursor: client.list_tools(cursor=cursor), "tools", MOST_TOOLS)
             tools = [
                 ServerTool(
@@ -118,9 +135,11 @@ class Link:
                 )
                 for tool in self._named(found)
             ]
+            refused = self._refused | await asyncio.to_thread(_wrong_schemas, tools)
         info = client.server_info
         return Catalog(
-            tools=tuple(tools),
+            tools=tuple(tool for tool in tools if tool.name not in refused),
+            refused=tuple(refused.items()),
             has_resources=can.resources is not None,
             has_prompts=can.prompts is not None,
             title=f"{info.title or info.name} {info.version}".strip() if info else "",
@@ -281,11 +300,31 @@ class Link:
             self._owner.cancel()
             await asyncio.wait([self._owner])
 
-    def _transport(self) -> AbstractAsyncContextManager[Any]:
-        if not self._launch.url:
-            return self._over_pipes()
-        self._peer = Web(self._launch)
-        return self._peer.streams()
+    @asynccontextmanager
+    async def _transport(self) -> AsyncGenerator[Any, None]:
+        if self._launch.url:
+            self._peer = Web(self._launch)
+            streams: AbstractAsyncContextManager[Any] = self._peer.streams()
+        else:
+            streams = self._over_pipes()
+        async with streams as (read, *rest):
+            yield _Sifted(read, self._sifted), *rest
+
+    def _sifted(self, message: Any) -> Any:
+        """Return a message without the tools that the SDK would refuse the whole list for; notes why."""
+        answer = getattr(message, "message", None)
+        if not isinstance(answer, JSONRPCResponse) or not isinstance(answer.result.get("tools"), list):
+            return message
+        version = self._client.protocol_version if self._client is not None else LATEST_HANDSHAKE_VERSION
+        kept = []
+        for tool in answer.result["tools"]:
+            if why := _wrong_tool({**answer.result, "tools": [tool]}, version):
+                name = tool.get("name") if isinstance(tool, dict) else None
+                self._refused[str(name or "without a name")[:LONGEST_NAME]] = why
+            else:
+                kept.append(tool)
+        answer.result["tools"] = kept
+        return message
 
     @asynccontextmanager
     async def _over_pipes(self) -> AsyncGenerator[Any, None]:
@@ -337,3 +376,62 @@ def _short(text: str) -> str:
     """Return what a server says about a failure, in one line and without secrets."""
     line = re.sub(r"\s+", " ", concealed(text)).strip()
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
+
+
+class _Sifted:
+    """A stream of messages, each as ``sift`` returns it."""
+
+    def __init__(self, stream: Any, sift: Callable[[Any], Any]) -> None:
+        self._stream = stream
+        self._sift = sift
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def receive(self) -> Any:
+        return self._sift(await self._stream.receive())
+
+    def __aiter__(self) -> _Sifted:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._sift(await self._stream.__anext__())
+
+    async def __aenter__(self) -> _Sifted:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._stream.__aexit__(*error)
+
+
+def _wrong_tool(result: dict[str, Any], version: str) -> str:
+    """Return why the SDK would refuse a list of tools with one tool because of that one, "" when it would not."""
+    try:
+        validate_server_result("tools/list", version, result)
+    except ValidationError as error:
+        for each in error.errors():
+            if each["loc"][:1] == ("tools",):
+                where = ".".join(str(name) for name in each["loc"][2:])
+                return _short(f"{where}: {each['msg']}".lstrip(": "))
+    except (KeyError, ValueError):  # a version that nobody knows: the SDK says so itself
+        pass
+    return ""
+
+
+def _wrong_schemas(tools: Sequence[ServerTool]) -> dict[str, str]:
+    """Return the tools whose arguments are described by what is no JSON Schema, with why; blocks.
+
+    A provider refuses every request that has one of them.
+    """
+    wrong = {}
+    for tool in tools:
+        if is_deeper(tool.schema, MAX_DEPTH):
+            continue  # it is offered without
+        try:
+            Draft202012Validator.check_schema(dict(tool.schema))
+        except SchemaError as error:
+            wrong[tool.name] = _short(f"its schema is no JSON Schema: {error.json_path}: {error.message}")
+        except Exception as error:  # the library says what it cannot check in many ways
+            wrong[tool.name] = _short(f"its schema cannot be checked: {error}")
+    return wrong
