@@ -90,7 +90,7 @@ def remembered(ask: Mapping[str, Any]) -> list[str]:
 
 def choices(ask: Mapping[str, Any]) -> list[Decision]:
     """Return the answers that ``ask`` has, the ones every question has included."""
-    offered = [each for each in ask.get("choices") or ("allow", "deny") if each != "abort"]
+    offered: list[Decision] = [each for each in ask.get("choices") or ("allow", "deny") if each != "abort"]
     if ask.get("kind") not in ("scope", "question") and ask.get("input"):
         offered.append("edit")
     return [*offered, "abort"]

@@ -72,7 +72,7 @@ def add(
     \b
     pyagentd mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
     pyagentd mcp add -t http tracker https://tracker.example.org/mcp -H "Authorization: Bearer ${TOKEN}"
-    """
+    """  # noqa: D301  # click leaves lines below this character as they are
     is_url = transport in ("http", "sse") or (
         transport is None and command_or_url.startswith(("http://", "https://"))
     )

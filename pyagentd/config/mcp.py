@@ -33,8 +33,8 @@ START_S = 30.0
 MOST_S = 24 * 60 * 60.0
 
 _KEYS = (
-    "command", "args", "env", "cwd", "url", "headers", "tools", "timeout", "start_timeout", "trusted", "enabled", "type",
-    "transport",
+    "command", "args", "env", "cwd", "url", "headers", "tools", "timeout", "start_timeout", "trusted", "enabled",
+    "type", "transport",
 )  # fmt: skip
 _STDIO = ("stdio",)
 _HTTP = ("http", "streamable-http", "streamableHttp")

@@ -63,7 +63,8 @@ class McpOperations(Group):
         """Start a server if it does not run, and ask what it offers.
 
         The answer is ``{name, ok, duration_ms, title, protocol, tools: ({name, rule, description, looks}…),
-        refused: ({name, why}…) with the tools that cannot be offered, resources: ({uri, name, template}…), prompts: ({name, description, arguments}…), error}``.
+        refused: ({name, why}…), resources: ({uri, name, template}…), prompts: ({name, description, arguments}…),
+        error}``; ``refused`` are the tools that cannot be offered.
         """
         place, project = await self._servers_of(root)
         known, problems = await self._host.servers.known(place)
