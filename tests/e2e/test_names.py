@@ -268,7 +268,7 @@ def test_an_agent_spawned_from_lisp_works_is_shown_and_answers_once(
     emacs.wait(f"(ignore-errors {shown})")
     assert "Explorer Task: analyze patterns" in emacs.eval(f"(substring-no-properties {shown})")
     emacs.wait("results")
-    assert emacs.eval("results") == ["It is so."]
+    assert emacs.eval("results") == ["I look.\n\nIt is so."]
     emacs.wait("(null pyagentd-overlay--table)")
     assert (agent / "session.md").read_text().startswith("Look at it.\n\nI look.")
     assert 'type: "agent"' in (agent / "scope-plan.yml").read_text()

@@ -420,7 +420,7 @@ The variable `file' is bound to its true name."
                                     :line)
                          1))
           (pcase-dolist (`(,name . ,says)
-                         '(("p.el" . "is no file") ("large.el" . "larger than")
+                         '(("p.el" . "is not a file") ("large.el" . "larger than")
                            ("none.el" . "no file")
                            ("/ssh:nowhere:/a.el" . "another machine")))
             (let ((told (funcall outline name)))
