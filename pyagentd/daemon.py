@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from pyagentd import __version__
 from pyagentd.agent.approving.trust import Trust
@@ -35,7 +36,7 @@ from pyagentd.rpc.auth import new_token
 from pyagentd.rpc.lifecycle import Instance
 from pyagentd.rpc.server import Server
 from pyagentd.service import Service
-from pyagentd.store import templates
+from pyagentd.store import sessions, templates
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.state import State
 from pyagentd.store.paths import BranchRef
@@ -109,6 +110,8 @@ class _Daemon:
         ready()
         # Not the loop's own thread: a daemon that is told to stop at once does not wait for what it will not need.
         threading.Thread(target=warm.warm, name="warm", daemon=True).start()
+        sweep = partial(sessions.sweep_drafts, self._config.sessions_dir)
+        threading.Thread(target=sweep, name="sweep", daemon=True).start()
         watching = asyncio.create_task(self._stop_when_idle(host, server))
         await self._stopped.wait()
         log.info("stopping")

@@ -139,7 +139,7 @@ def _write_line(directory: Path, level: str, text: str) -> bool:
     """Add a line to the session's own log; a session that is gone or cannot be written has none."""
     line = f"[{datetime.now():%Y-%m-%d %H:%M:%S}] [GPTEL-{level.upper()}] {text}\n"
     with suppress(OSError):
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         fd = os.open(directory / SESSION_LOG_NAME, flags, 0o600)
         with os.fdopen(fd, "a", encoding="utf-8", errors="replace") as file:
             file.write(line)

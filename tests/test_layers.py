@@ -23,6 +23,7 @@ BASE_FILES = {
     "log",
     "messages",
     "pulse",
+    "regularfile",
     "sexp",
     "spelling",
 }

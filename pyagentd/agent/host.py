@@ -57,6 +57,7 @@ from pyagentd.events import Event, Sink
 from pyagentd.messages import Message
 from pyagentd.pulse import Pulse
 from pyagentd.store.index.state import State
+from pyagentd.store.paths import BranchRef
 from pyagentd.store.recorded import Message as QueuedMessage
 from pyagentd.store.suspended import Suspended
 
@@ -136,6 +137,10 @@ class Host(OpenBranches):
         self.hooks.forget(sink)
         self.emacs.forget(sink)
         self.overview.watchers.discard(sink)
+
+    async def branch_opening(self, ref: BranchRef) -> None:
+        """Read the preset of a branch that is about to be opened, which may take a while."""
+        await asyncio.to_thread(self.presets.warm, ref, None)
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """See what was owed to a branch when its daemon ended."""

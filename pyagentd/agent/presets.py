@@ -8,13 +8,14 @@ file, line and cause, and is in nobody's way.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from pyagentd import regularfile
 from pyagentd.agent.approving.trust import Origins, Trust, preset_hash
 from pyagentd.agent.lifecycle.overlay import Overlay
 from pyagentd.agent.mcp.projectservers import server_scripts
@@ -90,7 +91,7 @@ class Presets:
         self._directories = directories
         self._profiles = profiles or {}
         self._cache: dict[Path, tuple[tuple[int, int, int], Preset]] = {}
-        self._contents: dict[bytes, Preset] = {}
+        self._contents: dict[bytes, Preset | tuple[Path, PresetError]] = {}
 
     def of_branch(self, ref: BranchRef) -> Preset:
         """Return the configuration of a branch, the only source of it (SPEC 000 Configuration isolation).
@@ -141,8 +142,8 @@ class Presets:
         """Return the templates that cannot be used, each with what is wrong with it."""
         return self.for_project(root).broken()
 
-    def read(self, file: Path, name: str) -> Preset:
-        """Return the preset in ``file``.
+    def read(self, file: Path, name: str, *, links: bool = False) -> Preset:
+        """Return the preset in ``file``, which with ``links`` may be a symbolic link.
 
         Raises:
             PresetError: The file is malformed; names file and line.
@@ -155,7 +156,7 @@ class Presets:
         signature = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         cached = self._cache.get(file)
         if cached is None or cached[0] != signature:
-            cached = (signature, self.of_content(presetfile.content(file), file, name))
+            cached = (signature, self.of_content(presetfile.content(file, links=links), file, name))
             while len(self._cache) >= _REMEMBERED:  # every agent has a preset of its own
                 del self._cache[next(iter(self._cache))]
             self._cache[file] = cached
@@ -164,12 +165,30 @@ class Presets:
     def of_content(self, data: bytes, file: Path, name: str) -> Preset:
         """Return what a file with this content says; two hundred agents of one kind have the same."""
         known = self._contents.get(data)
-        if known is None:
-            known = self.parsed(presetfile.decoded(data, file), name)
-            while len(self._contents) >= _REMEMBERED:
+        if isinstance(known, Preset):
+            return replace(known, name=name)
+        if known is not None and known[0] == file:  # what is wrong is told of the file
+            raise PresetError(known[1].message, mend=known[1].mend)
+        try:
+            made: Preset | tuple[Path, PresetError] = self.parsed(presetfile.decoded(data, file), name)
+        except PresetError as error:
+            made = (file, error)
+        self._remember(data, made)
+        return self.of_content(data, file, name) if isinstance(made, tuple) else replace(made, name=name)
+
+    def _remember(self, data: bytes, made: Preset | tuple[Path, PresetError]) -> None:
+        while len(self._contents) >= _REMEMBERED:  # threads may do so at once
+            with suppress(KeyError, RuntimeError, StopIteration):
                 del self._contents[next(iter(self._contents))]
-            self._contents[data] = known
-        return replace(known, name=name)
+        self._contents[data] = made
+
+    def warm(self, ref: BranchRef | None, root: Path | str | None) -> None:
+        """Read what sessions of ``ref`` and ``root`` will ask for, so that nobody waits then; blocks, never fails."""
+        with suppress(PyagentdError):
+            if ref is not None:
+                self.of_branch(ref)
+        with suppress(PyagentdError):
+            self.for_project(root)
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
@@ -195,14 +214,9 @@ class Presets:
 
     def _of_project(self, name: str, file: Path, root: Path) -> list[Template]:
         try:
-            # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
-            with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
-                data = opened.read(_MAX_BYTES + 1)
+            data = regularfile.read_bytes(file, limit=_MAX_BYTES)
         except OSError as error:
             _log.warning("%s: %s", file, error.strerror)
-            return []
-        if len(data) > _MAX_BYTES:
-            _log.warning("%s is larger than a preset", file)
             return []
         try:
             scripts = tuple(server_scripts(root, self._own_servers(data, file, name)))
@@ -243,7 +257,7 @@ class ProjectPresets:
         known = self.usable
         if name in known:
             found = known[name]
-            data = presetfile.content(found.file) if found.data is None else found.data
+            data = presetfile.content(found.file, links=True) if found.data is None else found.data
             if found.origin == "shipped" and self._presets.default:
                 file = presetfile.parse(data.decode("utf-8-sig"), found.file)
                 data = presetfile.with_values(file, self._presets.default).encode()
@@ -289,5 +303,5 @@ class ProjectPresets:
             StoreError: It cannot be read.
         """
         if template.data is None:
-            return self._presets.read(template.file, template.name)
+            return self._presets.read(template.file, template.name, links=True)
         return self._presets.of_content(template.data, template.file, template.name)

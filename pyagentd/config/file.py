@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.errors import ConfigError
 
 Tables = Mapping[str, frozenset[str] | None]
@@ -34,14 +35,16 @@ class ConfigFile:
             ConfigError: It cannot be read, is no TOML, or has names that nothing reads.
         """
         try:
-            text = path.read_text(encoding="utf-8")
-            data = tomllib.loads(text)
+            text = regularfile.read_text(path, links=True)
+            data = read_toml(text)
         except FileNotFoundError:
             return cls(path, "", {})
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read ({error})") from error
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(_syntax_error(path, error)) from error
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from error
         file = cls(path, text, data)
         file._check_names(tables)
         return file
@@ -109,6 +112,14 @@ class ConfigFile:
         if value is not None and not isinstance(value, bool):
             raise ConfigError(f"{self.place(dotted)}: {dotted} is not true or false")
         return value
+
+
+def read_toml(data: str | bytes) -> dict[str, Any]:
+    """Return the tables in ``data``; raises ``ValueError`` where it is no TOML in UTF-8, or absurdly nested."""
+    try:
+        return tomllib.loads(data if isinstance(data, str) else data.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _syntax_error(path: Path, error: tomllib.TOMLDecodeError) -> str:

@@ -70,14 +70,19 @@ class Exchange(Group):
         path = expanded(file)
         chat = await asyncio.to_thread(importing.read_chat, path)
         workspace = workplace(root) if root else None
-        template, text = self._host.presets.for_project(workspace).template(preset)
+        of_project = await asyncio.to_thread(self._host.presets.for_project, workspace)
+        template, text = of_project.template(preset)
         settings, notes = self._usable(chat.document.settings, template)
         text = importing.preset_text(text, template.name, settings, chat.system)
         configured = _parsed(text, template.name)
         settings = replace(printed(settings_of(configured)), other=settings.other)
         notes += _unknown_tools(configured, self._host.emacs.names())
         inside = None if workspace is None else [under(str(workspace))]
-        ref = sessions.create_session(
+        chat = replace(chat, document=replace(chat.document, settings=settings))
+        now_ms = epoch_ms(self._host.clock.now())
+        filled: list[Adopted] = []
+        ref = await asyncio.to_thread(
+            sessions.create_session,
             self._host.config.sessions_dir,
             name or path.stem,
             preset_name=template.name,
@@ -85,10 +90,9 @@ class Exchange(Group):
             paths_read=inside,
             paths_write=inside,
             clock=self._host.clock,
+            fill=lambda session_id, branch_dir: filled.append(_filled(session_id, branch_dir, chat, now_ms)),
         )
-        chat = replace(chat, document=replace(chat.document, settings=settings))
-        now_ms = epoch_ms(self._host.clock.now())
-        made = await asyncio.to_thread(_filled, ref, chat, now_ms)
+        (made,) = filled
         self._registry.add(ref)
         async with self._host.using(ref) as live:
             live.record_session(workspace_root=workspace or Path.home(), agent=template.name)
@@ -144,7 +148,7 @@ def _exported(ref: BranchRef, format: str, settings: Settings | None) -> Exporte
     return exported(read_source(ref), format, settings)
 
 
-def _filled(ref: BranchRef, chat: importing.Chat, now_ms: int) -> Adopted:
-    made = importing.adopt_chat(chat, session_id=ref.session_id, now_ms=now_ms)
-    importing.fill(ref, made)
+def _filled(session_id: str, branch_dir: Path, chat: importing.Chat, now_ms: int) -> Adopted:
+    made = importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms)
+    importing.fill(branch_dir, made)
     return made

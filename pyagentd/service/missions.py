@@ -127,7 +127,8 @@ class Missions(Group):
     async def _made(self, prompt: str, preset: str, values: dict[str, Any], root: str | None) -> BranchRef:
         """Create the session of a mission."""
         host, workspace = self._host, workplace(root) if root else None
-        parsed, text = host.presets.for_project(workspace).template(preset)
+        of_project = await asyncio.to_thread(host.presets.for_project, workspace)
+        parsed, text = of_project.template(preset)
         if not parsed.signature and "signature" not in values:
             raise BadRequest(f"The preset {preset} promises no signature", mend="Say what comes back")
         if _COMMANDS in values.get("tools", ()) and not parsed.shell.allow:

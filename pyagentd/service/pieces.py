@@ -34,7 +34,8 @@ class Pieces(Group):
         parent = paths.ref_of(expanded(directory))
         name = ids.agent_id(preset, stamp(self._host.clock.now()), description)
         try:
-            place = sessions.claim(paths.agents_dir(parent.branch_dir), name)
+            with sessions.built(paths.agents_dir(parent.branch_dir), name) as (_, place):
+                pass
         except StoreError as error:
             _log.error("%s", error, extra=of_session(parent.session_dir))
             raise

@@ -49,12 +49,13 @@ class PresetTemplates(Group):
         room, untrusted = _SHOWN_BYTES, []
         for template in found.found:
             if not template.trusted and template.data is not None:
-                untrusted.append(_told(found, template, self._host.config))
+                untrusted.append(await asyncio.to_thread(_told, found, template, self._host.config))
                 room -= len(template.data)
                 room -= sum(len(code) for _, code in template.scripts)
                 if room >= 0:
                     untrusted[-1]["text"] = _shown(template.data, template.scripts)
-        usable = [_told(found, template, self._host.config) for template in found.usable.values()]
+        config = self._host.config
+        usable = await asyncio.to_thread(lambda: [_told(found, each, config) for each in found.usable.values()])
         return {"presets": usable, "untrusted": untrusted}
 
     async def trust_presets(self, client: Client, *, root: str, hashes: Sequence[str]) -> dict[str, Any]:
@@ -70,8 +71,7 @@ class PresetTemplates(Group):
                 f"{expanded(root)} has no preset with the hash {min(unknown)}",
                 mend="It has changed since: look at it again (pyagentd presets)",
             )
-        for template in wanted:
-            found.read(template)
+        await asyncio.to_thread(lambda: [found.read(template) for template in wanted])
         self._host.presets.trust.add(template.hash for template in wanted if template.hash)
         for template in wanted:
             _log.info("%s trusts the preset %s (%s)", client.name, template.file, template.hash)
@@ -95,7 +95,7 @@ def _told(found: ProjectPresets, template: Template, config: Config) -> dict[str
         preset = found.read(template)
         if preset.signature:
             missiontool.promised(preset)
-        data = presetfile.content(template.file) if template.data is None else template.data
+        data = presetfile.content(template.file, links=True) if template.data is None else template.data
         misspelt = _misspelt(presetfile.decoded(data, template.file).front)
     except PyagentdError as error:
         return {**row, "error": str(error)}

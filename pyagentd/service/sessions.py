@@ -55,7 +55,8 @@ class Sessions(Group):
         that it may read, and their document.
         """
         workspace = workplace(root) if root else None
-        parsed, text = self._host.presets.for_project(workspace).template(preset)
+        of_project = await asyncio.to_thread(self._host.presets.for_project, workspace)
+        parsed, text = of_project.template(preset)
         inside = [] if workspace is None else [under(str(workspace))]
         readable = [under(str(directory(project))) for project in projects]
         ref = sessions.create_session(

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 
 FILE_MODE = 0o600
@@ -30,7 +31,7 @@ _COPIED_AT_ONCE = 1 << 20  # bytes
 _NAMED = 40  # characters of the file's name in its draft's, which has at most 255 bytes
 _STARTED_S = time.time()
 _ABANDONED_S = 600.0  # a write takes moments; a draft this old is nobody's
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_APPEND = os.O_NONBLOCK | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP}  # some network file systems, of directories
 
@@ -124,6 +125,11 @@ def _is_abandoned(mtime_s: float, *, by_emacs: bool) -> bool:
 # -- directories ---------------------------------------------------------------------------------------------------
 
 
+def is_abandoned(ctime_s: float) -> bool:
+    """Return whether what was last changed then was being made by a daemon that is gone."""
+    return ctime_s < _STARTED_S
+
+
 def make_dirs(path: Path) -> None:
     """Make ``path`` and what is missing above it, each for its owner alone."""
     with _refusals(path):
@@ -204,7 +210,7 @@ def open_append(path: Path, *, create: bool = True) -> int:
         StoreError: The disk refused.
     """
     with _refusals(path, but=() if create else (FileNotFoundError,)):
-        return system.open(path, _APPEND | (os.O_CREAT if create else 0), FILE_MODE)
+        return _regular(system.open(path, _APPEND | (os.O_CREAT if create else 0), FILE_MODE), path)
 
 
 def open_read(path: Path) -> int:
@@ -215,7 +221,16 @@ def open_read(path: Path) -> int:
         StoreError: The disk refused.
     """
     with _refusals(path, but=(FileNotFoundError,)):
-        return system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return _regular(system.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), path)
+
+
+def _regular(fd: int, path: Path) -> int:
+    try:
+        regularfile.require(fd, path, limit=regularfile.LOG)
+    except OSError:
+        system.close(fd)
+        raise
+    return fd
 
 
 def read_fd(fd: int, size: int, offset: int, path: Path) -> bytes:
@@ -289,7 +304,7 @@ def _copy_tree(source: Path, target: Path, last: str) -> None:
         if entry.is_symlink():
             with _refusals(place):
                 system.symlink(os.readlink(entry.path), place)  # noqa: PTH115 - a string, as scandir gives it
-        elif entry.is_dir(follow_symlinks=False):
+        elif entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".new-"):  # an agent being made
             _copy_tree(Path(entry.path), place, last)
         elif entry.is_file(follow_symlinks=False) and not _DRAFT.fullmatch(entry.name):
             with suppress(FileNotFoundError):  # removed meanwhile

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from pyagentd import regularfile
 from pyagentd.store import paths
 
 _TARGET = re.compile(rf"\]\(<?((?:\./)?{paths.FILES_DIR}/[^)\s>]+)")  # what stands before is looked for backwards
@@ -80,5 +81,5 @@ def media_type(data: bytes) -> str:
 
 def type_of(file: Path) -> str:
     """Return the media type of a file, see ``media_type``."""
-    with file.open("rb") as opened:
+    with regularfile.opened(file, limit=regularfile.LOG) as opened:
         return media_type(opened.read(_HEAD))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.clock import Clock, iso8601, stamp
 from pyagentd.errors import BadRequest, Busy, NotFound, StoreError
 from pyagentd.log import of_session
@@ -21,7 +22,7 @@ from pyagentd.store.branchpoints import Before, BranchPoint, Outline, cut, kinds
 from pyagentd.store.copies import copy_settled
 from pyagentd.store.journal import Journal, read_rows
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.sessions import claim, complete_or_absent
+from pyagentd.store.sessions import built
 
 DEFAULT_NAME = "branch"
 
@@ -105,16 +106,19 @@ def create_branch(
     end = point.cut(include=include)
     about = of_session(parent.session_dir)
     try:
-        place = claim(paths.branches_dir(parent.session_dir), wanted)
-        _log.info("Creating branch: %s from parent: %s", place.name, parent.branch_name, extra=about)
-        _log.info("Created branch directory: %s", place, extra=about)
-        with complete_or_absent(place):
-            _fill(place, parent, configuration, before)
+        with built(paths.branches_dir(parent.session_dir), wanted) as (draft, place):
+            _log.info("Creating branch: %s from parent: %s", place.name, parent.branch_name, extra=about)
+            _log.info("Created branch directory: %s", place, extra=about)
+            _fill(draft, parent, configuration, before)
             metadata.write_branch_metadata(
-                place, parent_branch=parent.branch_name, created=iso8601(now), position=end + 1
+                draft, parent_branch=parent.branch_name, created=iso8601(now), position=end + 1
             )
-            _write_document(place, found, end, about)
+            _write_document(draft, found, end, about)
+        try:
             point_current(parent.session_dir, place.name)
+        except BaseException:
+            atomic.discard(place)
+            raise
     except StoreError as error:
         _log.error("Failed to create branch %s: %s", wanted, error, extra=about)
         raise
@@ -194,7 +198,7 @@ def _configuration(parent: BranchRef) -> Mapping[str, bytes]:
     for name in _CONFIGURATION:
         file = parent.branch_dir / name
         try:
-            content[name] = file.read_bytes()
+            content[name] = regularfile.read_bytes(file)
         except FileNotFoundError:
             continue
         except OSError as error:

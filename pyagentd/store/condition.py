@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store import document
 from pyagentd.store.document import Document
@@ -61,7 +62,7 @@ def inspect(path: Path) -> Condition:
     """
     stamp = stamp_of(path)  # before reading: what changes meanwhile is read again
     try:
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        text = regularfile.read_bytes(path, limit=regularfile.DOCUMENT).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         text = ""
     except OSError as error:

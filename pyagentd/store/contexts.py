@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 
 from anyascii import anyascii
 
+from pyagentd import regularfile
 from pyagentd.errors import NotFound, StoreError
 from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 from pyagentd.store import atomic, paths
@@ -190,9 +191,7 @@ def read(path: Path) -> Context:
         StoreError: It cannot be read, or is no context.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise StoreError(f"{path} is too large to be restored")
-        data = json.loads(path.read_bytes().decode("utf-8"))
+        data = json.loads(regularfile.read_text(path, limit=LARGEST))
     except FileNotFoundError as error:
         raise NotFound(f"{path} is not there any more", mend="Put the file back, or restore another") from error
     except OSError as error:

@@ -20,7 +20,7 @@ from pyagentd.log import of_session
 from pyagentd.store import atomic, lineage, metadata, paths
 from pyagentd.store.journal import Journal, Row, read_rows
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.sessions import claim, complete_or_absent
+from pyagentd.store.sessions import built
 
 _ATTEMPTS = 5
 _STAMP = re.compile(r"-\d{8,14}(-\d+)?$")
@@ -46,18 +46,15 @@ def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None,
     now = clock.now()
     title = name or _title_of_copy(source)
     wanted = ids.session_id(title or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
-    place = claim(root, wanted)
-    with complete_or_absent(place):
-        # Under a hidden name until everything is there: what has no branches/ is no session.
-        hidden = place / f".{paths.BRANCHES_DIR}"
-        atomic.make_dirs(hidden)
+    with built(root, wanted) as (draft, place):
+        home = paths.branches_dir(draft)
+        atomic.make_dirs(home)
         copied = [ref.branch_name for ref in lineage.branches(source.session_dir)]
         for branch in copied:
-            copy_settled(paths.branch_dir(source.session_dir, branch), hidden / branch)
-            _rename(hidden / branch, old=source.session_id, new=place.name, title=title, now=now)
+            copy_settled(paths.branch_dir(source.session_dir, branch), home / branch)
+            _rename(home / branch, old=source.session_id, new=place.name, title=title, now=now)
         active = lineage.active(source.session_dir) or source.branch_name
-        atomic.replace_link(paths.current_link(place), f"{paths.BRANCHES_DIR}/{active}")
-        atomic.move(hidden, paths.branches_dir(place))
+        atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{active}")
     _log.info("Created session directory: %s", place, extra=of_session(place))
     return BranchRef(
         session_id=place.name,

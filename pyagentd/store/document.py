@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store.elisp_data import LispError, print_string, print_symbol, read_call
 from pyagentd.store.local_variables import (
@@ -207,7 +208,7 @@ def read(path: Path) -> Document:
         StoreError: The file cannot be read.
     """
     try:
-        return parse(path.read_bytes().decode("utf-8", "surrogateescape"))
+        return parse(regularfile.read_bytes(path, limit=regularfile.DOCUMENT).decode("utf-8", "surrogateescape"))
     except FileNotFoundError:
         return Document()
     except OSError as error:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyagentd import ids
+from pyagentd import ids, regularfile
 from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
 from pyagentd.errors import NotFound
 from pyagentd.log import of_session
@@ -29,7 +29,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.store.pieces import recorded_pieces
 from pyagentd.store.recorded import Message, Part
 from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
-from pyagentd.store.sessions import claim, complete_or_absent
+from pyagentd.store.sessions import built
 
 Fact = tuple[str, Mapping[str, Any]]
 
@@ -61,9 +61,8 @@ def fork_session(
     now = clock.now()
     called = title if title is not None else _title_of_copy(conversation)
     wanted = ids.session_id(called or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
-    place = claim(root, wanted)
-    with complete_or_absent(place):
-        ref = paths.branch_dir(place, paths.MAIN_BRANCH)
+    with built(root, wanted) as (draft, place):
+        ref = paths.branch_dir(draft, paths.MAIN_BRANCH)
         session = _session(conversation, source, place.name, anchor, called, epoch_ms(now))
         facts = [("session", session), *_Copy(place.name, messages).facts()]
         atomic.make_dirs(ref)
@@ -75,12 +74,13 @@ def fork_session(
         if files.is_dir() and not files.is_symlink():
             atomic.copy_tree(files, paths.files_dir(ref))
         _write_log(paths.journal_file(ref), facts)
-        atomic.replace_link(paths.current_link(place), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
+        atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
         settings = document.read(paths.session_file(source.branch_dir)).settings
         made = replace(shown(facts), settings=settings)
         atomic.write_bytes(paths.session_file(ref), document.format_file(made).encode("utf-8", "surrogateescape"))
     _log.info("Forked session %s at %s: %s", source.session_id, anchor, place.name, extra=of_session(place))
-    return BranchRef(session_id=place.name, session_dir=place, branch_name=paths.MAIN_BRANCH, branch_dir=ref)
+    main = paths.branch_dir(place, paths.MAIN_BRANCH)
+    return BranchRef(session_id=place.name, session_dir=place, branch_name=paths.MAIN_BRANCH, branch_dir=main)
 
 
 def copied_messages(conversation: Conversation, anchor: str) -> list[Message]:
@@ -111,7 +111,7 @@ def shown(facts: Sequence[Fact]) -> Document:
 def forked_from(branch_dir: Path, session_id: str) -> dict[str, Any] | None:
     """Return the first row of a session that was forked from ``session_id``; None for any other."""
     try:
-        with paths.journal_file(branch_dir).open("rb") as file:
+        with regularfile.opened(paths.journal_file(branch_dir), limit=regularfile.LOG) as file:
             row = json.loads(file.readline(_LONGEST_ROW))
     except (OSError, ValueError):
         return None
@@ -204,7 +204,7 @@ def _title_of_copy(conversation: Conversation) -> str:
 
 def _copy_file(source: Path, target: Path) -> None:
     try:
-        content = source.read_bytes()
+        content = regularfile.read_bytes(source)
     except FileNotFoundError:
         raise NotFound(f"{source.parent} has no {source.name}", mend="Copy it there, then go on") from None
     atomic.write_bytes(target, content)

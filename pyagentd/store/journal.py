@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic
 from pyagentd.store.lines import Numbering, Row, chunks, current_rows, row_of, rows_of, writable_row
@@ -248,7 +249,7 @@ class Journal:
     def _set_aside(self) -> str:
         """Keep what only the replaced file holds, and return the words that say where."""
         ours = self._read(self._size, 0)
-        if self._path.read_bytes().startswith(ours):
+        if regularfile.read_bytes(self._path, limit=regularfile.LOG).startswith(ours):
             return ""
         aside = self._path.with_name(f"{self._path.stem}.replaced{self._path.suffix}")
         atomic.write_bytes(aside, ours)

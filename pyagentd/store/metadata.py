@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.clock import iso8601
 from pyagentd.errors import PresetError, StoreError
 from pyagentd.log import of_session
@@ -135,7 +136,7 @@ def set_scope_plan_values(branch_dir: Path, values: Mapping[str, str]) -> None:
     known = _read(file)
     if known is None:
         return
-    text = changed = file.read_bytes().decode("utf-8")
+    text = changed = regularfile.read_text(file)
     for key, value in values.items():
         changed = _with_value(changed, key, value)
     try:
@@ -190,7 +191,7 @@ def _tool_names(tools: Any) -> list[str]:
 def _read(file: Path, missing: int = logging.WARNING) -> dict[str, str] | None:
     """Return the keys of a file; ``missing`` is the level at which its absence is logged."""
     try:
-        return yamlfile.load_texts(file.read_text("utf-8"))
+        return yamlfile.load_texts(regularfile.read_text(file))
     except FileNotFoundError:
         _say_missing(file, missing)
     except (OSError, UnicodeDecodeError) as error:

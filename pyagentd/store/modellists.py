@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic
 
@@ -37,7 +38,7 @@ class ModelList:
 def read(directory: Path) -> dict[str, ModelList]:
     """Return what is known, by provider; nothing where the file is missing or malformed."""
     try:
-        data = json.loads((directory / FILE_NAME).read_text(encoding="utf-8"))
+        data = json.loads(regularfile.read_text(directory / FILE_NAME))
         return {
             str(name): ModelList(
                 valid=bool(each["valid"]),

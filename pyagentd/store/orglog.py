@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic, paths
 from pyagentd.store.render import writable
@@ -56,7 +57,7 @@ class OrgLog:
     def system_prompt(self, text: str, now_ms: int) -> None:
         """Add the system prompt of a run, unless it is the one that was added last."""
         try:
-            known = self._prompts.read_bytes().decode("utf-8", "replace")
+            known = regularfile.read_bytes(self._prompts, limit=regularfile.LOG).decode("utf-8", "replace")
         except FileNotFoundError:
             known = ""
         except OSError as error:

@@ -19,6 +19,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.errors import NotASession
 from pyagentd.store import yamlfile
 
@@ -229,7 +230,7 @@ def _session_id(name: str, place: Path) -> str:
     if is_dated(name):
         return name
     try:
-        return yamlfile.load_texts(scope_plan_file(place).read_text("utf-8")).get("session_id") or name
+        return yamlfile.load_texts(regularfile.read_text(scope_plan_file(place))).get("session_id") or name
     except (OSError, UnicodeDecodeError, yamlfile.Malformed):
         return name
 

@@ -18,6 +18,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import CommentMark
 from ruamel.yaml.tokens import CommentToken
 
+from pyagentd import regularfile
 from pyagentd.errors import PresetError, StoreError
 from pyagentd.store import atomic, yamlfile
 
@@ -90,10 +91,13 @@ def read(path: Path) -> PresetFile:
     return decoded(content(path), path)
 
 
-def content(path: Path) -> bytes:
-    """Return what is in the file of a preset; raises as ``read`` where that cannot be read."""
+def content(path: Path, *, links: bool = False) -> bytes:
+    """Return what is in the file of a preset; raises as ``read`` where that cannot be read.
+
+    With ``links`` the file may be a symbolic link: those of the user's own directory may.
+    """
     try:
-        return path.read_bytes()
+        return regularfile.read_bytes(path, links=links)
     except FileNotFoundError as error:
         raise PresetError(
             f"Failed to load preset from {path}: there is no such file", mend="Copy a preset there"

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store.condition import Stamp, stamp_of
 from pyagentd.store.document import Document
@@ -67,7 +68,7 @@ class Memory:
         if held is not None and held.stamp == stamp and held.settled:
             return held
         try:
-            data = path.read_bytes()
+            data = regularfile.read_bytes(path, limit=regularfile.DOCUMENT)
         except FileNotFoundError:
             return Remembered(formatted=formatted(Document()), stamp=None)
         except OSError as error:

@@ -1,17 +1,19 @@
 """Making sessions and agents on disk: complete, or not at all.
 
-A name is claimed by making its directory, which only one can; ``session.md`` comes last, since a directory without
-it is no branch: whatever dies half-way leaves nothing that a scan would find. Whether something *should* be made
+What is made is filled under a hidden name, which only one can have, and gets its own in one step: whatever dies
+half-way leaves nothing that a scan would find, and the next daemon removes it. Whether something *should* be made
 (the parent is a session, the preset loads, the depth is allowed) is the caller's to know beforehand.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import logging
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,6 +28,8 @@ _ID = re.compile(r"[\w][\w.@+-]{0,199}")  # one segment of a path, and one word 
 
 _log = logging.getLogger(__name__)
 
+_DRAFT = ".new-"  # begins the name of what is being made; whoever lists directories passes over it
+
 
 def create_session(
     root: Path,
@@ -39,6 +43,7 @@ def create_session(
     session_dir: Path | None = None,
     session_id: str | None = None,
     activity_org_file: str | None = None,
+    fill: Callable[[str, Path], object] | None = None,
 ) -> BranchRef:
     """Make a session with one empty branch, "main".
 
@@ -53,6 +58,7 @@ def create_session(
         session_dir: Where the session is to live instead of ``<root>/<id>``; absent or empty.
         session_id: Its id, made by somebody else (activities); the directory may have another name (DD-41).
         activity_org_file: The document of the activity it belongs to, for the metadata.
+        fill: Called with the session's id and the branch's directory before anybody can see them.
 
     Raises:
         BadRequest: The directory is in use, or ``session_id`` cannot be the id of a session there.
@@ -61,11 +67,14 @@ def create_session(
     """
     now = clock.now()
     text = _session_preset(preset_text, preset_name, paths_read, paths_write)
-    place, session_id = _claim_session(root, session_dir, session_id, ids.session_id(name, stamp(now)))
-    with complete_or_absent(place):
-        branch_dir = paths.branch_dir(place, paths.MAIN_BRANCH)
+    home, wanted, is_given = _place_of(root, session_dir, session_id, ids.session_id(name, stamp(now)))
+    with built(home, wanted, exactly=is_given) as (draft, place):
+        if session_id is None:  # of a directory that somebody else named, the one that was made
+            own = session_dir is None or paths.is_dated(place.name)
+            session_id = place.name if own else ids.session_id(name, stamp(now))
+        branch_dir = paths.branch_dir(draft, paths.MAIN_BRANCH)
         atomic.make_dirs(branch_dir)
-        atomic.replace_link(paths.current_link(place), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
+        atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
         atomic.write_text(paths.preset_file(branch_dir), text)
         metadata.write_scope_plan(
             branch_dir,
@@ -75,8 +84,15 @@ def create_session(
             activity_org_file=activity_org_file,
         )
         atomic.write_text(paths.session_file(branch_dir), "")
+        if fill is not None:
+            fill(session_id, branch_dir)
     _log.info("Created session directory: %s", place, extra=of_session(place))
-    return BranchRef(session_id=session_id, session_dir=place, branch_name=paths.MAIN_BRANCH, branch_dir=branch_dir)
+    return BranchRef(
+        session_id=session_id,
+        session_dir=place,
+        branch_name=paths.MAIN_BRANCH,
+        branch_dir=paths.branch_dir(place, paths.MAIN_BRANCH),
+    )
 
 
 def create_agent(
@@ -108,17 +124,17 @@ def create_agent(
     """
     now = clock.now()
     text = _agent_preset(preset_text, preset_name, tuple(read), tuple(write_default), tuple(deny))
-    place = claim(paths.agents_dir(parent.branch_dir), ids.agent_id(preset_name, stamp(now), description))
-    with complete_or_absent(place):
-        atomic.write_text(paths.preset_file(place), text)
+    home = paths.agents_dir(parent.branch_dir)
+    with built(home, ids.agent_id(preset_name, stamp(now), description)) as (draft, place):
+        atomic.write_text(paths.preset_file(draft), text)
         metadata.write_scope_plan(
-            place,
+            draft,
             session_id=place.name,
             preset=preset_name,
             created=iso8601(now),
             parent_session_id=parent.session_id,
         )
-        atomic.write_text(paths.session_file(place), "")
+        atomic.write_text(paths.session_file(draft), "")
     _log.info("Created agent directory: %s", place, extra=of_session(place))
     return paths.agent_ref(place)
 
@@ -152,38 +168,101 @@ def claim(home: Path, wanted: str) -> Path:
                 raise  # else another agent that could not be made took the empty directory away
 
 
-def _claim_session(root: Path, session_dir: Path | None, given: str | None, made: str) -> tuple[Path, str]:
-    """Make the directory of a session and return it with the session's id: the given one, or one made for it."""
+def _place_of(root: Path, session_dir: Path | None, given: str | None, made: str) -> tuple[Path, str, bool]:
+    """Return where a session is to be, its directory's name there, and whether it may have no other name."""
     if given is not None and not _ID.fullmatch(given):
         raise BadRequest(f"{given[:80]!r} is no session id", mend="Use letters, digits, dots, dashes; no slash")
     if session_dir is None:
-        place = claim(root, made) if given is None else _claim_given(root / given)
-        return place, place.name
-    dated = paths.is_dated(session_dir.name)
-    if dated and given is not None and given != session_dir.name:
+        return root, given or made, given is not None
+    if paths.is_dated(session_dir.name) and given is not None and given != session_dir.name:
         raise BadRequest(
             f"The directory {session_dir.name} has the form of an id, which {given} is not",
             mend="Give the directory the session's id, or a name without a date",
         )
-    return _claim_given(session_dir), given or (session_dir.name if dated else made)
-
-
-def _claim_given(session_dir: Path) -> Path:
-    atomic.make_dirs(session_dir.parent)
-    place = session_dir.parent.resolve() / session_dir.name
-    if not atomic.make_dir_exclusive(place) and (not place.is_dir() or any(place.iterdir())):
-        raise BadRequest(f"{place} is in use", mend="Name a directory that is absent or empty")
-    return place
+    return session_dir.parent, session_dir.name, True
 
 
 @contextmanager
-def complete_or_absent(place: Path) -> Iterator[None]:
-    """Remove the directory ``place`` if the block fails."""
+def built(home: Path, wanted: str, *, exactly: bool = False) -> Iterator[tuple[Path, Path]]:
+    """Have a directory made in one step: under a hidden name until the block ends, absent if it fails.
+
+    Args:
+        home: Where it is to be; made when missing.
+        wanted: Its name, with ``-2``, ``-3``… behind it where that is taken (DD-5).
+        exactly: It may have no other name.
+
+    Yields:
+        The directory to fill, and the one that it becomes.
+
+    Raises:
+        BadRequest: The name is taken, and ``exactly`` was said.
+        StoreError: The disk refused.
+    """
+    draft, place = _reserve(home, wanted, exactly=exactly)
+    if wanted.startswith("."):  # whoever chose a hidden name renames it
+        atomic.move(draft, place)
+        draft = place
     try:
-        yield
+        yield draft, place
+        if draft != place:
+            with suppress(OSError):  # an empty directory may have been there; a full one is refused
+                place.rmdir()
+            atomic.move(draft, place)
     except BaseException:
-        atomic.discard(place)
-        if place.parent.name == paths.AGENTS_DIR:
+        atomic.discard(draft if draft.exists() else place)
+        if home.name == paths.AGENTS_DIR:
             with suppress(OSError):  # it holds other agents
-                place.parent.rmdir()
+                home.rmdir()
         raise
+
+
+def _reserve(home: Path, wanted: str, *, exactly: bool) -> tuple[Path, Path]:
+    while True:
+        atomic.make_dirs(home)
+        resolved = home.resolve()
+        try:
+            for number in itertools.count(1):
+                place = resolved / (wanted if number == 1 else f"{wanted}-{number}")
+                draft = resolved / f"{_DRAFT}{hashlib.sha256(os.fsencode(place.name)).hexdigest()[:24]}"
+                if _is_free(place, empty=exactly) and atomic.make_dir_exclusive(draft):
+                    if _is_free(place, empty=exactly):
+                        return draft, place
+                    atomic.discard(draft)  # somebody else was done in between
+                elif exactly:
+                    raise BadRequest(f"{place} is in use", mend="Name a directory that is absent or empty")
+        except StoreError:
+            if home.is_dir():
+                raise  # else another agent that could not be made took the empty directory away
+
+
+def _is_free(place: Path, *, empty: bool) -> bool:
+    if not os.path.lexists(place):
+        return True
+    return empty and not place.is_symlink() and place.is_dir() and not any(place.iterdir())
+
+
+def sweep_drafts(root: Path) -> None:
+    """Remove what a killed daemon was making below the sessions root; what cannot be removed stays."""
+    for session in _subdirectories(root):
+        for branch in _subdirectories(paths.branches_dir(session)):
+            _sweep_agents(branch)
+
+
+def _sweep_agents(place: Path) -> None:
+    for agent in _subdirectories(paths.agents_dir(place)):
+        _sweep_agents(agent)
+
+
+def _subdirectories(home: Path) -> list[Path]:
+    """Return the directories in ``home``, from which drafts that nobody writes any more are removed."""
+    found = []
+    with suppress(OSError), os.scandir(home) as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                continue
+            if not entry.name.startswith(_DRAFT):
+                found.append(Path(entry.path))
+            elif atomic.is_abandoned(entry.stat(follow_symlinks=False).st_ctime):
+                _log.info("Removing %s, which was not finished", entry.path)
+                atomic.discard(Path(entry.path))
+    return found

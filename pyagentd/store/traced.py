@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.errors import NotFound, StoreError
 from pyagentd.store import paths
 from pyagentd.store.trace import line_of
@@ -101,7 +102,7 @@ def _step(line: Mapping[str, Any], before: Mapping[str, TracedStep], blobs: Mapp
 def _lines(branch_dir: Path) -> Iterator[dict[str, Any]]:
     for path in (paths.old_requests_file(branch_dir), paths.requests_file(branch_dir)):
         try:
-            content = path.read_bytes()
+            content = regularfile.read_bytes(path, limit=regularfile.LOG)
         except FileNotFoundError:
             continue
         except OSError as error:

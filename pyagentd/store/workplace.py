@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.store import paths
 from pyagentd.store.lines import row_of
 
@@ -13,7 +14,7 @@ _BEGINNING = 64 * 1024  # bytes; the session's first row is among the first of i
 def workspace_root(branch_dir: Path) -> str:
     """Return the workspace root of a branch, which never changes; "" when nobody recorded it."""
     try:
-        with paths.journal_file(branch_dir).open("rb") as log:
+        with regularfile.opened(paths.journal_file(branch_dir), limit=regularfile.LOG) as log:
             beginning = log.read(_BEGINNING)
     except OSError:
         return ""

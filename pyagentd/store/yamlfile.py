@@ -18,6 +18,16 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 _NEVER_WRAP = 1 << 20
 
+# The library needs 0.3 ms for a word and time that grows with the square of the depth. These bounds are ten times
+# what anybody writes.
+_LONGEST = 100_000  # characters
+_MOST_PIECES = 5_000  # lines, commas and brackets
+_DEEPEST = 100  # brackets within each other
+_MOST_ALIASES = 30  # each may stand for all that was before
+_PIECES = re.compile(r"[\n,\[\]{}]")
+_BRACKETS = re.compile(r"[\[\]{}]")
+_ALIAS = re.compile(r"(?<![^\s,\[{:])\*[A-Za-z0-9_-]+")
+
 # The form `dump_texts` gives to values without escapes; a line end of YAML's own or a byte order mark is no such
 # value. Tens of thousands of such files are read for a list of sessions, and one is written
 # for each agent; the library takes a millisecond for each.
@@ -96,7 +106,24 @@ def _round_trip() -> YAML:
     return yaml
 
 
+def _require_small(text: str) -> None:
+    """Raise ``Malformed`` where reading ``text`` would take long: it may be anybody's."""
+    if len(text) > _LONGEST:
+        raise Malformed(f"it has more than {_LONGEST:,} characters", None)
+    if len(_PIECES.findall(text)) > _MOST_PIECES:
+        raise Malformed(f"it has more than {_MOST_PIECES:,} lines, commas and brackets", None)
+    if len(_ALIAS.findall(text)) > _MOST_ALIASES:
+        raise Malformed(f"it has more than {_MOST_ALIASES} aliases", None)
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        depth = depth + 1 if found[0] in "[{" else max(0, depth - 1)
+        if depth > _DEEPEST:
+            line = text.count("\n", 0, found.start()) + 1
+            raise Malformed(f"brackets are nested deeper than {_DEEPEST} levels", line)
+
+
 def _load(yaml: YAML, text: str) -> Any:
+    _require_small(text)
     try:
         return yaml.load(text)
     except MarkedYAMLError as error:
@@ -104,5 +131,7 @@ def _load(yaml: YAML, text: str) -> Any:
         raise Malformed(error.problem or "it cannot be parsed", mark.line + 1 if mark else None) from error
     except YAMLError as error:
         raise Malformed(str(error).splitlines()[0], None) from error
-    except (ValueError, RecursionError) as error:  # a value such as a date that does not exist; absurd nesting
+    except RecursionError as error:
+        raise Malformed("it is nested too deeply", None) from error
+    except ValueError as error:  # a value such as a date that does not exist
         raise Malformed(str(error), None) from error

@@ -14,6 +14,8 @@ from pyagentd.errors import ToolError
 from pyagentd.policy.guard import ResolvedPath
 from pyagentd.tools.spec import Args, Target, ToolContext
 
+_LONGEST = 4095  # bytes of a path that a call of the system takes
+
 
 def resolve(text: object, root: Path) -> ResolvedPath:
     """Return both forms of ``text``, relative to ``root``.
@@ -31,6 +33,8 @@ def resolve(text: object, root: Path) -> ResolvedPath:
         raise ToolError(f"the path {text!r} cannot be the name of a file") from error
     # Leading "//" is special to normpath (POSIX leaves its meaning open); here it is "/".
     lexical = "/" + os.path.normpath(root / os.path.expanduser(text)).lstrip("/")  # noqa: PTH111 - Path raises
+    if (length := len(os.fsencode(lexical))) > _LONGEST:
+        raise ToolError(f"the path has {length:,} bytes, and the system takes {_LONGEST:,} at most: {lexical[:60]}…")
     return ResolvedPath(lexical=lexical, resolved=os.path.realpath(lexical))
 
 

@@ -20,7 +20,7 @@ from pyagentd.agent.branches import attaching, reading
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.persist import Lacking, Writing
 from pyagentd.daemon import SWITCH_INTERVAL_S
-from pyagentd.errors import StoreError
+from pyagentd.errors import Conflict, StoreError
 from pyagentd.store import align, document, metadata
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import body_sha256
@@ -520,3 +520,27 @@ async def test_a_lost_log_is_made_anew_before_a_message_from_a_terminal_is_answe
     texts = [row.data["data_json"].get("text") for row in rows(ref) if row.type == "part"]
     assert texts.index("It says alpha.") < texts.index("Really?")
     assert body(ref).count("It says alpha.") == 1 and body(ref).endswith("Really?\n\nYes.\n\n### ")
+
+
+@pytest.mark.parametrize("content", ["", "\n\n  \n"])
+async def test_an_emptied_document_is_made_anew_and_not_taken_for_a_deletion(world: World, content: str) -> None:
+    ref = await conversation(world)
+    before = body(ref)
+    assert before.strip()
+    await world.host.shutdown()
+    file_of(ref).write_text(content)
+    async with world.start().using(ref) as branch:
+        answered = await attach(branch, Watcher(), mode="view")
+        assert "session.md was empty; it was made anew" in str(answered)
+        assert "/context clear" in str(answered)
+    assert body(ref).strip() == before.strip()
+    assert not [row for row in rows(ref) if row.type == "edit"]
+
+
+async def test_a_document_that_is_emptied_while_it_is_open_refuses_a_prompt(world: World) -> None:
+    ref = await conversation(world)
+    async with world.host.using(ref) as branch:
+        file_of(ref).write_text("")
+        with pytest.raises(Conflict, match="is empty, but its log has a conversation"):
+            await world.host.prompt(branch, text="Go on", options=world.options)
+        assert not [row for row in rows(ref) if row.type == "edit"]

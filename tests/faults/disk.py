@@ -17,7 +17,10 @@ from pyagentd.store import atomic
 ERRORS = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)
 _CHANGING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
-How = Literal["refuse", "short", "late", "die"]
+How = Literal["refuse", "short", "late", "die", "kill"]
+
+
+KILLED = 77  # the exit code of a process that was killed
 
 
 class Died(BaseException):
@@ -78,6 +81,8 @@ class FaultyDisk(atomic.System):
             if not self._at or not (number == self._at or (number > self._at and (self._lasting or self._dead))):
                 return self._noted(name, args, real(*args, **options))
             self.hit = True
+            if self._how == "kill":
+                os._exit(KILLED)
             if self._dead:
                 raise Died
             return self._spoil(name, real, args, options)

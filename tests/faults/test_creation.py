@@ -5,16 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pyagentd.errors import StoreError
-from pyagentd.store import paths, sessions
+from pyagentd.store import atomic, lineage, paths, sessions
 from pyagentd.store.branching import create_branch
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.copies import duplicate_session
+from pyagentd.store.exchange.importing import adopt_chat, fill, read_chat
+from pyagentd.store.forking import fork_session
+from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
-from tests.faults.disk import FaultyDisk, spoilt
+from pyagentd.store.registry import Registry
+from tests.faults.disk import KILLED, FaultyDisk, spoilt
 from tests.store.places import StandingClock, tree
 from tests.store.test_branching import told
 
@@ -71,3 +78,80 @@ def make_after(disk: FaultyDisk, make: Callable[[Path], BranchRef], root: Path) 
     """Make it when the disk works again."""
     disk.lift()
     return make(root)
+
+
+def make_duplicate(root: Path) -> BranchRef:
+    return duplicate_session(paths.ref_of(next(root.glob("*/branches/main"))), root=root, clock=StandingClock())
+
+
+def make_fork(root: Path) -> BranchRef:
+    source = paths.ref_of(next(root.glob("*/branches/main")))
+    conversation = Conversation(read_rows(paths.journal_file(source.branch_dir)))
+    anchor = next(reversed(conversation.messages))
+    return fork_session(source, conversation, anchor, root=root, title=None, clock=StandingClock())
+
+
+def make_import(root: Path) -> BranchRef:
+    (root.parent / "chat.md").write_text("### Hi\n\nHello\n")
+    chat = read_chat(root.parent / "chat.md")
+    return sessions.create_session(
+        root,
+        "imported",
+        preset_name="p",
+        preset_text=PRESET,
+        clock=StandingClock(),
+        fill=lambda id, place: fill(place, adopt_chat(chat, session_id=id, now_ms=1)),
+    )
+
+
+def listed(root: Path) -> dict[str, set[str]]:
+    """Everything that commands list, each with the files in it."""
+    found: dict[str, set[str]] = {}
+    for ref in Registry(root).branches():
+        for each in lineage.with_agents(ref):
+            found[each.key] = {entry.name for entry in each.branch_dir.iterdir() if entry.name != "agents"}
+    return found
+
+
+@pytest.mark.parametrize("make", [make_session, make_agent, make_branch, make_duplicate, make_fork, make_import])
+def test_a_daemon_killed_at_any_write_leaves_all_or_nothing_and_the_next_one_cleans_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], BranchRef]
+) -> None:
+    whole: dict[str, set[str]] = {}
+    killed, number = 0, 0
+    told(tmp_path / "told")
+    while True:
+        number += 1
+        root = tmp_path / str(number) / "sessions"
+        shutil.copytree(tmp_path / "told", root, symlinks=True)
+        before, known = tree(root), listed(root)
+        if (child := os.fork()) == 0:
+            try:
+                with spoilt(at=number, how="kill"):
+                    make(root)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        assert code in (0, KILLED)
+        found = listed(root)
+        new = found.keys() - known.keys()
+        if code == 0:
+            whole = {key: found[key] for key in new}
+            break
+        killed += 1
+        for key in new:  # it is whole, if it is there at all
+            assert {"session.md", "preset.md", "scope-plan.yml"} <= found[key], number
+        assert all(found[key] == known[key] for key in known)
+        with monkeypatch.context() as later:
+            later.setattr(atomic, "_STARTED_S", time.time() + 3600)  # the next daemon
+            sessions.sweep_drafts(root)
+        assert not [name for name in tree(root) if "/.new-" in name], number
+        if not new:
+            assert {
+                name for name in tree(root) - before if not name.endswith((".tmp", "/agents", "session.log"))
+            } == set()
+        assert make(root).branch_dir.is_dir()
+        shutil.rmtree(root.parent)
+    assert whole and killed > 10

@@ -51,13 +51,13 @@ BREAKS_OF_AGENTS = [
     _of(
         "Agent directory created under parent branch",
         _SESSIONS,
-        "claim(paths.agents_dir(parent.branch_dir), ",
-        "claim(paths.agents_dir(parent.session_dir), ",
+        "home = paths.agents_dir(parent.branch_dir)",
+        "home = paths.agents_dir(parent.session_dir)",
     ),
     _of(
         "Preset template copied to agent directory",
         _SESSIONS,
-        "        atomic.write_text(paths.preset_file(place), text)\n",
+        "        atomic.write_text(paths.preset_file(draft), text)\n",
         "        atomic.write_text(paths.preset_file(place), text[:-2])\n",
     ),
     _of(
@@ -76,14 +76,14 @@ BREAKS_OF_AGENTS = [
     _of(
         "Empty session.md created",
         _SESSIONS,
-        '        atomic.write_text(paths.session_file(place), "")\n',
+        '        atomic.write_text(paths.session_file(draft), "")\n',
         '        atomic.write_text(paths.session_file(place), "### ")\n',
     ),
     _of(
         "No current symlink for agents",
         _SESSIONS,
-        '        atomic.write_text(paths.session_file(place), "")\n',
-        '        atomic.write_text(paths.session_file(place), "")\n'
+        '        atomic.write_text(paths.session_file(draft), "")\n',
+        '        atomic.write_text(paths.session_file(draft), "")\n'
         '        atomic.replace_link(paths.current_link(place), ".")\n',
     ),
     _of(
@@ -285,13 +285,13 @@ BREAKS_OF_AGENTS = [
     _of(
         "Agent directory created via filesystem module",
         _PIECES,
-        "sessions.claim(paths.agents_dir(parent.branch_dir), name)",
-        "sessions.claim(parent.branch_dir, name)",
+        "sessions.built(paths.agents_dir(parent.branch_dir), name)",
+        "sessions.built(parent.branch_dir, name)",
     ),
     _of(
         "Preset template copied via filesystem helper",
         _PIECES,
-        "atomic.write_text(paths.preset_file(place), text)",
+        "atomic.write_text(paths.preset_file(draft), text)",
         "atomic.write_text(paths.preset_file(place), text.strip())",
     ),
     _of("Preset loaded via metadata module", _PIECES, '{**front, "system": ', '{**front, "body": '),

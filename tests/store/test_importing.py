@@ -17,7 +17,8 @@ from pyagentd.store.document import Document, format_file, gptel_messages, parse
 from pyagentd.store.exchange.importing import Chat, adopt_chat, fill, preset_text, read_chat
 from pyagentd.store.journal import read_rows
 from pyagentd.store.local_variables import Settings
-from tests.store.places import PRESET, new_session
+from pyagentd.store.sessions import create_session
+from tests.store.places import PRESET, StandingClock, new_session
 from tests.store.talk import Talk, Turn, talks
 from tests.store.test_adopt import merged, plain
 
@@ -44,7 +45,7 @@ def imported(path: Path) -> tuple[Chat, Conversation, Document]:
     """What a file becomes: the chat, its log and its document."""
     chat = read_chat(path)
     ref = new_session(path.parent / "sessions")
-    fill(ref, adopt_chat(chat, session_id=ref.session_id, now_ms=1))
+    fill(ref.branch_dir, adopt_chat(chat, session_id=ref.session_id, now_ms=1))
     conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
     return chat, conversation, document.read(paths.session_file(ref.branch_dir))
 
@@ -217,9 +218,19 @@ class TestNoChat:
             read_chat(tmp_path / "big")
 
     def test_a_session_that_cannot_be_filled_is_not_left_half(self, tmp_path: Path) -> None:
-        ref = new_session(tmp_path / "sessions")
-        paths.journal_file(ref.branch_dir).mkdir()
-        made = adopt_chat(read_chat(file(tmp_path, saved("v2"))), session_id=ref.session_id, now_ms=1)
+        made = adopt_chat(read_chat(file(tmp_path, saved("v2"))), session_id="x", now_ms=1)
+
+        def spoilt(session_id: str, branch_dir: Path) -> None:
+            paths.journal_file(branch_dir).mkdir()
+            fill(branch_dir, made)
+
         with pytest.raises(StoreError):
-            fill(ref, made)
-        assert not ref.session_dir.exists()
+            create_session(
+                tmp_path / "sessions",
+                "x",
+                preset_name="p",
+                preset_text="---\nmodel: m\n---\n",
+                clock=StandingClock(),
+                fill=spoilt,
+            )
+        assert not [*(tmp_path / "sessions").iterdir()]

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from pyagentd.errors import StoreError
-from pyagentd.store.index.schema import MIGRATIONS
+from pyagentd.store.index.schema import MIGRATIONS, OWNED
 from pyagentd.store.index.state import APPLICATION_ID, Damaged, State, StateError
 from tests.store.places import STAMP, StandingClock
 
@@ -110,9 +110,94 @@ def test_damage_found_while_working_is_told_and_mended(state, tmp_path):
         pages.write(b"\xff" * (size - size // 2))
     with pytest.raises(Damaged, match="built anew"), state.reading() as db:
         db.execute("SELECT sum(length(value)) FROM settings").fetchone()
-    assert state.get("k001") is None
+    assert state.get("k001") == "1" * 500 and state.get("k250") is None  # what can be read is taken over
     state.put("a", 1)
     assert kept(tmp_path) == [f"state-{STAMP}.db"]
+
+
+def _owned(state):
+    state.put("grants", ["Bash:ls"])
+    with state.writing() as db:
+        db.execute(
+            "INSERT INTO audit (at_ms, session, branch_dir, run_id, tool, action, decision, rule, reason)"
+            " VALUES (1, 's', 'b', 'r', 'Bash', 'a', 'allow', 'scope', '')"
+        )
+        db.execute(
+            "INSERT INTO agents (name, dir, session_id, permissions, created_at, status, changed_at)"
+            " VALUES ('mia', '/x', 'mia', 'open', '2026', 'idle', 1)"
+        )
+        db.execute(
+            "INSERT INTO schedules (id, branch_dir, source, text, reason, kind, value, zone, auth_subject,"
+            " options_json, created_at, next_at)"
+            " VALUES ('1', 'b', 'schedule', 't', '', 'every', '60', '', 'me', '{}', 1, 2)"
+        )
+    state.close()
+
+
+def _counts(state):
+    with state.reading() as db:
+        return {name: db.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in OWNED}
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        ("DROP TABLE chat_parts", ""),
+        ("DROP TABLE texts_index", ""),
+        ("DROP INDEX audit_branch", ""),
+        ("DROP TABLE audit", "audit"),
+        ("DROP TABLE settings", "settings"),
+        ("DROP TABLE schedules", "schedules"),
+        ("ALTER TABLE agents ADD COLUMN more TEXT", ""),
+        ("ALTER TABLE chat_sessions DROP COLUMN spent_json", ""),
+        ("ALTER TABLE audit RENAME COLUMN at_ms TO at", "audit"),
+        (
+            "DROP TABLE settings; CREATE TABLE settings (key, value, more); INSERT INTO settings VALUES (NULL, 1, 2)",
+            "settings",
+        ),
+        *(
+            (f"PRAGMA user_version = {number}", "")
+            for number in (0, 1, 3, len(MIGRATIONS) - 1, len(MIGRATIONS) + 1, 99)
+        ),
+    ],
+)
+def test_tables_that_are_not_ours_are_made_anew_and_what_only_the_file_had_is_taken_over(
+    state, tmp_path, caplog, change, lost
+):
+    _owned(state)
+    db = sqlite3.connect(tmp_path / "state.db")
+    db.executescript(change)
+    db.close()
+    again = State(tmp_path, StandingClock())
+    counts = _counts(again)
+    again.put("a", 1)
+    again.close()
+    assert {name for name in ("settings", "audit", "agents", "schedules") if not counts[name]} == {lost} - {""}
+    assert kept(tmp_path) == [f"state-{STAMP}.db"]
+    assert ("Not all of" in caplog.text) == bool(lost) and (not lost or f"{lost} (" in caplog.text)
+
+
+def test_a_file_that_is_deleted_while_it_is_open_is_written_again(state, tmp_path, caplog):
+    _owned(state)
+    before = _counts(state)
+    for file in tmp_path.glob("state.db*"):
+        file.unlink()
+    assert _counts(state) == before
+    state.put("b", 2)
+    assert "is written again" in caplog.text
+    state.close()
+    assert State(tmp_path).get("grants") == ["Bash:ls"]
+    assert (tmp_path / "state.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_replaced_while_it_is_open_counts(state, tmp_path):
+    state.put("a", "old")
+    (tmp_path / "elsewhere").mkdir()
+    other = State(tmp_path / "elsewhere")
+    other.put("a", "new")
+    other.close()
+    (tmp_path / "elsewhere" / "state.db").rename(tmp_path / "state.db")
+    assert state.get("a") == "new"
 
 
 def test_the_log_of_a_deleted_file_is_not_replayed(state, tmp_path):

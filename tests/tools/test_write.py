@@ -6,7 +6,8 @@ import pytest
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.guard import Action
-from pyagentd.tools.spec import ToolContext
+from pyagentd.tools.read import READ
+from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.tools.write import EDIT, WRITE
 from tests.tools.conftest import Call
 
@@ -187,3 +188,12 @@ def test_a_preview_shows_the_authorised_file(tmp_path: Path, root: Path, ctx: To
     assert WRITE.preview is not None
     assert "-mine" in WRITE.preview(args, bound)
     assert replace(ctx, paths=bound.paths) == bound
+
+
+@pytest.mark.parametrize("tool", [WRITE, READ])
+async def test_a_path_longer_than_the_system_takes_is_refused_plainly(root: Path, call: Call, tool: ToolSpec) -> None:
+    given = {"file_path": f"{root}/{'a/' * 2_100}b.txt", "content": "x"}
+    refused = await call(tool, **(given if tool is WRITE else {"file_path": given["file_path"]}))
+    assert not refused.ok
+    assert "the system takes 4,095 at most" in refused.text
+    assert not (root / "a").exists()

@@ -115,6 +115,7 @@ class OpenBranches:
         async with lock:
             branch = self._branches.get(ref.key)
             if branch is None:
+                await self.branch_opening(ref)
                 waiting = self.trees.waiting(ref.key)
                 ended = self._unrecorded.get(ref.key)
                 branch = await LiveBranch.open(
@@ -161,6 +162,9 @@ class OpenBranches:
         with contextlib.suppress(PyagentdError):  # whoever opens it is told
             async with self.using(ref):
                 pass
+
+    async def branch_opening(self, ref: BranchRef) -> None:
+        """Note that a branch is about to be opened that is not open."""
 
     def branch_opened(self, branch: LiveBranch) -> None:
         """Note that a branch was opened that was not open."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.agent.branches.persist import Writing, after_prompt
 from pyagentd.agent.running.outcome import RESTART, Outcome
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic, document, metadata, paths
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.hidden import visible
 from pyagentd.store.journal import Journal
 from pyagentd.store.orglog import OrgLog
 from pyagentd.store.paths import BranchRef
@@ -92,6 +95,11 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
         if not refusal and conversation.messages and not paths.session_file(ref.branch_dir).exists():
             _rebuild(ref, journal, conversation)
             notes = (*notes, f"{paths.SESSION_FILE} was missing; it was made anew from {paths.JOURNAL_FILE}")
+        elif not refusal and is_emptied(ref, conversation):
+            with suppress(OSError):  # who dies now leaves it missing, which is mended likewise
+                paths.session_file(ref.branch_dir).unlink()
+            _rebuild(ref, journal, conversation)
+            notes = (*notes, f"{paths.SESSION_FILE} was empty; it was made anew from {paths.JOURNAL_FILE}. {CLEARS}")
         renderer = Renderer()
         return Opened(
             journal=journal,
@@ -105,6 +113,21 @@ def open_branch(ref: BranchRef, *, goes_on: bool = False, ended: Outcome | None 
     except BaseException:
         journal.close()
         raise
+
+
+_BLANK = 1024  # bytes of white space at most
+CLEARS = "If the conversation is to be forgotten, type /context clear"
+
+
+def is_emptied(ref: BranchRef, conversation: Conversation) -> bool:
+    """Return whether the document is empty although the record has something to show: nobody deletes all so."""
+    file = paths.session_file(ref.branch_dir)
+    try:
+        if file.stat().st_size > _BLANK or regularfile.read_bytes(file, limit=_BLANK).strip():
+            return False
+    except OSError:
+        return False
+    return bool(visible(conversation))
 
 
 def refusal_of(ref: BranchRef) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyagentd import regularfile
 from pyagentd.agent.files.putback import sweep_beside
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import PyagentdError
@@ -97,7 +98,7 @@ def _is_due(marker: Path, now_ms: int) -> bool:
     if not marker.parent.is_dir():
         return False
     try:
-        last = int(marker.read_text("ascii"))
+        last = int(regularfile.read_text(marker))
     except (OSError, ValueError):
         last = 0
     if now_ms - last < _PRUNE_EVERY_MS:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pyagentd import regularfile
+from pyagentd.config.file import read_toml
 from pyagentd.config.hooks import HookSettings, read_hooks
 from pyagentd.errors import ConfigError
 from pyagentd.tools.confine.scope import ShellScope
@@ -43,7 +44,7 @@ def project_hooks(root: Path) -> ProjectHooks | None:
         return None
     try:
         data = content(file)
-        hooks = read_hooks(tomllib.loads(data.decode()), lambda name: f"{file} ({name})")
+        hooks = read_hooks(read_toml(data), lambda name: f"{file} ({name})")
         words = (word for hook in hooks for word in hook.command)
         scripts = [(path, content(path)) for path in scripts_of(root, words)]
     except (OSError, ValueError, ConfigError) as error:
@@ -74,9 +75,7 @@ def scripts_of(root: Path, words: Iterable[str]) -> Iterator[Path]:
 
 def content(path: Path) -> bytes:
     """Return what a file of a project holds; raises ``OSError``, or ``ValueError`` when it is too large."""
-    # O_NONBLOCK: a pipe put in the file's place has nobody at its other end.
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        data = file.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise ValueError(f"{path} is larger than {_MOST_BYTES // 1_000_000} MB")
-    return data
+    try:
+        return regularfile.read_bytes(path, limit=_MOST_BYTES)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from error

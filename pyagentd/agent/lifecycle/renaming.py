@@ -9,6 +9,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyagentd import regularfile
 from pyagentd.agent.lifecycle import configuring, creating
 from pyagentd.agent.prompting import surroundings
 from pyagentd.errors import Busy, Conflict
@@ -126,7 +127,7 @@ def _rewrite(place: Path, *, old: Path, new: Path) -> None:
         for plan in branch.glob(f"{paths.AGENTS_DIR}/*/{paths.SCOPE_PLAN_FILE}"):
             metadata.set_scope_plan_values(plan.parent, {"parent_session_id": new.name})
         for preset in branch.rglob(paths.PRESET_FILE):
-            text = preset.read_bytes().decode("utf-8")
+            text = regularfile.read_text(preset)
             if (changed := text.replace(f"{old}/", f"{new}/")) != text:
                 atomic.write_text(preset, changed)
 

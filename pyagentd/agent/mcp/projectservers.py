@@ -9,16 +9,16 @@ names, such as a database, may change.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyagentd import jsontext
 from pyagentd.agent.hooking.projecthooks import content, scripts_of
+from pyagentd.config.file import read_toml
 from pyagentd.config.mcp import ServerSettings, read_server
 from pyagentd.errors import ConfigError
 from pyagentd.tools.mcp.launch import at_root
@@ -100,7 +100,7 @@ def _servers(file: Path, data: bytes, problems: list[str]) -> Iterator[ServerSet
     """
     strict = file.name != OTHERS
     try:
-        tables: Any = tomllib.loads(data.decode()) if strict else json.loads(data)
+        tables: Any = read_toml(data) if strict else jsontext.parse(data)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     if not strict:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pyagentd import regularfile
 from pyagentd.agent.prompting.instructions import levels
 from pyagentd.errors import PyagentdError, SkillError, StoreError
 from pyagentd.store import presetfile
@@ -107,10 +108,7 @@ def read_skill(file: Path, origin: Origin, top: Path | None = None) -> Skill:
             raise SkillError(
                 f"{file}: it is a link to {real}, outside of the project", mend="Put the skill itself there"
             )
-        if not real.is_file():
-            raise SkillError(f"{file}: it is no file")
-        with real.open("rb") as opened:
-            data = opened.read(_MAX_BYTES)
+        data = regularfile.read_bytes(real, limit=_MAX_BYTES)
     except (OSError, RuntimeError) as error:
         raise StoreError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     try:

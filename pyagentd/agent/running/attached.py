@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.messages import Media, Message, Part, Text
 from pyagentd.store import paths
@@ -88,7 +89,8 @@ def _of_text(text: str, branch_dir: Path, room: int) -> Iterator[tuple[Part, int
         try:
             kind = type_of(each.file)
             if kind and each.size <= min(LARGEST, room):
-                yield Media(type=kind, data=base64.b64encode(each.file.read_bytes()).decode()), each.size
+                data = regularfile.read_bytes(each.file, limit=LARGEST)
+                yield Media(type=kind, data=base64.b64encode(data).decode()), each.size
                 room -= each.size
             else:
                 yield Text(text=_described(each, too_large=bool(kind))), 0

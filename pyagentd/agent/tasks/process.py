@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.store.index.tasks import Status
 
 _STARTED = 19  # fields of /proc/<pid>/stat behind the name: its state is the first, when it began this one
@@ -64,7 +65,7 @@ def is_runner(pid: int, pid_started: int, output: Path) -> bool:
 def ending_of(output: Path) -> Ending:
     """Return how the command of the task that prints to ``output`` ended, as far as its runner told."""
     try:
-        told = json.loads(ending_file(output).read_text("utf-8"))
+        told = json.loads(regularfile.read_text(ending_file(output)))
         return Ending(exit_code=int(told["exit_code"]), reason=str(told["reason"]), ended_at=float(told["ended_at"]))
     except (OSError, ValueError, KeyError, TypeError):
         return Ending(exit_code=None)

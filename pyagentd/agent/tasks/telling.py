@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.store.index.tasks import Task
 
 SHOWN_BYTES = 30_000  # of the output, to a model that asks
@@ -57,7 +59,7 @@ def completion(task: Task) -> str:
 def tail(file: Path, most: int) -> tuple[str, bool]:
     """Return the last whole lines of a file that fit into ``most`` bytes, and whether that is all of it; blocks."""
     try:
-        with file.open("rb") as stream:
+        with regularfile.opened(file, limit=sys.maxsize) as stream:
             size = stream.seek(0, 2)
             stream.seek(max(0, size - most))
             data = stream.read(most)

@@ -5,18 +5,21 @@ From idle to busy is one step under ``branch.starting``: of two messages at once
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.opening import CLEARS, is_emptied
 from pyagentd.agent.mcp.mentions import included
 from pyagentd.agent.running.equipping import Equipping
 from pyagentd.agent.running.run import new_run_id
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.agent.turns.turn import Prompt
-from pyagentd.errors import Busy, PyagentdError
+from pyagentd.errors import Busy, Conflict, PyagentdError
+from pyagentd.store import paths
 from pyagentd.store.recorded import Message as QueuedMessage
 
 if TYPE_CHECKING:  # the host begins the runs
@@ -109,10 +112,17 @@ class Submitting:
         branch.require_writable()
         await branch.keeper.settle()
         await branch.look_once()
+        if await asyncio.to_thread(is_emptied, branch.ref, branch.conversation):
+            raise Conflict(
+                f"{paths.session_file(branch.ref.branch_dir)} is empty, but its log has a conversation",
+                mend=f"Undo that, or delete the file and open the session anew. {CLEARS}",
+            )
         run_id = new_run_id()
         prompt = await self._host.hooks.message_user(branch, await read(), options, run_id)
         prompt = await included(self._host, branch, prompt, options)
         prompt = self._host.snapshots.marked(branch.ref, prompt)
+        root = branch.conversation.session.get("workspace_root")
+        await asyncio.to_thread(self._host.presets.warm, branch.ref, root)
         equipping = Equipping(self._host, branch, run_id, options, message=prompt.metadata)
         settings = await equipping.settings(prompt.settings)
         # No await from here on: what is started is supervised.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.store import atomic, document, paths, presetfile, yamlfile
 from pyagentd.store.adopt import Adopted, adopted
@@ -22,7 +23,6 @@ from pyagentd.store.document import Document, format_file
 from pyagentd.store.elisp_data import NIL, LispError, Symbol, read
 from pyagentd.store.journal import Journal
 from pyagentd.store.local_variables import Settings, find_block
-from pyagentd.store.paths import BranchRef
 
 LARGEST = 64 * 1024 * 1024  # bytes
 
@@ -110,24 +110,16 @@ def adopt_chat(chat: Chat, *, session_id: str, now_ms: int) -> Adopted:
     return adopted(chat.document, Conversation(), session_id=session_id, now_ms=now_ms)
 
 
-def fill(ref: BranchRef, made: Adopted) -> None:
-    """Put an adopted chat into the new, empty branch ``ref``.
-
-    Raises:
-        StoreError: The disk refused; the session is not there any more.
-    """
+def fill(branch_dir: Path, made: Adopted) -> None:
+    """Put an adopted chat into a new, empty branch; raises ``StoreError``."""
+    journal = Journal.open(paths.journal_file(branch_dir))
     try:
-        journal = Journal.open(paths.journal_file(ref.branch_dir))
-        try:
-            journal.append_many(made.facts)
-            journal.sync()
-        finally:
-            journal.close()
-        data = format_file(made.document).encode("utf-8", "surrogateescape")
-        atomic.write_bytes(paths.session_file(ref.branch_dir), data)
-    except BaseException:
-        atomic.discard(ref.session_dir)
-        raise
+        journal.append_many(made.facts)
+        journal.sync()
+    finally:
+        journal.close()
+    data = format_file(made.document).encode("utf-8", "surrogateescape")
+    atomic.write_bytes(paths.session_file(branch_dir), data)
 
 
 def _content(path: Path) -> bytes:
@@ -140,7 +132,7 @@ def _content(path: Path) -> bytes:
         if info.st_size > LARGEST:
             size = info.st_size // 1024 // 1024
             raise BadRequest(f"{path} has {size} MB, which is no chat", mend=f"At most {LARGEST // 1024 // 1024} MB")
-        return path.read_bytes()
+        return regularfile.read_bytes(path, limit=LARGEST, links=True)
     except FileNotFoundError as error:
         raise NotFound(f"There is no file {path}", mend="Name a saved chat") from error
     except OSError as error:

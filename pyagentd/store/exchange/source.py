@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.store import document, metadata, paths
 from pyagentd.store.align import placed
 from pyagentd.store.attachments import linked
@@ -83,6 +84,6 @@ def _images(body: str, branch_dir: Path) -> Iterator[tuple[str, bytes]]:
     for each in linked(body, branch_dir):
         try:
             if each.shown and each.size <= _LARGEST_IMAGE:
-                yield each.link, each.file.read_bytes()
+                yield each.link, regularfile.read_bytes(each.file, limit=_LARGEST_IMAGE)
         except OSError:
             continue  # the page says what is not there

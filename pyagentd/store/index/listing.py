@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.store import metadata, paths
 from pyagentd.store.index.indexed import Stamps, mtime_ns, stamps_of
 from pyagentd.store.index.projection import Facts
@@ -149,7 +150,7 @@ def _facts(stamps: Stamps, session: Mapping[str, Any], preset: str | None, creat
 def _session_row(journal: Path) -> Mapping[str, object]:
     """Return the last ``session`` row of a log without reading its other rows."""
     try:
-        content = journal.read_bytes()
+        content = regularfile.read_bytes(journal, limit=regularfile.LOG)
     except OSError:
         return {}
     end = len(content)

@@ -11,6 +11,8 @@ session elsewhere), because ids of messages and agents repeat in the branches of
 
 from __future__ import annotations
 
+OWNED = ("settings", "audit", "schedules", "deliveries", "agents", "contexts", "tasks")  # nobody else has their rows
+
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -14,15 +14,18 @@ import json
 import logging
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pyagentd.clock import Clock, SystemClock, stamp
 from pyagentd.errors import StoreError
 from pyagentd.store.atomic import FILE_MODE
-from pyagentd.store.index.schema import MIGRATIONS
+from pyagentd.store.index.schema import MIGRATIONS, OWNED
 
 FILE_NAME = "state.db"
 APPLICATION_ID = 0x70794167  # "pyAg", in the file's header
@@ -45,6 +48,7 @@ _REFUSALS = frozenset(
     }
 )
 _PLANTED = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})  # a link, a directory, a socket or a pipe
+_TAKEN_ALREADY = (sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE)
 _PRIMARY = 0xFF  # of an extended error code
 
 _log = logging.getLogger(__name__)
@@ -75,6 +79,8 @@ class State:
         self._clock = clock or SystemClock()
         self._locks = {"read": threading.RLock(), "write": threading.RLock()}
         self._connections: dict[str, sqlite3.Connection] = {}
+        self._inodes: dict[str, int] = {}  # of the file that is open and its companions
+        self._aside: list[Path] = []  # files whose rows are to be taken over
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -126,6 +132,7 @@ class State:
     @contextlib.contextmanager
     def _connection(self, use: str) -> Iterator[sqlite3.Connection]:
         connection: sqlite3.Connection | None = None
+        self._look_outside()
         try:
             if use not in self._connections:
                 self._open_both()
@@ -148,8 +155,54 @@ class State:
             for use in self._locks:
                 if use not in self._connections:
                     self._connections[use] = self._opened()
+            self._inodes = {each: _inode_of(f"{self.path}{each}") for each in _COMPANIONS}
+
+    def _look_outside(self) -> None:
+        """See whether the file was deleted or replaced while it was open; what was deleted is written again."""
+        if not self._connections or not self._is_another():
+            return
+        held = [lock for lock in self._locks.values() if lock.acquire(blocking=False)]
+        try:
+            busy = len(held) < len(self._locks) or any(each.in_transaction for each in self._connections.values())
+            if not busy and self._connections and self._is_another():  # else the next one sees to it
+                self._restore()
+        finally:
+            for lock in held:
+                lock.release()
+
+    def _is_another(self) -> bool:
+        return _inode_of(str(self.path)) != self._inodes.get("")
+
+    def _restore(self) -> None:
+        """Write the file that is open but no longer there; of a file that was replaced the new one counts."""
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        is_gone = not os.path.lexists(self.path)
+        try:
+            if is_gone:
+                _log.warning("%s was deleted while it was in use: it is written again", self.path)
+                draft.unlink(missing_ok=True)
+                os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
+                with contextlib.closing(sqlite3.connect(draft)) as copy:
+                    next(iter(self._connections.values())).backup(copy)
+            self.close()  # which removes the log of the old file
+            for companion in _COMPANIONS[1:]:  # they are not of the file that is there now
+                if is_gone or _inode_of(f"{self.path}{companion}") == self._inodes[companion]:
+                    Path(f"{self.path}{companion}").unlink(missing_ok=True)
+            if is_gone:
+                draft.rename(self.path)
+        except (OSError, sqlite3.Error) as error:
+            self.close()
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            _log.error("%s could not be written again: %s", self.path, error)
 
     def _opened(self) -> sqlite3.Connection:
+        connection = self._opened_anyhow()
+        while self._aside:
+            _take_over(connection, self._aside.pop())
+        return connection
+
+    def _opened_anyhow(self) -> sqlite3.Connection:
         for _ in range(2):
             try:
                 return self._open()
@@ -172,6 +225,7 @@ class State:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             _migrate(connection)
+            _check_tables(connection)
         except BaseException:
             connection.close()
             raise
@@ -188,7 +242,11 @@ class State:
             if error.errno in _PLANTED:
                 raise _Unusable("it is no regular file") from error
             raise StateError(f"{self.path}: {error.strerror}", mend=_MEND) from error
-        os.close(descriptor)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise _Unusable("it is no regular file")
+        finally:
+            os.close(descriptor)
 
     def _set_aside(self, why: str, connection: sqlite3.Connection | None) -> None:
         """Move the file away, unless another thread has done so since ``connection`` was opened."""
@@ -203,6 +261,7 @@ class State:
                         Path(f"{self.path}{companion}").rename(f"{kept}{companion}")
             except OSError as error:
                 raise StateError(f"{self.path} cannot be used ({why}) nor moved: {error.strerror}") from error
+            self._aside.append(kept)
         _log.warning("%s cannot be used (%s): it is now %s, and the index is built anew", self.path, why, kept)
 
     def _free_name(self) -> Path:
@@ -235,7 +294,96 @@ def _check(connection: sqlite3.Connection) -> None:
 def _migrate(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     for number, script in enumerate(MIGRATIONS[version:], version + 1):
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {script};"
-            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number}; COMMIT;"
-        )
+        try:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {script};"
+                f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number}; COMMIT;"
+            )
+        except sqlite3.OperationalError as error:
+            if _primary(error) != sqlite3.SQLITE_ERROR:
+                raise
+            raise _Unusable(f"its tables are not those of version {version}: {error}") from error
+
+
+def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[tuple[object, ...]]]:
+    """Return what the tables have: name, type and whether it may be null, of each column; indices have no column."""
+    names = connection.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' AND type != 'trigger'")
+    query = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
+    return {name: frozenset(connection.execute(query, (name,))) for (name,) in names.fetchall()}
+
+
+@lru_cache(maxsize=1)
+def _wanted() -> dict[str, frozenset[tuple[object, ...]]]:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        _migrate(connection)
+        return _columns(connection)
+
+
+def _check_tables(connection: sqlite3.Connection) -> None:
+    """Raise ``_Unusable`` where a table or an index is missing, or is not what this version made."""
+    found = _columns(connection)
+    if wrong := [name for name, columns in _wanted().items() if found.get(name) != columns]:
+        raise _Unusable(f"it lacks {wrong[0]}" if wrong[0] not in found else f"its table {wrong[0]} is another")
+
+
+def _take_over(connection: sqlite3.Connection, kept: Path) -> None:
+    """Copy from the file ``kept`` every row that can be read and that nothing else has; the log tells what cannot."""
+    taken, lost = dict[str, int](), list[str]()
+    try:
+        with contextlib.closing(_read_only(kept)) as old:
+            if old.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+                return  # another program's
+            for table in OWNED:
+                taken[table], problem = _copy_rows(old, connection, table)
+                lost += [f"{table} ({problem})"] if problem else []
+    except (sqlite3.Error, OSError) as error:
+        lost.append(f"everything ({error})")
+    told = ", ".join(f"{count} of {table}" for table, count in taken.items() if count)
+    _log.warning("Taken over from %s: %s rows", kept, told or "no")
+    if lost:
+        _log.error("Not all of %s could be taken over: %s", kept, "; ".join(lost))
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    # Where there is no log beside it, none is made.
+    how = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
+    return sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, isolation_level=None)
+
+
+def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> tuple[int, str]:
+    """Copy the rows of ``table`` that are there and fit; from both ends, where something between is damaged."""
+    try:
+        had = {name for (name,) in old.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+        columns = [name for (name,) in new.execute("SELECT name FROM pragma_table_info(?)", (table,)) if name in had]
+    except sqlite3.Error as error:
+        return 0, str(error)
+    if not columns:
+        return 0, "there is no such table"
+    listed = ", ".join(f'"{name}"' for name in columns)
+    insert = f"INSERT INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"
+    count, problem = 0, ""
+    new.execute("BEGIN IMMEDIATE")
+    for order in ("ASC", "DESC"):
+        try:
+            for row in old.execute(f"SELECT {listed} FROM {table} ORDER BY 1 {order}"):
+                try:
+                    if table == "settings":
+                        json.loads(row[columns.index("value")])
+                    count += new.execute(insert, row).rowcount
+                except (sqlite3.IntegrityError, ValueError, TypeError) as error:
+                    if getattr(error, "sqlite_errorcode", 0) not in _TAKEN_ALREADY:
+                        problem = f"a row does not fit: {error}"
+            break
+        except sqlite3.DatabaseError as error:
+            problem = str(error)
+    new.execute("COMMIT")
+    return count, problem
+
+
+def _inode_of(path: str) -> int:
+    try:
+        return os.stat(path, follow_symlinks=False).st_ino  # noqa: PTH116 - before every use
+    except OSError:
+        return 0

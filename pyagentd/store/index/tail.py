@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store.journal import read_rows
 from pyagentd.store.lines import Numbering, Row, chunks, row_of, rows_of
@@ -33,7 +34,7 @@ def read_from(path: Path, mark: Bookmark) -> tuple[list[Row], Bookmark] | None:
         StoreError: The disk refused; a missing file is an empty log.
     """
     try:
-        with path.open("rb") as file:
+        with regularfile.opened(path, limit=regularfile.LOG) as file:
             size = os.fstat(file.fileno()).st_size
             if mark.end > size or _witness(file, mark.end) != mark.witness:
                 return None

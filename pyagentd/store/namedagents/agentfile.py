@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyagentd import jsontext, regularfile
 from pyagentd.errors import Conflict, NotFound, PresetError, StoreError
 from pyagentd.store import atomic
 from pyagentd.store.namedagents.layout import agent_file
@@ -88,7 +89,7 @@ def read(directory: Path) -> AgentFile:
     """
     path = agent_file(directory)
     try:
-        data = path.read_bytes()
+        data = regularfile.read_bytes(path)
     except FileNotFoundError as error:
         raise NotFound(f"{directory} has no {path.name}", mend="It is no named agent") from error
     except OSError as error:
@@ -101,11 +102,13 @@ def parse(data: bytes, path: Path) -> AgentFile:
     if len(data) > _LARGEST:
         raise PresetError(f"{path} is larger than {_LARGEST} bytes", mend="Keep what is long in docs/")
     try:
-        values = json.loads(data.decode("utf-8-sig"))
+        values = jsontext.parse(data.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
         raise PresetError(f"{path}:{error.lineno}: {error.msg}", mend="Correct the JSON there") from error
-    except (UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
         raise PresetError(f"{path}:1: this is no JSON in UTF-8", mend="Save the file in UTF-8") from error
+    except ValueError as error:
+        raise PresetError(f"{path}: {error}", mend="Correct the JSON there") from error
     if not isinstance(values, dict):
         raise PresetError(f"{path}:1: this is no JSON object", mend='Begin with {"name": …')
     return AgentFile(path=path, values=values)

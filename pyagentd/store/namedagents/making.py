@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyagentd import regularfile
 from pyagentd.clock import Clock, iso8601
 from pyagentd.errors import Conflict, PresetError
 from pyagentd.store import atomic, paths, sessions
@@ -127,6 +128,6 @@ def _fill(directory: Path, template: Path) -> None:
         if entry.is_dir() and not entry.is_symlink():
             atomic.copy_tree(entry, target)
         elif entry.is_file() and not entry.is_symlink():
-            atomic.write_bytes(target, entry.read_bytes())
+            atomic.write_bytes(target, regularfile.read_bytes(entry, limit=regularfile.DOCUMENT))
     for made in (layout.docs_dir, layout.saved_dir, layout.workspace_dir):
         atomic.make_dirs(made(directory))

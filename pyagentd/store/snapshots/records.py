@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.ids import new_id
 from pyagentd.store import atomic
@@ -74,7 +75,7 @@ class Records:
     def head(self, ref: BranchRef) -> str:
         """Return the id of the last change, "" when there is none."""
         try:
-            with self.file(ref).open("rb") as file:
+            with regularfile.opened(self.file(ref), limit=regularfile.LOG) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
                 lines = file.read().split(b"\n")
         except OSError:
@@ -120,7 +121,7 @@ class Records:
         found = []
         for file in sorted(self._begun.glob("*.json")):
             try:
-                told = json.loads(file.read_text("utf-8"))
+                told = json.loads(regularfile.read_text(file))
                 found.append((str(told["session"]), tuple(map(str, told["paths"])), _change(told["change"])))
             except (OSError, ValueError, KeyError, TypeError):
                 with suppress(OSError):
@@ -144,7 +145,7 @@ def read_lines(file: Path) -> list[Change]:
         StoreError: The disk refused.
     """
     try:
-        lines = file.read_bytes().split(b"\n")
+        lines = regularfile.read_bytes(file, limit=regularfile.LOG).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic
 from pyagentd.store.snapshots.scan import Signature
@@ -30,7 +31,7 @@ class Stats:
     def load(self, key: str) -> dict[str, tuple[Signature, Entry]]:
         """Return what is known of the workspace ``key`` by path; {} for nothing."""
         try:
-            rows = json.loads(self._file(key).read_text("utf-8"))
+            rows = json.loads(regularfile.read_text(self._file(key), limit=regularfile.DOCUMENT))
             return {path: ((a, b, c, d, e), Entry(mode, name)) for path, a, b, c, d, e, mode, name in rows}
         except (OSError, ValueError, TypeError):
             return {}

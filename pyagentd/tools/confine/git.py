@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from pyagentd import installation
+from pyagentd import installation, regularfile
 
 ONLY_REAL_REPOSITORIES = {
     "GIT_CONFIG_COUNT": "1",
@@ -59,11 +59,11 @@ def of_worktree(root: Path) -> str | None:
     The repository must name this work tree too: a file that a command wrote must not open a directory to it.
     """
     try:
-        text = (root / ".git").read_text("utf-8")
+        text = regularfile.read_text(root / ".git")
         if not text.startswith("gitdir: "):
             return None
         entry = Path(os.path.realpath(root / text[len("gitdir: ") :].strip()))
-        back = (entry / "gitdir").read_text("utf-8").strip()
+        back = regularfile.read_text(entry / "gitdir").strip()
     except (OSError, UnicodeDecodeError):
         return None
     common = entry.parent.parent
