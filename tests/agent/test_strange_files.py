@@ -48,6 +48,9 @@ KINDS: dict[str, Callable[[Path, Stage], Any]] = {
 }
 
 
+OTHERS_GO_ON = ("a FIFO", "nested brackets")  # what a reader would wait for, or work on
+
+
 def _huge(path: Path) -> None:
     path.touch()
     os.truncate(path, 10**11)
@@ -85,11 +88,8 @@ PLACES: dict[str, Callable[[Stage], Path]] = {
             ".pyagentd/mcp.toml",
             ".mcp.json",
             ".pyagentd/skills/x/SKILL.md",
-            ".claude/skills/x/SKILL.md",
             "CLAUDE.md",
-            "AGENTS.md",
             ".git",
-            ".gitignore",
         )
     },
     "a template of the user": lambda stage: stage.world.presets / "main.md",
@@ -117,8 +117,10 @@ def bounded() -> Iterator[None]:
 async def beat(gaps: list[float]) -> None:
     while True:
         began = time.monotonic()
-        await asyncio.sleep(0.01)
-        gaps.append(time.monotonic() - began)
+        try:
+            await asyncio.sleep(0.01)
+        finally:
+            gaps.append(time.monotonic() - began)
 
 
 async def use(stage: Stage, path: Path) -> None:
@@ -221,13 +223,13 @@ async def test_nothing_waits_for_what_is_no_file_of_ours_and_nothing_of_it_leaks
         with bounded():
             beating = asyncio.create_task(beat(gaps))
             using = asyncio.create_task(use(stage, path))
-            if place != "a template of the user":
+            if kind in OTHERS_GO_ON and place != "a template of the user":
                 await prompt(world, world.session(f"other {kind}"))  # another client, meanwhile
             try:
                 await using
             finally:
                 beating.cancel()
-        assert max(gaps) < _BLOCKED_S, kind
+        assert max(gaps, default=0.0) < _BLOCKED_S, kind
         if place != "a template of the user":  # the user's own may be a link
             assert not leaked(stage), kind
             assert not any(SECRET in str(request.body) for request in world.server.requests), kind

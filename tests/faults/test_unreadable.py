@@ -30,8 +30,8 @@ def _make_unreadable(path: Path) -> None:
     [
         ("messages.jsonl", _make_directory, "Is a directory"),
         ("messages.jsonl", _make_unreadable, "Too many levels of symbolic links"),  # links are not followed
-        ("session.md", _make_unreadable, "Input/output error"),
-        ("preset.md", _make_unreadable, "Input/output error"),
+        ("session.md", _make_unreadable, "It is a symbolic link"),
+        ("preset.md", _make_unreadable, "It is a symbolic link"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_and_the_others_stay(

@@ -1,6 +1,7 @@
 """Metadata is read fast where it is as we write it, and always as the YAML library reads it."""
 
 import string
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
@@ -64,3 +65,23 @@ def test_both_ways_of_writing_agree(texts):
     except Exception:  # a character that YAML does not have
         return
     assert dump_texts(texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: " + "[" * 4_000, "nested deeper than 100"),
+        ("a: " + "{b: " * 200 + "}" * 200, "nested deeper than 100"),
+        ("a: " + "- " * 3_000 + "x", "nested too deeply|not allowed"),
+        ("[" * 50_000, "5,000 lines, commas and brackets"),
+        ("a: x\n" * 6_000, "5,000 lines, commas and brackets"),
+        ("a: " + "x" * 200_000, "100,000 characters"),
+        ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 10)), "30 aliases"),
+    ],
+)
+@pytest.mark.parametrize("read", [yamlfile.load, yamlfile.load_texts])
+def test_what_would_take_long_to_read_is_refused_before(
+    read: Callable[[str], object], text: str, problem: str
+) -> None:
+    with pytest.raises(yamlfile.Malformed, match=problem):
+        read(text)
