@@ -198,10 +198,10 @@ def built(home: Path, wanted: str, *, exactly: bool = False) -> Iterator[tuple[P
         BadRequest: The name is taken, and ``exactly`` was said.
         StoreError: The disk refused.
     """
-    draft, place = _reserve(home, wanted, exactly=exactly)
     if wanted.startswith("."):  # whoever chose a hidden name renames it
-        atomic.move(draft, place)
-        draft = place
+        draft = place = _claim(home, wanted)
+    else:
+        draft, place = _reserve(home, wanted, exactly=exactly)
     try:
         yield draft, place
         if draft != place:
@@ -214,6 +214,15 @@ def built(home: Path, wanted: str, *, exactly: bool = False) -> Iterator[tuple[P
             with suppress(OSError):  # it holds other agents
                 home.rmdir()
         raise
+
+
+def _claim(home: Path, wanted: str) -> Path:
+    atomic.make_dirs(home)
+    place = home.resolve() / wanted
+    if not _is_free(place, empty=True):
+        raise BadRequest(f"{place} is in use", mend="Name a directory that is absent or empty")
+    atomic.make_dir_exclusive(place)
+    return place
 
 
 def _reserve(home: Path, wanted: str, *, exactly: bool) -> tuple[Path, Path]:
