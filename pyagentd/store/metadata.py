@@ -63,12 +63,6 @@ def read_preset_metadata(branch_dir: Path) -> dict[str, Any] | None:
     return values
 
 
-def is_agent_session(branch_dir: Path) -> bool:
-    """Return whether the metadata says that this is an agent."""
-    metadata = read_session_metadata(branch_dir)
-    return metadata is not None and metadata.get("type") == "agent"
-
-
 def write_scope_plan(
     branch_dir: Path,
     *,

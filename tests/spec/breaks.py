@@ -132,9 +132,9 @@ BREAKS = [
     ),
     Break(
         "Type checking for agent sessions",
-        _METADATA,
-        'metadata.get("type") == "agent"',
-        'metadata.get("type") != "agent"',
+        "elisp/pyagentd-jf.el",
+        ':type)\n         "agent")',
+        ':type)\n         "branch")',
     ),
     Break("Discovering all sessions", _REGISTRY, 'if not e.name.startswith(".")', "if True"),
     Break(
@@ -172,7 +172,7 @@ BREAKS = [
     Break(
         "Duplicate Local Variables cleanup",
         _BLOCK_EL,
-        "               (pyagentd-block--cut (plist-get block :start))\n",
+        "          (when count\n            (pyagentd-block--cut start))\n",
         "",
     ),
     Break(

@@ -127,8 +127,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "gptel-with-preset isolation",
         _EQUIPPING,
-        "overridden(self._presets.of_branch(self._branch.ref), override)",
-        "self._presets.of_branch(self._branch.ref)",
+        "return overridden(self._answering(), override)",
+        "return self._presets.of_branch(self._branch.ref)",
     ),
     _of(
         "Prompt inserted to buffer before request",
@@ -422,8 +422,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Zero configuration inheritance",
         _EQUIPPING,
-        "max_tokens=preset.max_tokens or DEFAULT_MAX_TOKENS",
-        "max_tokens=preset.max_tokens or 777",
+        "preset.max_tokens or DEFAULT_MAX_TOKENS",
+        "preset.max_tokens or 777",
     ),
     _of(
         "Agent directory under parent branch",

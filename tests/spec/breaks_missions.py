@@ -76,7 +76,7 @@ BREAKS_OF_MISSIONS = [
     _of(
         "PtcRunner.SubAgent.LLMTool",
         f"{_MISSION}/judgment.py",
-        "            return _returning(printing.readable(_named(json.loads(candidate))))\n",
+        "            return _returning(printing.readable(_named(jsontext.parse(candidate))))\n",
         "            return candidate\n",
     ),
     _of(

@@ -8,6 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.spec.breaking import Break
+from tests.spec.breaks import BREAKS
+
+DEVIATIONS = "docs/deviations.md"
+"""Where the product does on purpose something else than a specification says, with the reason."""
+
 TESTS = Path(__file__).resolve().parents[1]
 SPECIFICATIONS = sorted(path.stem for path in Path(__file__).parent.glob("*.txt"))
 
@@ -82,8 +88,49 @@ def _split(spec: str, titles: str) -> list[str]:
     return [titles] if titles in known else titles.split(", ")
 
 
+def uncalled() -> list[str]:
+    """Return the scenarios that are fulfilled by a function which nothing in the product calls.
+
+    A ``jf/`` function is there for its user to call, and an operation has its name in kebab-case in what calls it.
+    """
+    product = {path: path.read_text("utf-8") for path in (*_sources("pyagentd", "*.py"), *_sources("elisp", "*.el"))}
+    found = []
+    for each in BREAKS:
+        name = _fulfilled_by(each, product[TESTS.parent / each.file])
+        if name is None or name.startswith(("__", "jf/")):
+            continue
+        named = re.compile(rf"(?<![\w-])(?:{re.escape(name)}|{re.escape(name.replace('_', '-'))})(?![\w-])")
+        if sum(len(named.findall(text)) for text in product.values()) < 2:
+            found.append(f"{each.spec}  {each.scenario}: nothing calls {name} of {each.file}")
+    return found
+
+
+def _sources(directory: str, pattern: str) -> Iterator[Path]:
+    return (TESTS.parent / directory).rglob(pattern)
+
+
+def _fulfilled_by(broken: Break, text: str) -> str | None:
+    """Return the name of the innermost function, or Lisp definition, that a break of a scenario breaks."""
+    at = text.index(broken.old)
+    if broken.file.endswith(".el"):
+        definitions = [
+            each for each in re.finditer(r"^\(def\S+ '?([^\s()]+)", text, re.MULTILINE) if each.start() <= at
+        ]
+        return definitions[-1][1] if definitions else None
+    line = text.count("\n", 0, at + len(broken.old) - len(broken.old.lstrip())) + 1
+    around = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, _Function) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno).name if around else None
+
+
 def main() -> None:
     """Print every scenario with its tests."""
+    print(f"What differs from the specifications on purpose, and why: {DEVIATIONS}\n")
+    for each in uncalled():
+        print(f"not covered: {each}")
     said = claims()
     for spec in SPECIFICATIONS:
         for title in scenarios(spec):

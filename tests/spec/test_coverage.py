@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.spec.breaks import BREAKS
-from tests.spec.coverage import SPECIFICATIONS, claims, scenarios
+from tests.spec.coverage import DEVIATIONS, SPECIFICATIONS, claims, scenarios, uncalled
 from tests.spec.effects import EFFECTS
 from tests.spec.mutants import ROOT
 
@@ -37,6 +37,19 @@ def test_every_scenario_can_be_broken_in_code_that_is_there() -> None:
     )
     for broken in BREAKS:
         assert broken.applied((ROOT / broken.file).read_text("utf-8"))
+
+
+def test_what_fulfils_a_scenario_is_called_by_the_product() -> None:
+    assert uncalled() == []
+
+
+@pytest.mark.parametrize("spec", SPECIFICATIONS)
+def test_what_differs_from_a_specification_is_told_with_the_reason(spec: str) -> None:
+    text = (ROOT / DEVIATIONS).read_text("utf-8")
+    _, heading, rest = text.partition(f"\n## {spec}: ")
+    rows = [line for line in rest.partition("\n## ")[0].splitlines() if line.startswith("| ")][2:]
+    assert heading and rows
+    assert all(len(cells := row.strip("|").split(" | ")) == 3 and all(map(str.strip, cells)) for row in rows)
 
 
 def test_every_scenario_about_gptel_has_an_effect_that_a_user_sees() -> None:

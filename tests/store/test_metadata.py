@@ -38,14 +38,6 @@ def test_an_agent_adds_type_and_parent_and_nothing_else(tmp_path):
     assert all(isinstance(value, str) for value in written.values())
 
 
-@pytest.mark.spec("001", "Type checking for agent sessions")
-def test_type_agent_is_what_makes_an_agent(tmp_path):
-    parent = new_session(tmp_path)
-    assert not metadata.is_agent_session(parent.branch_dir)
-    assert metadata.is_agent_session(new_agent(parent).branch_dir)
-    assert not metadata.is_agent_session(tmp_path / "absent")
-
-
 @pytest.mark.spec("001", "Backward compatibility with agent_type")
 def test_agent_type_stands_in_for_preset(tmp_path):
     plan = tmp_path / "scope-plan.yml"
