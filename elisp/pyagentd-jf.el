@@ -225,11 +225,17 @@ That is a plist with :backend, :model and what else it has."
 (defun jf/gptel--read-branch-metadata (branch-dir)
   "Return what branch-metadata.yml in BRANCH-DIR says, or nil.
 That is a plist with :parent-branch, :created and maybe
-:branch-point-position."
+:branch-point-position, a number."
   (pyagentd-jf--read
    'branch-metadata branch-dir
    (expand-file-name "branch-metadata.yml" branch-dir)
-   (lambda (text) (pyagentd-yaml-read text t))))
+   (lambda (text)
+     (let* ((told (pyagentd-yaml-read text t))
+            (position (plist-get told :branch-point-position)))
+       (if (and position (string-match-p "\\`[0-9]+\\'" position))
+           (plist-put told :branch-point-position
+                      (string-to-number position))
+         told)))))
 
 (defun jf/gptel--is-agent-session-p (branch-dir)
   "Return t if the session in BRANCH-DIR is an agent, by its metadata."
@@ -356,12 +362,16 @@ once, with its answer, or with a text that begins with \"Error: \"."
                                      "denied_paths" denied-paths)
                       :env (pyagentd-env-variables)
                       :key (pyagentd-env-key)))))
-    (pyagentd-rpc-call-async
-     'agent-result (list :branch (plist-get agent :branch))
-     :success (lambda (answer) (funcall main-cb (plist-get answer :text)))
-     :error (lambda (err)
-              (funcall main-cb (format "Error: Network failure\n%S"
-                                       (list :error err)))))
+    (let* ((buffer (current-buffer))
+           (done (lambda (text)
+                   (pyagentd-overlay-finish buffer (plist-get agent :session-id))
+                   (funcall main-cb text))))
+      (pyagentd-rpc-call-async
+       'agent-result (list :branch (plist-get agent :branch))
+       :success (lambda (answer) (funcall done (plist-get answer :text)))
+       :error (lambda (err)
+                (funcall done (format "Error: Network failure\n%S"
+                                      (list :error err))))))
     (plist-get agent :branch)))
 
 (provide 'pyagentd-jf)

@@ -160,6 +160,14 @@ They get the plist of the agent, see `pyagentd-overlay-update'.")
             (rassq-delete-all overlay pyagentd-overlay--table))))
   (delete-overlay overlay))
 
+(defun pyagentd-overlay-finish (buffer id)
+  "Remove the overlay of the agent ID from BUFFER, its parent's, if any."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (when-let ((overlay (alist-get id pyagentd-overlay--table
+                                     nil nil #'equal)))
+        (pyagentd-overlay-delete overlay)))))
+
 ;;;; Overlays
 
 (defun pyagentd-overlay--place (overlay)

@@ -127,7 +127,14 @@ about, nil if that is not known."
 (defun pyagentd-place-list-branches (session-dir)
   "Return the names of the branches of SESSION-DIR."
   (mapcar #'file-name-nondirectory
-          (pyagentd-place--directories (pyagentd-place-branches session-dir))))
+          (pyagentd-place--conversations
+           (pyagentd-place-branches session-dir))))
+
+(defun pyagentd-place--conversations (parent)
+  "Return those directories in PARENT that have a conversation."
+  (seq-filter (lambda (directory)
+                (file-exists-p (pyagentd-place-conversation directory)))
+              (pyagentd-place--directories parent)))
 
 (defun pyagentd-place-all-branches ()
   "Return a plist for every branch on disk.
@@ -140,7 +147,7 @@ The keys are :session-dir, :session-id, :branch-dir, :branch-name and
                  (list :session-dir session-dir
                        :session-id (file-name-nondirectory session-dir)
                        :branch-dir branch-dir :branch-name name
-                       :agent-dirs (pyagentd-place--directories
+                       :agent-dirs (pyagentd-place--conversations
                                     (pyagentd-place-agents branch-dir)))))
              (pyagentd-place-list-branches session-dir)))
    (pyagentd-place-sessions)))

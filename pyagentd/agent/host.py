@@ -178,12 +178,15 @@ class Host(OpenBranches):
         given = Submission(text=text, options=options, metadata=metadata or {})
         return (await self.submit(branch, given)).run_id or ""
 
-    async def abort(self, branch: LiveBranch) -> bool:
-        """Stop the branch's run and all agents below it; return whether anything was running."""
+    async def abort(self, branch: LiveBranch, *, why: str = "") -> bool:
+        """Stop the branch's run and all agents below it; return whether anything was running.
+
+        ``why`` is what is said of a run that its user did not stop.
+        """
         async with branch.starting:  # a run that is being started is stopped too
             task = branch.task
         if task is not None:
-            branch.stop()
+            branch.stop(why)
             await asyncio.wait([task])
         return await self.agents.background.abort(branch) or task is not None
 

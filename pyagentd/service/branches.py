@@ -60,7 +60,7 @@ class Branches(Group):
         self._registry.add(made)
         self._tell_written(*lineage.with_agents(made))
         told = metadata.read_branch_metadata(made.branch_dir) or {}
-        return {**described(made), "parent": parent.branch_name, "position": int(told["branch_point_position"])}
+        return {**described(made), "parent": parent.branch_name, "position": told["branch_point_position"]}
 
     async def branches(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the branches of a session as a tree: each after its parent, one level deeper."""

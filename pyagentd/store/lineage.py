@@ -93,7 +93,7 @@ def tree(session_dir: Path) -> list[Node]:
             ref=refs[name],
             parent=parents[name],
             created=told[name].get("created") or _session_created(refs[name]),
-            position=_number(told[name].get("branch_point_position")),
+            position=told[name].get("branch_point_position"),
             current=name == chosen,
             depth=depth,
             last=last,
@@ -155,7 +155,3 @@ def _stacked(names: Iterable[str], depth: int, *, single: bool = False) -> list[
 
 def _session_created(ref: BranchRef) -> str | None:
     return (metadata.read_session_metadata(ref.branch_dir) or {}).get("created")
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None

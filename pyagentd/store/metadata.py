@@ -37,9 +37,18 @@ def read_session_metadata(branch_dir: Path) -> dict[str, str] | None:
     return metadata
 
 
-def read_branch_metadata(branch_dir: Path) -> dict[str, str] | None:
-    """Return ``branch-metadata.yml``: ``parent_branch``, ``created``, maybe ``branch_point_position``; or None."""
-    return _read(paths.branch_metadata_file(branch_dir), missing=logging.DEBUG)
+def read_branch_metadata(branch_dir: Path) -> dict[str, Any] | None:
+    """Return ``branch-metadata.yml``: ``parent_branch``, ``created``, maybe ``branch_point_position``; or None.
+
+    The position is a number, a position of Emacs from 1; what is no number there is left out.
+    """
+    read = _read(paths.branch_metadata_file(branch_dir), missing=logging.DEBUG)
+    if read is None:
+        return None
+    told: dict[str, Any] = {**read}
+    if (position := told.pop("branch_point_position", "")).isdecimal():
+        told["branch_point_position"] = int(position)
+    return told
 
 
 def read_preset_metadata(branch_dir: Path) -> dict[str, Any] | None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.approving.asks import Answer
-from pyagentd.agent.delegating.spawn import MAX_DEPTH
+from pyagentd.agent.delegating.results import outcome_of
+from pyagentd.agent.delegating.spawn import MAX_DEPTH, result_of
 from pyagentd.clock import stamp
 from pyagentd.store import metadata, paths, presetfile
+from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import FixedClock, Watcher, World, assert_closed, attached, body, last_of, rows
 from tests.server import Request, answer, refusal, text, tool_use
@@ -233,7 +235,8 @@ async def test_an_agent_whose_model_refuses_is_an_error_for_the_parent(helper: W
     helper.server.say(answer(spawn()), refusal(401, "authentication_error", "bad key"), "It failed")
     ref = helper.session()
     await converse(helper, ref)
-    assert "Error: Network failure" in results(helper.server.last)[0]
+    (result,) = results(helper.server.last)
+    assert "Error: API failure" in result and "(:error (:code" in result and "bad key" in result
     (agent,) = agents_of(ref)
     assert assert_closed(agent)["reason"] == "error"
     assert assert_closed(ref)["reason"] == "done"
@@ -283,6 +286,11 @@ async def test_stopping_the_parent_stops_its_agents_and_all_below(helper: World,
     for each in [ref, *agents_of(ref)]:
         if [row for row in rows(each) if row.type == "run"]:
             assert assert_closed(each)["reason"] == "aborted"
+    texts = [row["data_json"]["errorText"] for row in last_of(rows(ref), "part").values() if "tool_call_id" in row]
+    assert texts == ["aborted by parent"] * 2
+    for conversation in (Conversation(rows(each)) for each in agents_of(ref)):
+        outcome = outcome_of(conversation, conversation.last_run, "all")
+        assert outcome is None or result_of(outcome).text == "Error: aborted by parent"
     assert not helper.host.asks.all() and not helper.host.runs
 
 

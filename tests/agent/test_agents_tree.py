@@ -48,7 +48,7 @@ async def test_the_tree_says_of_every_agent_what_became_of_it(helper: World) -> 
     assert (deep["state"], deep["preset"], deep["description"]) == ("finished", "helper", "find it")
     assert deep["tokens"] > 0 and deep["background"] is False
     assert [leaf["result"] for leaf in deep["agents"]] == ["a leaf"]
-    assert bad["state"] == "error" and bad["result"].startswith("Error: Network failure") and bad["agents"] == []
+    assert bad["state"] == "error" and bad["result"].startswith("Error: API failure") and bad["agents"] == []
     assert {agent["branch_dir"] for agent in found} == {str(agent.branch_dir) for agent in agents_of(ref)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,11 @@ async def test_always_adds_every_pattern_to_the_preset(world: World, service: Se
         await talk.end()
         assert ["alpha" in said or "beta" in said for said in results(world.server.last)] == [True, True]
         granted = results(world.server.requests[1])[0]
-        assert granted == f"Scope expanded. Added 2 pattern(s) to Read: {one}/**, {two}"
+        assert json.loads(granted) == {
+            "success": True,
+            "patterns_added": [f"{one}/**", str(two)],
+            "message": "Scope expanded. Added 2 pattern(s) to Read",
+        }
         assert lists(preset)["paths"]["read"] == [*before, f"{one}/**", str(two)]
         assert presetfile.read(preset).body == body
         now = metadata.read_session_metadata(talk.branch.ref.branch_dir) or {}
@@ -79,7 +84,11 @@ async def test_allow_holds_for_one_call(world: World, service: Service) -> None:
         await talk.end()
         first, second = results(world.server.last)
         assert "far" in first and "outside `paths.read`" in second
-        assert results(world.server.requests[1])[0].startswith("Permission granted for this turn only")
+        assert json.loads(results(world.server.requests[1])[0]) == {
+            "success": True,
+            "allowed_once": True,
+            "message": "Permission granted for this turn only.",
+        }
         assert preset.read_bytes() == before
         await talk.say(answer(read(outside)), "Done")
         assert "outside `paths.read`" in await talk.end()
@@ -115,7 +124,12 @@ async def test_a_denial_says_so_with_its_reason(world: World, service: Service) 
     async with talking(world, service) as talk:
         await talk.say(answer(request("Read", "/etc/hosts")), "Done")
         await talk.answer("deny", reason="ask me for its content")
-        assert await talk.end() == "User denied scope expansion request. They say: ask me for its content"
+        assert json.loads(await talk.end()) == {
+            "success": False,
+            "user_denied": True,
+            "message": "User denied scope expansion request.",
+            "reason": "ask me for its content",
+        }
         assert (await talk.decisions())[-1] == ("ask_denied", "human: deny", "a test")
 
 
@@ -126,7 +140,7 @@ async def test_a_command_adds_its_name(world: World, service: Service) -> None:
         await talk.say(answer(request("run_approved_command", "make test", "git status")), "Done")
         assert (await talk.ask())["patterns"] == ["make", "git"]
         await talk.answer("always")
-        assert await talk.end() == "Scope expanded. Added 2 pattern(s) to Bash: make, git"
+        assert json.loads(await talk.end())["patterns_added"] == ["make", "git"]
         assert lists(preset)["shell_commands"]["allow"] == ["ls", "make", "git"]
 
 

@@ -110,8 +110,13 @@ async def test_nil_empty_and_given_paths_stay_apart(read: list[str] | None) -> N
         (Outcome(reason="aborted", text="half"), "Error: User aborted agent"),
         (
             Outcome(reason="error", text="", code="provider-error", message="refused"),
-            "Error: Network failure\nrefused",
+            'Error: API failure\n(:error (:code "provider-error" :message "refused"))',
         ),
+        (
+            Outcome(reason="error", text="", code="provider-unavailable", message='no "route"\nto host'),
+            'Error: Network failure\n(:error (:code "provider-unavailable" :message "no \\"route\\"\\nto host"))',
+        ),
+        (Outcome(reason="aborted", text="half", message="aborted by parent"), "Error: aborted by parent"),
         (Outcome(reason="done", text=""), "(the agent finished without saying anything)"),
     ],
 )

@@ -424,7 +424,9 @@ async def test_an_exception_where_answers_are_recorded_is_logged_and_told_to_the
     ref = helper.session()
     with caplog.at_level(logging.ERROR):
         watcher = await converse(helper, ref)
-    assert results(helper.server.last) == ["Error: Agent failed\nRuntimeError: no such luck"]
+    assert results(helper.server.last) == [
+        'Error: Agent failed\n(:error (:code "internal" :message "RuntimeError: no such luck"))'
+    ]
     assert [event.args[0]["state"] for event in watcher.of("agent", ref.key)].count("finished") == 1
     assert any(record.exc_info for record in caplog.records)
     assert ends(watcher, ref)[0]["reason"] == "done"

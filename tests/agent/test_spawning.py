@@ -111,7 +111,7 @@ async def test_a_result_is_told_again_after_a_restart_and_an_agent_without_a_run
     ref = helper.session()
     agent = await spawned(helper, ref)
     told = await result(helper, agent)
-    assert not told["ok"] and told["text"].startswith("Error: Network failure\n")
+    assert not told["ok"] and told["text"].startswith("Error: API failure\n(:error (:code ")
     await helper.host.shutdown()
     helper.start()
     assert await result(helper, agent) == told

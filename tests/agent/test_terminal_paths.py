@@ -168,7 +168,7 @@ ENDINGS = [
     Ending("success", r"I look\.\n\nfound\Z", (LOOK, "found")),
     Ending("empty answer", r"\(the agent finished without saying anything\)\Z", (answer(),)),
     Ending("refusal of the model", r"half", (answer("half", stop_reason="refusal"),)),
-    Ending("provider refuses", r"Error: Network failure\n.*no such model", (refusal(400, "x", "no such model"),)),
+    Ending("provider refuses", r"Error: API failure\n.*no such model", (refusal(400, "x", "no such model"),)),
     Ending("provider overloaded for good", r"Error: Network failure\n", (OVERLOADED,) * 12),
     Ending("cut before the answer", r"Error: Network failure\n", (answer("found", cut_after=1),) * 12),
     Ending("cut in the middle", r"Error: Network failure\n", (answer(text("found", chunks=3), cut_after=5),) * 12),

@@ -133,7 +133,7 @@
       (jf-test--write root "branch-metadata.yml" "parent_branch: \"main\""
                       "branch_point_position: 120")
       (should (equal (jf/gptel--read-branch-metadata root)
-                     '(:parent-branch "main" :branch-point-position "120")))
+                     '(:parent-branch "main" :branch-point-position 120)))
       (jf-test--write root "preset.md" "---" "backend: Claude  # the first"
                       "model: claude-sonnet-4-5" "temperature: 0.3"
                       "include-tool-results: true" "tools:" "  - Read"
@@ -346,6 +346,37 @@ The variable `results' has what `callback' was called with, latest first."
       (should-not (plist-get request :unrestricted)))
     (should (equal (pyagentd-test-calls 'agent-result)
                    '((:branch "/s/agents/a1"))))))
+
+(ert-deftest pyagentd-jf-task-removes-the-overlay-before-the-callback ()
+  "SPEC 000 Completion deletes overlay and invokes callback."
+  (jf-test--with-task nil
+    (let ((parent (current-buffer)) shown)
+      (jf/gptel-persistent-agent--task
+       (lambda (text)
+         (push (cons text (length (buffer-local-value
+                                   'pyagentd-overlay--table parent)))
+               shown))
+       "explorer" "d" "p")
+      (pyagentd-overlay-update
+       '(:id "a1" :preset "explorer" :description "d" :state wait :count 0))
+      (should pyagentd-overlay--table)
+      (pyagentd-test-await shown)
+      (should (equal shown '(("found" . 0)))))))
+
+(ert-deftest pyagentd-jf-branches-without-a-conversation-are-none ()
+  "SPEC 001 Discovering branches within a session."
+  (pyagentd-test-with-place
+    (let* ((file (pyagentd-test-file root "### Hi"))
+           (branch (directory-file-name (file-name-directory file)))
+           (session (file-name-directory
+                     (directory-file-name (file-name-directory branch)))))
+      (make-directory (expand-file-name "branches/half" session) t)
+      (make-directory (expand-file-name "agents/half" branch) t)
+      (should (equal (jf/gptel--list-branches session)
+                     (list (file-name-nondirectory branch))))
+      (should (equal (mapcar (lambda (each) (plist-get each :agent-dirs))
+                             (jf/gptel--find-all-branches-with-agents))
+                     '(nil))))))
 
 (ert-deftest pyagentd-jf-task-tells-nil-from-an-empty-vector ()
   (jf-test--with-task nil

@@ -146,7 +146,7 @@ BREAKS = [
     Break(
         "Comprehensive branch discovery with agents",
         "elisp/pyagentd-place.el",
-        "(pyagentd-place--directories\n                                    (pyagentd-place-agents branch-dir))",
+        "(pyagentd-place--conversations\n                                    (pyagentd-place-agents branch-dir))",
         "nil",
     ),
     Break(

@@ -190,8 +190,8 @@ BREAKS_OF_AGENTS = [
     _of(
         "Parent callback receives string result",
         _JF,
-        "(funcall main-cb (plist-get answer :text))",
-        "(funcall main-cb answer)",
+        "(funcall done (plist-get answer :text))",
+        "(funcall done answer)",
     ),
     _of(
         "Overlay validity checked before updates",
@@ -253,10 +253,10 @@ BREAKS_OF_AGENTS = [
     _of(
         "Network/API error cleanup",
         _SPAWN,
-        'text=f"Error: {kind}\\n{outcome.message}"',
-        'text=f"{kind}\\n{outcome.message}"',
+        'text=f"Error: {kind}\\n{_plist(outcome)}"',
+        'text=f"{kind}\\n{_plist(outcome)}"',
     ),
-    _of("User abort handled gracefully", _SPAWN, '"Error: User aborted agent"', '"aborted"'),
+    _of("User abort handled gracefully", _SPAWN, '"User aborted agent"', '"aborted"'),
     _of("Missing preset.md reports clear error", _JF, '"Failed to load preset from %s"', '"No preset in %s"'),
     _of(
         "Parent validation failure prevents creation",
@@ -353,10 +353,10 @@ BREAKS_OF_AGENTS = [
     _of(
         "gptel-request executes async",
         _JF,
-        "    (pyagentd-rpc-call-async\n     'agent-result (list :branch (plist-get agent :branch))\n"
-        "     :success (lambda (answer) (funcall main-cb (plist-get answer :text)))\n",
-        "    (funcall main-cb (plist-get (pyagentd-rpc-call 'agent-result\n"
-        "                                 (list :branch (plist-get agent :branch))) :text))\n    (ignore\n",
+        "      (pyagentd-rpc-call-async\n       'agent-result (list :branch (plist-get agent :branch))\n"
+        "       :success (lambda (answer) (funcall done (plist-get answer :text)))\n",
+        "      (funcall done (plist-get (pyagentd-rpc-call 'agent-result\n"
+        "                                (list :branch (plist-get agent :branch))) :text))\n      (ignore\n",
     ),
     _of(
         "gptel-post-response-functions hook used",

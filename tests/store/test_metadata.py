@@ -78,7 +78,7 @@ def test_bytes_that_are_no_text_are_none_and_logged(tmp_path, caplog):
 
 def test_lineage_of_a_branch_is_read(tmp_path):
     (tmp_path / "branch-metadata.yml").write_text('parent_branch: "main"\nbranch_point_position: 5420\n')
-    assert metadata.read_branch_metadata(tmp_path) == {"parent_branch": "main", "branch_point_position": "5420"}
+    assert metadata.read_branch_metadata(tmp_path) == {"parent_branch": "main", "branch_point_position": 5420}
 
 
 @pytest.mark.spec("001", "Reading preset configuration")

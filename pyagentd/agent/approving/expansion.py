@@ -105,23 +105,33 @@ async def _request(place: Place, authority: Authority, args: Args, ctx: ToolCont
         )
     _refuse_hopeless(authority, widening, _samples(place.tools, tool, widening, ctx))
     if widening.preset(place.preset()) == place.preset():
-        return Output(text=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.")
+        return _told_model(
+            success=True,
+            patterns_added=[],
+            message=f"Nothing was asked: the scope for {tool} has {_listed(widening.patterns)} already.",
+        )
     asked = f"tool:{NAME}:{tool} {_told(widening)}"
     answer = await authority.ask_for_scope(NAME, asked, _fields(place, tool, widening, args, ctx))
     match answer.decision:
         case "deny":
-            why = f" They say: {answer.reason}" if answer.reason else ""
-            return Output(text=f"User denied scope expansion request.{why}", ok=False)
+            why = {"reason": answer.reason} if answer.reason else {}
+            told = _told_model(success=False, user_denied=True, message="User denied scope expansion request.", **why)
+            raise Denied(told.text, "user")
         case "always":
             added = await asyncio.to_thread(_add, place, widening)
-            return Output(text=f"Scope expanded. Added {added} pattern(s) to {tool}: {_listed(widening.patterns)}")
+            message = f"Scope expanded. Added {len(added)} pattern(s) to {tool}"
+            return _told_model(success=True, patterns_added=added, message=message)
         case _:
             authority.lend(widening)
-            return Output(
-                text=f"Permission granted for this turn only: the next call of {tool} that needs "
-                f"{_listed(widening.patterns)} may have it."
-                + (" The user is still asked about the command itself." if widening.commands else "")
+            note = {"note": "The user is still asked about the command itself."} if widening.commands else {}
+            return _told_model(
+                success=True, allowed_once=True, message="Permission granted for this turn only.", **note
             )
+
+
+def _told_model(*, success: bool, **facts: Any) -> Output:
+    """Return the tool's result: a JSON object."""
+    return Output(text=json.dumps({"success": success, **facts}, ensure_ascii=False), ok=success)
 
 
 def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolContext) -> dict[str, Any]:
@@ -144,15 +154,16 @@ def _fields(place: Place, tool: str, widening: Widening, args: Args, ctx: ToolCo
     }
 
 
-def _add(place: Place, widening: Widening) -> int:
-    """Write the additions to ``preset.md``; return how many are new. Blocks."""
+def _add(place: Place, widening: Widening) -> list[str]:
+    """Write the additions to ``preset.md``; return those that are new. Blocks."""
     file = paths.preset_file(place.ref.branch_dir)
     try:
         with place.keeping():
-            added = sum(
-                len(presetlists.extend(file, section, key, values))
+            added = [
+                each
                 for (section, key), values in widening.lists().items()
-            )
+                for each in presetlists.extend(file, section, key, values)
+            ]
         metadata.touch_scope_plan(place.ref.branch_dir, place.clock.now())
     except PyagentdError as error:
         raise ToolError(f"The user allowed it, but it could not be written: {error}") from error

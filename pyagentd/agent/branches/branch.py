@@ -202,10 +202,10 @@ class LiveBranch(Audience, SessionRow):
         await self.recorder.commit()
         await self.keeper.flush()
 
-    def stop(self) -> None:
-        """Have the run end as soon as it can; its task says when it has."""
+    def stop(self, why: str = "") -> None:
+        """Have the run end as soon as it can, saying ``why``; its task says when it has."""
         if self.run is not None:
-            self.run.abort()
+            self.run.abort(why)
 
     def finish_run(self, run_id: str, outcome: Outcome) -> None:
         """Record the end of a run.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from pyagentd.agent.delegating.task import as_output
 from pyagentd.agent.missions.missiontool import NAME as MISSION
 from pyagentd.agent.missions.missiontool import as_value
 from pyagentd.agent.presets import ProjectPresets
-from pyagentd.agent.running.outcome import Outcome
+from pyagentd.agent.running.outcome import BY_PARENT, Outcome
 from pyagentd.agent.running.settings import SendOptions, backend_for, provider_of
 from pyagentd.agent.turns.turnagent import answers_next, inherited
 from pyagentd.errors import PyagentdError, ToolError
@@ -153,8 +153,8 @@ class ParentSpawner:
         outcome = await self._rejoined(call.id)
         if outcome is None:
             return None
-        told = {TASK: as_output, MISSION: as_value}.get(call.name, _as_it_is)
-        return told(result_of(outcome))
+        told: Mapping[str, Callable[[Outcome], Output]] = {TASK: as_output, MISSION: as_value}
+        return told.get(call.name, result_of)(outcome)
 
     async def _rejoined(self, call_id: str) -> Outcome | None:
         """Return what the agent that a call spawned came to, once it has."""
@@ -223,7 +223,7 @@ class ParentSpawner:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if (branch := self._host.opened(ref.key)) is not None:
-                await self._host.abort(branch)
+                await self._host.abort(branch, why=BY_PARENT)
             await asyncio.wait([task])
             raise
 
@@ -283,7 +283,3 @@ class ParentSpawner:
                 **({"task": dict(wanted.metadata)} if wanted.metadata else {}),
             },
         )
-
-
-def _as_it_is(output: Output) -> Output:
-    return output

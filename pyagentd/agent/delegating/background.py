@@ -20,7 +20,7 @@ from pyagentd.agent.delegating.completion import Completion, agents_in
 from pyagentd.agent.delegating.results import outcome_of
 from pyagentd.agent.delegating.spawn import Assignment
 from pyagentd.agent.running.hints import Hints
-from pyagentd.agent.running.outcome import Outcome
+from pyagentd.agent.running.outcome import BY_PARENT, Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import PyagentdError, StoreError
@@ -108,7 +108,8 @@ class Background:
                 with contextlib.suppress(StoreError):
                     self._note(parent, agent, "dropped")
         branches = [branch for branch in map(self._host.opened, children) if branch is not None]
-        await asyncio.gather(*map(self._host.abort, branches))  # one that is being stopped already is waited for
+        stopped = (self._host.abort(branch, why=BY_PARENT) for branch in branches)
+        await asyncio.gather(*stopped)  # one that is being stopped already is waited for
         for agent, key in zip(alive, children, strict=True):
             self._forget(parent.key, agent)
             self._dropped.discard(key)

@@ -18,7 +18,7 @@ def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result)
     text = said(conversation, run, wanted)
     error: Mapping[str, Any] = run.data.get("error") or {}
     if run.data.get("reason") == "aborted":
-        return Outcome(reason="aborted", text=text)
+        return Outcome(reason="aborted", text=text, message=str(run.data.get("message") or ""))
     if not error:  # also when its end was in the document and not in the log
         return Outcome(reason="done", text=text)
     return Outcome(

@@ -14,18 +14,29 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pyagentd.agent.running.outcome import Outcome
-from pyagentd.errors import BadRequest, BudgetSpent, PresetError, PyagentdError, ToolError, UserError
+from pyagentd.agent.running.outcome import BY_PARENT, Outcome
+from pyagentd.errors import (
+    BadRequest,
+    BudgetSpent,
+    PresetError,
+    ProviderError,
+    PyagentdError,
+    ToolError,
+    TransientProviderError,
+    UserError,
+)
 from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Commands, Preset
 from pyagentd.policy.servers import WantedServers
 from pyagentd.policy.shell import ANY
+from pyagentd.sexp import encode
 from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 log = logging.getLogger(__name__)
 
 MAX_DEPTH = 5
+_KINDS = {TransientProviderError.code: "Network failure", ProviderError.code: "API failure"}  # by an error's code
 _DAY_S = 24 * 60 * 60.0
 
 _WILD = re.compile(r"[*?\[{]")
@@ -102,7 +113,7 @@ class Spawner(Protocol):
 def persistent_agent(spawner: Spawner, *, depth: int) -> ToolSpec:
     """Return the tool for a run of a branch that is ``depth`` agents below its root."""
     return agent_tool(
-        spawner, depth=depth, name="PersistentAgent", schema=_schema, wanted=_assignment, told=lambda output: output
+        spawner, depth=depth, name="PersistentAgent", schema=_schema, wanted=_assignment, told=result_of
     )
 
 
@@ -113,7 +124,7 @@ def agent_tool(
     name: str,
     schema: Callable[[Sequence[str]], Mapping[str, Any]],
     wanted: Callable[[Args, str], Assignment],
-    told: Callable[[Output], Output],
+    told: Callable[[Outcome], Output],
 ) -> ToolSpec:
     """Return a tool that spawns agents; PersistentAgent and ``task`` are this with a schema each.
 
@@ -123,7 +134,7 @@ def agent_tool(
         name: The tool's.
         schema: Returns its arguments' schema, given the names of the presets.
         wanted: Returns what a call wants, given its arguments and id.
-        told: Returns a result as the tool gives it.
+        told: Returns what an agent came to as the tool gives it.
     """
     presets = spawner.templates()
     listing = "\n".join(f"- {each}: {preset.description}" for each, preset in sorted(presets.items()))
@@ -133,7 +144,7 @@ def agent_tool(
         try:
             if assignment.background:
                 return _started(await spawner.start_agent(assignment))
-            return told(result_of(await spawner.run_agent(assignment)))
+            return told(await spawner.run_agent(assignment))
         except PyagentdError as error:  # it could not be made or started
             log.error("agent %s: %s", assignment.preset, error)
             raise ToolError(f"Error: {error}") from error
@@ -207,12 +218,18 @@ def result_of(outcome: Outcome) -> Output:
             text = outcome.text or "(the agent finished without saying anything)"
             return Output(text=text, brief=_brief(outcome.tools))
         case "aborted":
-            return Output(text="Error: User aborted agent", ok=False)
+            who = BY_PARENT if outcome.message == BY_PARENT else "User aborted agent"
+            return Output(text=f"Error: {who}", ok=False)
         case "error" if outcome.code == BudgetSpent.code:
             return Output(text=f"Error: {outcome.message}\n{outcome.text}".rstrip(), ok=False)
         case "error":
-            kind = "Network failure" if outcome.code.startswith("provider") else "Agent failed"
-            return Output(text=f"Error: {kind}\n{outcome.message}", ok=False)
+            kind = _KINDS.get(outcome.code, "Agent failed")
+            return Output(text=f"Error: {kind}\n{_plist(outcome)}", ok=False)
+
+
+def _plist(outcome: Outcome) -> str:
+    """Return an error as Lisp prints it: ``(:error (:code CODE :message TEXT))``, in one line."""
+    return encode({"error": {"code": outcome.code, "message": outcome.message}}).decode().replace("\n", "\\n")
 
 
 def _brief(tools: int) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyagentd.agent.delegating.spawn import Assignment, Spawner, agent_tool
+from pyagentd.agent.delegating.spawn import Assignment, Spawner, agent_tool, result_of
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.tools.spec import Args, Output, ToolSpec
 
 NAME = "task"
@@ -24,8 +25,9 @@ def task(spawner: Spawner, *, depth: int) -> ToolSpec:
     return agent_tool(spawner, depth=depth, name=NAME, schema=_schema, wanted=_assignment, told=as_output)
 
 
-def as_output(output: Output) -> Output:
-    """Return an agent's result as this tool's; an error stays in its own words."""
+def as_output(outcome: Outcome) -> Output:
+    """Return what an agent came to as this tool's result; an error stays as it is."""
+    output = result_of(outcome)
     return replace(output, text=json.dumps({"output": output.text}, ensure_ascii=False)) if output.ok else output
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, Spawner, result_of
 from pyagentd.agent.delegating.task import described
 from pyagentd.agent.missions.valuetext import as_json
+from pyagentd.agent.running.outcome import Outcome
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.policy.presets import Preset
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
@@ -97,7 +98,7 @@ def mission_tool(spawner: Spawner, *, depth: int, lending: Lending) -> ToolSpec:
 
     async def run(args: Args, ctx: ToolContext) -> Output:
         try:
-            return as_value(result_of(await spawner.run_agent(_assignment(args, ctx.call_id, lending))))
+            return as_value(await spawner.run_agent(_assignment(args, ctx.call_id, lending)))
         except PyagentdError as error:  # it could not be made or started
             raise ToolError(f"The mission could not be started: {error}") from error
 
@@ -140,11 +141,13 @@ def promised(preset: Preset) -> str:
     return contract.contract_of(preset).signature.render()
 
 
-def as_value(output: Output) -> Output:
-    """Return a mission's result as the tool gives it: its value as JSON, or why there is none."""
+def as_value(outcome: Outcome) -> Output:
+    """Return what a mission came to as the tool gives it: its value as JSON, or why there is none."""
+    output = result_of(outcome)
     if output.ok:
         return replace(output, text=as_json(output.text))
-    return Output(text=output.text.removeprefix("Error: Agent failed\n"), ok=False)
+    failed = output.text.startswith("Error: Agent failed\n")
+    return Output(text=outcome.message if failed else output.text, ok=False)
 
 
 def _assignment(args: Args, call_id: str, lending: Lending) -> Assignment:

@@ -22,6 +22,8 @@ from pyagentd.store.suspended import Standing
 from pyagentd.tools.invoke import Envelope
 from pyagentd.tools.summary import summary
 
+_AWAITED = frozenset({"tool-PersistentAgent", "tool-task", "tool-mission"})  # calls that wait for an agent
+
 
 @dataclass(slots=True)
 class _Streaming:
@@ -173,17 +175,19 @@ class Answer:
         self._put_call(row, outcome | {"metadata": metadata})
         return ToolResult(id=call.id, text=envelope.text, is_error=not envelope.ok)
 
-    def close(self, reason: str) -> None:
-        """End every part that is still open: text stops where it stopped, calls get ``reason`` as their error."""
+    def close(self, reason: str, *, awaited: str = "") -> None:
+        """End every part that is still open: text stops where it stopped, calls get ``reason`` as their error.
+
+        ``awaited`` is that of calls for whose agents the run waited.
+        """
         for part in self._streaming.values():
             self._put(part.done())
         self._streaming.clear()
-        for row in self._calls.values():
-            said = summary(
-                row["type"].removeprefix("tool-"), row["data_json"]["input"], error=reason, root=self._root
-            )
-            outcome = {"state": "output-error", "errorText": reason, "metadata": {"summary": said}}
-            self._put_call(row, outcome)
+        for call, row in self._calls.items():
+            waited = row["type"] in _AWAITED and call in self._recorder.conversation.begun
+            why = awaited if waited and awaited else reason
+            said = summary(row["type"].removeprefix("tool-"), row["data_json"]["input"], error=why, root=self._root)
+            self._put_call(row, {"state": "output-error", "errorText": why, "metadata": {"summary": said}})
         self._calls.clear()
 
     def finish_step(self, stop_reason: str, usage: Usage, *, estimated: bool = False) -> None:

@@ -10,6 +10,7 @@ from pyagentd.errors import PyagentdError
 Reason = Literal["done", "error", "aborted"]
 
 STOPPED = "Stopped"  # what the document says below the text of a run that a user stopped
+BY_PARENT = "aborted by parent"  # the message of an agent's run that was stopped with the run that waits for it
 RESTART = "restart"  # the code, and in the log the reason, of a run that the daemon's end cut off
 
 

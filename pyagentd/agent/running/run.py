@@ -29,7 +29,7 @@ from pyagentd.agent.running.calling import Calling, bounded, describe
 from pyagentd.agent.running.machine import Signal as S
 from pyagentd.agent.running.machine import State, advance
 from pyagentd.agent.running.offer import Offer
-from pyagentd.agent.running.outcome import RESTART, Outcome, told_of
+from pyagentd.agent.running.outcome import BY_PARENT, RESTART, Outcome, told_of
 from pyagentd.agent.running.resuming import Resumed
 from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.view import Steering, View, no_steering
@@ -120,6 +120,7 @@ class Run:
         self._retry_now: Callable[[], None] = _nothing
         self.suspended = False
         self._aborted = False
+        self._why = ""
         self._cut_off = False
         self._failure: PyagentdError | None = None
         self._task: asyncio.Task[None] | None = None
@@ -147,7 +148,7 @@ class Run:
                 raise
             if self._failure is not None:
                 return self._fail(S.FAIL, self._error(self._failure.code, str(self._failure)))
-            code, why = (RESTART, RESTARTED) if self._cut_off else ("", "")
+            code, why = (RESTART, RESTARTED) if self._cut_off else ("", self._why)
             return self._fail(S.ABORT, Outcome(reason="aborted", text=self._answer.text, code=code, message=why))
         except PyagentdError as error:
             return self._fail(S.FAIL, self._error(error.code, str(error)))
@@ -155,10 +156,12 @@ class Run:
             log.exception("run %s failed", self.id)
             return self._fail(S.FAIL, self._error(*told_of(error)))
 
-    def abort(self) -> None:
-        """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``."""
-        if self._task is not None and not self._aborted:  # once: a second time would stop the stopping
-            self._task.cancel()
+    def abort(self, why: str = "") -> None:
+        """Stop the run wherever it is, even before it began; it ends with the outcome ``aborted``, saying ``why``."""
+        if not self._aborted:
+            self._why = why
+            if self._task is not None:  # once: a second time would stop the stopping
+                self._task.cancel()
         self._aborted = True
 
     def suspend(self) -> None:
@@ -340,7 +343,9 @@ class Run:
     def _end(self, signal: S, outcome: Outcome) -> Outcome:
         try:
             aborted = outcome.message or "aborted"
-            self._answer.close(aborted if signal is S.ABORT else f"not run: {outcome.message}")
+            why = aborted if signal is S.ABORT else f"not run: {outcome.message}"
+            # What a call's agent was doing ended with this run, unless the daemon ended both.
+            self._answer.close(why, awaited=why if self._cut_off else BY_PARENT)
         finally:
             self._log.flush()
         self.state = advance(self.state, signal)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.running.machine import State as RunState
-from pyagentd.agent.running.outcome import Outcome, told_of
+from pyagentd.agent.running.outcome import BY_PARENT, Outcome, told_of
 from pyagentd.agent.running.run import Run
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.errors import PyagentdError, StoreError
@@ -100,7 +100,7 @@ class Supervisor:
         for ref in (*self._host.trees.below(branch.ref), *met):
             with contextlib.suppress(PyagentdError):  # whoever opens it is told
                 async with self._host.using(ref) as agent:
-                    await self._host.abort(agent)
+                    await self._host.abort(agent, why=BY_PARENT)
 
     def _awaited(self, agent: LiveBranch, run: Run) -> bool:
         session, goes_on = agent.conversation.session, agent.run is not None or self._host.is_resuming(agent)
