@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyagentd.agent.running.outcome import Outcome
+from pyagentd.agent.running.outcome import BY_PARENT, Outcome
 from pyagentd.policy.presets import Result
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.recorded import Message, RunState
@@ -18,7 +18,7 @@ def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result)
     text = said(conversation, run, wanted)
     error: Mapping[str, Any] = run.data.get("error") or {}
     if run.data.get("reason") == "aborted":
-        return Outcome(reason="aborted", text=text, message=str(run.data.get("message") or ""))
+        return Outcome(reason="aborted", text=text, message=BY_PARENT if error.get("message") == BY_PARENT else "")
     if not error:  # also when its end was in the document and not in the log
         return Outcome(reason="done", text=text)
     return Outcome(
