@@ -137,7 +137,22 @@ Text within one answer is part of it, however it came there."
   "Non-nil if recorded text may be changed here.
 \\[pyagentd-edit-recorded] changes it.")
 
+(defvar-local pyagentd-session--saving nil
+  "Non-nil from the beginning of a save to its end, or to the next command.
+Save hooks that clean up white space may change recorded text: a save
+that they made fail would lose what was typed.")
+
 (pyagentd-permanent-local 'pyagentd-session--guard 'pyagentd-session-unlocked)
+
+(defun pyagentd-session--save-begins ()
+  "Let save hooks change recorded text."
+  (setq pyagentd-session--saving t)
+  (add-hook 'pre-command-hook #'pyagentd-session--save-ends nil t))
+
+(defun pyagentd-session--save-ends ()
+  "Protect recorded text again."
+  (setq pyagentd-session--saving nil)
+  (remove-hook 'pre-command-hook #'pyagentd-session--save-ends t))
 
 (defun pyagentd-session--recorded-p (pos)
   "Return non-nil if the character at POS is a tool's, a thought or hidden."
@@ -175,7 +190,7 @@ That is a change of it, and one that leaves a fence of it within a line."
 What undo, the daemon and whoever binds `inhibit-read-only' do is none.
 AFTER is non-nil after the change.  For hooks of overlays."
   (unless (or after undo-in-progress inhibit-read-only
-              pyagentd-session-unlocked
+              pyagentd-session-unlocked pyagentd-session--saving
               (bound-and-true-p revert-buffer-in-progress-p))
     (save-restriction
       (widen)
@@ -223,6 +238,7 @@ For `write-region-annotate-functions'; nil for START means the whole."
 The first function of its hook, so that gptel's does not run at all."
   (when pyagentd-mode
     (pyagentd-events-drain)
+    (pyagentd-session--save-begins)
     (pyagentd-session--drop-gptel-hook)))
 
 (defun pyagentd-session--write ()
@@ -248,6 +264,7 @@ For `write-contents-functions', so that every save goes through it."
 (defun pyagentd-session--after-save ()
   "Note that the text is saved."
   (when pyagentd-mode
+    (pyagentd-session--save-ends)
     (pyagentd-autosave-settle)
     (when pyagentd-session-trouble
       (pyagentd-session--set-trouble nil)

@@ -258,5 +258,17 @@
     (undo)                              ; of the change in recorded text
     (should-not (string-search "2 three" (buffer-string)))))
 
+(ert-deftest pyagentd-recorded-text-may-be-cleaned-up-by-save-hooks ()
+  (blocks-with
+    (pyagentd-session--set-guard)
+    (let ((inhibit-read-only t))
+      (blocks-find "two") (insert "  \n"))
+    (let ((before-save-hook (list #'pyagentd-session--before-save
+                                  #'delete-trailing-whitespace)))
+      (run-hooks 'before-save-hook))
+    (should-not (string-search "  \n" (buffer-string)))
+    (pyagentd-session--after-save)
+    (fold-test--refused (blocks-find "two") (insert "x"))))
+
 (provide 'fold-test)
 ;;; fold-test.el ends here
