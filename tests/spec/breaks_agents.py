@@ -58,7 +58,7 @@ BREAKS_OF_AGENTS = [
         "Preset template copied to agent directory",
         _SESSIONS,
         "        atomic.write_text(paths.preset_file(draft), text)\n",
-        "        atomic.write_text(paths.preset_file(place), text[:-2])\n",
+        "        atomic.write_text(paths.preset_file(draft), text[:-2])\n",
     ),
     _of(
         "Paths written to agent preset",
@@ -291,7 +291,7 @@ BREAKS_OF_AGENTS = [
     _of(
         "Preset template copied via filesystem helper",
         _PIECES,
-        "atomic.write_text(paths.preset_file(draft), text)",
+        "atomic.write_text(paths.preset_file(place), text)",
         "atomic.write_text(paths.preset_file(place), text.strip())",
     ),
     _of("Preset loaded via metadata module", _PIECES, '{**front, "system": ', '{**front, "body": '),
