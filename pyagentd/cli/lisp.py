@@ -14,7 +14,7 @@ from pyagentd.cli.output import json_option, print_json, shown
 
 if TYPE_CHECKING:
     from pyagentd.lisp.errors import LispError
-    from pyagentd.lisp.result import Result, Tools
+    from pyagentd.lisp.run import Result, Tools
 
 
 @click.command()

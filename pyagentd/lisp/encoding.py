@@ -12,10 +12,20 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pyagentd.lisp.data import no_data
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.order import in_order, members
-from pyagentd.lisp.values import Key, Keyword, LispSet, Pattern, Value, as_key, from_key, too_deep
+from pyagentd.lisp.values import (
+    Key,
+    Keyword,
+    LispSet,
+    Pattern,
+    Value,
+    as_key,
+    from_key,
+    in_order,
+    members,
+    no_data,
+    too_deep,
+)
 
 _MAX_DEPTH = 220
 

@@ -7,7 +7,7 @@ somebody on its way up has told it. ``Return`` and ``Fail`` are no errors: they 
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from pyagentd.errors import PyagentdError
 
@@ -124,3 +124,19 @@ class Fail(Signal):
     """``(fail value)``: the mission cannot be done."""
 
     name = "fail"
+
+
+# What stands for a value that is not there, since nil is a value; programs never see it.
+
+
+class _Missing:
+    """The type of `MISSING`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final[Any] = _Missing()
+"""Default of an optional argument, and what is found under a key that is not there."""

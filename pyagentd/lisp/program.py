@@ -10,21 +10,19 @@ from collections.abc import Callable, Mapping
 from types import CodeType, TracebackType
 from typing import Any, Literal
 
-from pyagentd.lisp import forms as _forms
+import pyagentd.lisp.forms  # noqa: F401 -- declares the special forms
 from pyagentd.lisp import isolation as isolated
 from pyagentd.lisp.analysis import analyse
-from pyagentd.lisp.emission import ENTRY, Emitter
+from pyagentd.lisp.compiler import ENTRY, Emitter
 from pyagentd.lisp.encoding import size
 from pyagentd.lisp.errors import LispError, Signal
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Budget, Limits
 from pyagentd.lisp.reader import read
-from pyagentd.lisp.result import Isolation, Result, ToolCall, Tools, Usage
-from pyagentd.lisp.run import Run, memory_full
+from pyagentd.lisp.run import Isolation, Result, Run, ToolCall, Tools, Usage, memory_full
 from pyagentd.lisp.values import Value
 
 __all__ = ["Isolation", "Program", "Result", "ToolCall", "Tools", "Usage", "compile", "run"]
 
-_FORMS = _forms.__all__  # importing the package is what declares the special forms
 _FILE = "<lisp>"
 _TOO_NESTED = "the program is nested too deeply or too large to compile"
 _python_compile = compile

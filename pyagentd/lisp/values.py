@@ -6,34 +6,474 @@ map ``dict`` · set ``LispSet`` · function = a Python callable with positional 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
 from datetime import time as clock_time
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from functools import cmp_to_key, partial
+from inspect import CO_VARARGS
+from itertools import chain
+from operator import attrgetter
 from pathlib import PurePath
-from typing import Any
+from threading import Lock
+from types import FunctionType
+from typing import Any, Final, final
 from uuid import UUID
+from weakref import WeakValueDictionary
 
-from pyagentd.lisp.kinds import (
-    MAX_DEPTH,
-    PLAIN,
-    Function,
-    Key,
-    Keyword,
-    LispSet,
-    Pattern,
-    Value,
-    a_type,
-    as_key,
-    from_key,
-    too_deep,
-    truthy,
-    type_name,
-)
-from pyagentd.lisp.order import members
+from pyagentd.lisp.errors import MISSING, LispError
+from pyagentd.lisp.limits import Budget, Limits
+
+# The kinds of values of the language, and how they become keys.
+#
+# nil ``None`` · bool · int · float · str · ``Keyword`` · vector ``list`` (never changed once a program has seen it)
+# · map ``dict`` · set ``LispSet`` · function = a Python callable with positional parameters.
+#
+# Python takes ``True`` and ``1`` for one key and cannot hash lists and dicts, so map keys and set members are stored
+# as *keys*: ``as_key`` leaves nil, numbers, strings, keywords and functions as they are and wraps the rest;
+# ``from_key`` undoes it. ``1`` and ``1.0`` are one key, as ``(= 1 1.0)`` is true.
+
+Value = Any
+"""A value of the language."""
+
+Key = Any
+"""A value in the form in which it is the key of a dict."""
+
+MAX_DEPTH = 200
+"""Nesting of a value that is compared, hashed, printed or encoded, where no budget says otherwise."""
+
+_keywords: WeakValueDictionary[str, Keyword] = WeakValueDictionary()
+_making = Lock()
+
+
+@final
+class Keyword:
+    """A name that stands for itself, ``:name``; there is one object for each name."""
+
+    __slots__ = ("__weakref__", "name")
+    name: str
+
+    def __new__(cls, name: str) -> Keyword:
+        """Return the keyword of this name, which is the same object every time."""
+        found = _keywords.get(name)
+        if found is None:
+            with _making:
+                found = _keywords.get(name)
+                if found is None:
+                    found = object.__new__(cls)
+                    found.name = name
+                    _keywords[name] = found
+        return found
+
+    def __reduce__(self) -> tuple[type[Keyword], tuple[str]]:
+        return Keyword, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"Keyword({self.name!r})"
+
+    def __str__(self) -> str:
+        return f":{self.name}"
+
+    def __copy__(self) -> Keyword:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Keyword:
+        return self
+
+
+_QUOTE_OR_ESCAPE: Final = re.compile(r'\\.|"', re.DOTALL)
+
+
+@final
+class Pattern:
+    """A regular expression as written, ``#"[0-9]+"``; two with the same text are equal.
+
+    A quote in the text has a backslash, which the engine takes for the quote: so it reads as it prints.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = _QUOTE_OR_ESCAPE.sub(_escaped, text) if '"' in text else text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pattern) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash((Pattern, self.text))
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.text!r})"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return '\\"' if found[0] == '"' else found[0]
+
+
+class _Mark:
+    """A tag no program can make: it tells wrapped keys from plain ones."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def __reduce__(self) -> str:
+        return f"_{self.name}"
+
+
+_TRUE = _Mark("TRUE")
+_FALSE = _Mark("FALSE")
+_MAP = _Mark("MAP")
+
+
+class _Big:
+    """A large integer as a key: Python's hash of one is easily made to collide, that of its text is not."""
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+        self._hash = hash(hex(value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Big) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[_Big], tuple[int]]:
+        return _Big, (self.value,)
+
+
+_LARGE = 1 << 60
+
+PLAIN: frozenset[type] = frozenset({str, Keyword, type(None)})
+"""Types whose values are their own keys; so are floats, and integers that are not very large."""
+
+
+@final
+class LispSet:
+    """A set of values; immutable once a program has seen it. ``keys`` are its members as keys."""
+
+    __slots__ = ("_hash", "keys", "weight")
+
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        self.keys: frozenset[Key] | set[Key] = frozenset(keys)
+        self.weight = 1 + sum(map(_weight, self.keys))
+        self._hash: int | None = None
+
+    @classmethod
+    def of(cls, members: Iterable[Value], budget: Budget | None = None) -> LispSet:
+        """Return the set of ``members``."""
+        return cls(as_key(member, budget) for member in members)
+
+    def add_all(self, keys: Iterable[Key]) -> None:
+        """Add keys to a set that nobody else has."""
+        if type(self.keys) is not set:
+            self.keys = set(self.keys)
+        for key in keys:
+            if key not in self.keys:
+                self.keys.add(key)
+                self.weight += _weight(key)
+        self._hash = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Value]:
+        return map(from_key, self.keys)
+
+    def __contains__(self, member: Value) -> bool:
+        return as_key(member) in self.keys
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LispSet) and self.keys == other.keys
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.keys))
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"LispSet({set(self.keys)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LispSet, (tuple(self.keys),)
+
+
+def _weight(key: Key) -> int:
+    """Return how many values a key is made of."""
+    if type(key) is LispSet:
+        return key.weight
+    if type(key) is tuple:
+        return 1 + sum(map(_weight, key))
+    if type(key) is frozenset:
+        return 1 + sum(map(_weight, key))
+    return 1
+
+
+_KEY_LIMITS = Limits(steps=200_000)
+
+
+def as_key(value: Value, budget: Budget | None = None) -> Key:
+    """Return ``value`` as the key of a dict or member of a set; charges a step for every part of it.
+
+    Raises:
+        LispError: ``memory_exceeded`` when it is nested too deeply.
+    """
+    if type(value) in PLAIN:
+        return value
+    if budget is None and (type(value) is list or type(value) is dict):
+        budget = Budget(_KEY_LIMITS)  # what shares parts may be huge as a tree
+    return _as_key(value, budget, 0)
+
+
+def _as_key(value: Value, budget: Budget | None, depth: int) -> Key:
+    kind = type(value)
+    if kind in PLAIN or kind is float:
+        return value
+    if kind is int:
+        return value if -_LARGE < value < _LARGE else _Big(value)
+    if value is True:
+        return _TRUE
+    if value is False:
+        return _FALSE
+    if depth >= (budget.limits.depth if budget else MAX_DEPTH):
+        raise too_deep(budget)
+    if kind is list:
+        if budget:
+            budget.steps(len(value))
+        return tuple([_as_key(item, budget, depth + 1) for item in value])
+    if kind is dict:
+        if budget:
+            budget.steps(2 * len(value))
+        return (_MAP, frozenset([(key, _as_key(item, budget, depth + 1)) for key, item in value.items()]))
+    if kind is LispSet and budget:
+        budget.steps(value.weight)
+    return value
+
+
+def from_key(key: Key) -> Value:
+    """Return the value a key stands for."""
+    kind = type(key)
+    if kind is tuple:
+        if key and key[0] is _MAP:
+            return {name: from_key(item) for name, item in key[1]}
+        return [from_key(item) for item in key]
+    if kind is _Mark:
+        return key is _TRUE
+    if kind is _Big:
+        return key.value
+    return key
+
+
+def too_deep(budget: Budget | None = None) -> LispError:
+    """Return the error for a value that is nested too deeply."""
+    return (budget or Budget()).too_deep()
+
+
+def truthy(value: Value) -> bool:
+    """Return whether ``value`` counts as true: everything but nil and false does."""
+    return value is not None and value is not False
+
+
+def type_name(value: Value) -> str:
+    """Return what a value is, in one word, for messages."""
+    if value is None:
+        return "nil"
+    return _NAMES.get(type(value), "function")
+
+
+def a_type(value: Value) -> str:
+    """Return what a value is, with its article."""
+    name = type_name(value)
+    return name if value is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+_NAMES: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "float",
+    str: "string",
+    Keyword: "keyword",
+    list: "vector",
+    dict: "map",
+    LispSet: "set",
+    Pattern: "pattern",
+}
+
+Function = Callable[..., Value]
+
+
+# When two values are equal, which comes first, and in which order maps and sets are gone through (DD-25).
+#
+# ``=`` ignores the difference between integer and float and nothing else. Order is total within one type, nil comes
+# first, and different types do not compare. Values may share parts (``[x x]`` again and again is small in memory and
+# huge as a tree), so everything here charges a step for every part it looks at.
+
+_SCALARS = frozenset({str, Keyword, int, float, bool, type(None)})
+
+
+def equal(one: Value, other: Value, budget: Budget | None = None) -> bool:
+    """Return whether two values are equal, as ``=`` says.
+
+    Raises:
+        LispError: ``memory_exceeded`` when they are nested too deeply, ``timeout`` when they are too large.
+    """
+    if one is other:
+        return True
+    kind = type(one)
+    if kind in _SCALARS or type(other) in _SCALARS:
+        # Python takes True and 1 for equal.
+        return bool(one == other) and (kind is bool) is (type(other) is bool)
+    return _equal(one, other, budget or Budget(), 0)
+
+
+def _equal(one: Value, other: Value, budget: Budget, depth: int) -> bool:
+    if one is other:
+        return True
+    kind = type(one)
+    if kind in _SCALARS or type(other) in _SCALARS:
+        return bool(one == other) and (kind is bool) is (type(other) is bool)
+    if kind is not type(other):
+        return False
+    if depth >= budget.limits.depth:
+        raise too_deep(budget)
+    if kind is list:
+        if len(one) != len(other):
+            return False
+        budget.steps(len(one) + 1)
+        return all(_equal(a, b, budget, depth + 1) for a, b in zip(one, other, strict=True))
+    if kind is dict:
+        if one.keys() != other.keys():
+            return False
+        budget.steps(len(one) + 1)
+        return all(_equal(item, other[key], budget, depth + 1) for key, item in one.items())
+    if kind is LispSet:
+        budget.steps(one.weight)
+        return bool(one == other)
+    return kind is Pattern and bool(one == other)
+
+
+def compare(one: Value, other: Value, budget: Budget | None = None) -> int:
+    """Return -1, 0 or 1 as ``one`` comes before, with or after ``other``; nil comes first.
+
+    Raises:
+        LispError: ``eval_error`` when they are of types that do not compare.
+    """
+    return _compare(one, other, budget or Budget(), 0)
+
+
+def _compare(one: Value, other: Value, budget: Budget, depth: int) -> int:
+    if one is None or other is None:
+        return (one is not None) - (other is not None)
+    kind, its = type(one), type(other)
+    if kind is its or {kind, its} == {int, float}:
+        if kind is Keyword:
+            one, other = one.name, other.name
+        elif kind is list:
+            return _compare_vectors(one, other, budget, depth)
+        elif kind not in _SCALARS:
+            raise LispError("eval_error", f"{type_name(one)}s have no order", hint="Sort by a number or a string.")
+        return int(one > other) - int(one < other)
+    raise LispError(
+        "eval_error",
+        f"cannot compare {type_name(one)} with {type_name(other)}",
+        hint="Compare or sort values of one type: numbers with numbers, strings with strings.",
+    )
+
+
+def _compare_vectors(one: list[Value], other: list[Value], budget: Budget, depth: int) -> int:
+    """Compare item by item; a vector comes before a longer one that begins with it."""
+    if depth >= budget.limits.depth:
+        raise too_deep(budget)
+    budget.steps(1 + min(len(one), len(other)))
+    for a, b in zip(one, other, strict=False):
+        if found := _compare(a, b, budget, depth + 1):
+            return found
+    return (len(one) > len(other)) - (len(one) < len(other))
+
+
+_RANKS: dict[type, int] = {type(None): 0, int: 2, float: 2, Keyword: 3, str: 4, tuple: 5, LispSet: 7}
+
+
+def in_order(keys: Iterable[Key]) -> list[Key]:
+    """Return keys sorted: nil, booleans, numbers, keywords, strings, vectors, maps, sets, functions; never raises."""
+    found = list(keys)
+    kinds = set(map(type, found))
+    if len(kinds) <= 1 or kinds <= {int, float}:
+        kind = next(iter(kinds), None)
+        if kind is Keyword:
+            return sorted(found, key=attrgetter("name"))
+        if kind in {str, int, float}:
+            return sorted(found)
+    return sorted(found, key=cmp_to_key(_compare_keys))
+
+
+def _rank(value: Value) -> int:
+    kind = type(value)
+    if kind is bool:
+        return 1
+    if kind is list:
+        return 5
+    if kind is dict:
+        return 6
+    return _RANKS.get(kind, 8)
+
+
+def _compare_keys(one: Key, other: Key) -> int:
+    return _compare_any(from_key(one), from_key(other))
+
+
+def _compare_any(one: Value, other: Value) -> int:
+    """Compare any two values that are (parts of) keys, so their size has been charged."""
+    rank, its = _rank(one), _rank(other)
+    if rank != its:
+        return -1 if rank < its else 1
+    match rank:
+        case 0 | 8:
+            return 0
+        case 1 | 2 | 4:
+            return int(one > other) - int(one < other)
+        case 3:
+            return int(one.name > other.name) - int(one.name < other.name)
+        case 5:
+            first, second = one, other
+        case 6:
+            first, second = pairs(one), pairs(other)
+        case _:
+            first, second = members(one), members(other)
+    for a, b in zip(first, second, strict=False):
+        if found := _compare_any(a, b):
+            return found
+    return (len(first) > len(second)) - (len(first) < len(second))
+
+
+def pairs(mapping: dict[Key, Value]) -> list[list[Value]]:
+    """Return the ``[key value]`` vectors of a map, sorted by key."""
+    return [[from_key(key), mapping[key]] for key in in_order(mapping)]
+
+
+def members(items: LispSet) -> list[Value]:
+    """Return the members of a set, sorted."""
+    return [from_key(key) for key in in_order(items.keys)]
+
+
+def unique(items: Iterable[Value], budget: Budget) -> list[Value]:
+    """Return the items without later ones that are equal to an earlier one."""
+    seen: dict[Any, Value] = {}
+    for item in items:
+        seen.setdefault(as_key(item, budget), item)
+    return list(seen.values())
+
 
 __all__ = [
     "MAX_DEPTH",
@@ -172,3 +612,285 @@ def _from_object(value: Any, path: str, depth: int, made: dict[int, tuple[Any, V
     if isinstance(value, Decimal | Fraction):
         return float(value)
     raise TypeError(f"{path} is a {type(value).__name__}, which has no value in the language")
+
+
+# Sequences without an end, such as ``(range)``: known only by how to go through them until a part is taken.
+
+
+class Endless:
+    """A sequence that has no end.
+
+    Args:
+        items: Goes through it from the beginning.
+    """
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Callable[[], Iterator[Any]]) -> None:
+        self.items = items
+
+    def prefix(self, count: int, budget: Budget) -> list[Any]:
+        """Return the first items, charged before they are made."""
+        budget.cells(count)
+        return [item for _, item in zip(budget.each(range(count)), self.items(), strict=False)]
+
+    def without(self, count: int, budget: Budget) -> Endless:
+        """Return what comes after the first items; going through it begins with paying for them."""
+
+        def items() -> Iterator[Any]:
+            found = self.items()
+            for _ in budget.each(range(count)):
+                next(found)
+            return found
+
+        return Endless(items)
+
+    def ticking(self, budget: Budget) -> Iterator[Any]:
+        """Go through all items, a step for each."""
+        for item in self.items():
+            budget.tick()
+            yield item
+
+
+def no_end(op: str) -> LispError:
+    """Return the error for a sequence without an end where all items are needed."""
+    return LispError("eval_error", f"{op}: the sequence has no end", hint="Take some of it first: (take 10 …).")
+
+
+def ended(colls: Sequence[Any], lengths: Callable[[Any], list[Any]], op: str, budget: Budget) -> list[list[Any]]:
+    """Return collections that are gone through side by side, as lists of the length of the shortest."""
+    finite = [None if type(each) is Endless else lengths(each) for each in colls]
+    known = [len(each) for each in finite if each is not None]
+    if not known and colls:
+        raise no_end(op)
+    count = min(known, default=0)
+    return [
+        found[:count] if found is not None else each.prefix(count, budget)
+        for found, each in zip(finite, colls, strict=True)
+    ]
+
+
+# What is data: a value that can leave a program, to be shown, stored or handed to a tool. Functions cannot.
+
+_COLLECTIONS: Final = frozenset({list, dict, LispSet})
+_DATA: Final = _COLLECTIONS | {type(None), bool, int, float, str, Keyword, Pattern}
+
+
+def no_data(value: Value) -> LispError:
+    """Return the error for what is no data: a function, or a sequence without an end."""
+    if type(value) is Endless:
+        return LispError(
+            "eval_error", "a sequence without an end is no data", hint="Take some of it first: (take 10 …)."
+        )
+    return LispError(
+        "eval_error", f"a {type_name(value)} is no data", hint="Call the function and give what it returns."
+    )
+
+
+def check_data(value: Value) -> None:
+    """See that a value is data through and through.
+
+    Args:
+        value: Of an extent that was checked before, see ``extent``.
+
+    Raises:
+        LispError: ``eval_error``.
+    """
+    level: list[Any] = [value]
+    while level:
+        if not _DATA.issuperset(map(type, level)):
+            raise no_data(next(each for each in level if type(each) not in _DATA))
+        inside = {id(each): each for each in level if type(each) in _COLLECTIONS}
+        level = list(chain.from_iterable(map(_parts, inside.values())))
+
+
+def _parts(value: Any) -> list[Any]:
+    return [*map(from_key, value), *value.values()] if type(value) is dict else list(value)
+
+
+# Keys that are the same to a program: a keyword and a string of one name, where a map has only one of the two.
+
+
+def present_key(m: Any, key: Any, budget: Budget) -> Any:
+    """Return the key as a map has it: the same name as a string or keyword where the exact one is missing."""
+    return key if type(m) is not dict or as_key(key, budget) in m else _other(m, key)
+
+
+def _other(m: dict[Any, Any], key: Any) -> Any:
+    if type(key) is Keyword:
+        return key.name if key.name in m else key
+    if type(key) is str and (other := Keyword(key)) in m:
+        return other
+    return key
+
+
+def joined(
+    maps: Iterable[dict[Any, Any]], budget: Budget, combine: Callable[[Any, Any], Any] | None = None
+) -> dict[Any, Any]:
+    """Return one map of the entries of all, under the keys of the first that has them; later values win.
+
+    Args:
+        maps: Their entries have been charged.
+        budget: Pays for calling ``combine``.
+        combine: Makes one value of an earlier and a later one under the same key.
+    """
+    result: dict[Any, Any] = {}
+    kinds: set[type] = set()
+    for entries in maps:
+        added = set(map(type, entries))
+        # JSON has strings for keys and programs write keywords; within one kind there is nothing to look for.
+        mixed = (Keyword in kinds and str in added) or (str in kinds and Keyword in added)
+        kinds |= added
+        if combine is None and not mixed:
+            result.update(entries)
+            continue
+        for key in entries if combine is None else budget.each(list(entries)):
+            there = _other(result, key) if mixed and key not in result else key
+            result[there] = combine(result[there], entries[key]) if combine and there in result else entries[key]
+    return result
+
+
+def joined_into(
+    m: dict[Any, Any],
+    entries: dict[Any, Any],
+    budget: Budget,
+    combine: Callable[[Any, Any], Any] | None = None,
+) -> bool:
+    """Add entries to a map that nobody else has, as `joined` does; whether it was done.
+
+    It is not when the entries have keywords and strings alike, where it matters what there is already.
+    """
+    kinds = set(map(type, entries))
+    if Keyword in kinds and str in kinds:
+        return False
+    for key in budget.each(list(entries)):
+        there = key if key in m else _other(m, key)
+        m[there] = combine(m[there], entries[key]) if combine and there in m else entries[key]
+    return True
+
+
+# Looking into collections, and values that are called: keywords, maps, sets and functions.
+#
+# Keys are flexible: a keyword finds a string key of its name and a string a keyword, the exact key first, so
+# programs may write ``:name`` for what came from JSON.
+
+
+def find(mapping: dict[Key, Value], key: Value, default: Value = MISSING, budget: Budget | None = None) -> Value:
+    """Return what a map has under ``key``, or under the same name as keyword or string, or ``default``."""
+    found = mapping.get(key if type(key) in PLAIN else as_key(key, budget), MISSING)
+    if found is MISSING:
+        if type(key) is Keyword:
+            return mapping.get(key.name, default)
+        if type(key) is str:
+            return mapping.get(Keyword(key), default)
+        return default
+    return found
+
+
+def lookup(value: Value, key: Value, default: Value = None, budget: Budget | None = None) -> Value:
+    """Return what ``get`` returns: from a map by key, a vector by index, a set by member; nil has nothing.
+
+    Raises:
+        LispError: ``eval_error`` when nothing can be looked up in ``value``.
+    """
+    kind = type(value)
+    if kind is dict:
+        return find(value, key, default, budget)
+    if value is None:
+        return default
+    if kind is list or kind is str:
+        if type(key) is float and key.is_integer():
+            key = int(key)  # what / gives is meant as an index
+        if type(key) is int:
+            return value[key] if 0 <= key < len(value) else default
+        if type(key) is Keyword:
+            raise _no_keys(value, key)
+        return default
+    if kind is LispSet:
+        return key if as_key(key, budget) in value.keys else default
+    raise _no_keys(value, key)
+
+
+def _no_keys(value: Value, key: Value) -> LispError:
+    shown = f":{key.name}" if type(key) is Keyword else a_type(key)
+    hint = "Use (map :key items) for every item, or (get-in value [:items 0 :key])." if type(value) is list else ""
+    return LispError("eval_error", f"cannot look up {shown} in {a_type(value)}", hint=hint)
+
+
+def keyword_lookup(keyword: Keyword, value: Value, default: Value = None) -> Value:
+    """Return what ``(:keyword value default)`` returns."""
+    if type(value) is dict:
+        return find(value, keyword, default)
+    if value is None:
+        return default
+    return lookup(value, keyword, default)
+
+
+def as_function(value: Value, arity: int, name: str = "") -> Callable[..., Value]:
+    """Return ``value`` as a Python callable with ``arity`` positional parameters; checked once, here.
+
+    Args:
+        value: A function, keyword, map or set.
+        arity: With how many arguments it will be called.
+        name: Who is going to call it (``"map"``), for the message.
+
+    Raises:
+        LispError: ``eval_error`` when it is no function, or takes another number of arguments.
+    """
+    kind = type(value)
+    if kind is FunctionType:
+        least, most = arity_of(value)
+        if least <= arity and (most is None or arity <= most):
+            return value  # type: ignore[no-any-return]
+        raise wrong_arity(function_name(value), least, most, arity)
+    if kind is Keyword or kind is dict or kind is LispSet:
+        if not 1 <= arity <= (1 if kind is LispSet else 2):
+            raise wrong_arity(str(value) if kind is Keyword else f"a {type_name(value)}", 1, 2, arity)
+        return partial(keyword_lookup if kind is Keyword else lookup, value)
+    if callable(value):
+        least, most = arity_of(value)
+        if least <= arity and (most is None or arity <= most):
+            return value  # type: ignore[no-any-return]
+        raise wrong_arity(function_name(value), least, most, arity)
+    where = f"{name}: " if name else ""
+    raise LispError("eval_error", f"{where}not callable: {a_type(value)} is no function")
+
+
+def arity_of(function: Callable[..., Value]) -> tuple[int, int | None]:
+    """Return the least and the most arguments a function takes; None is any number."""
+    declared: tuple[int, int | None] | None = getattr(function, "arity", None)
+    if declared is not None:
+        return declared
+    if type(function) is partial:
+        least, most = arity_of(function.func)
+        given = len(function.args)
+        return max(0, least - given), None if most is None else most - given
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return 0, None
+    most = None if code.co_flags & CO_VARARGS else code.co_argcount
+    return code.co_argcount - len(getattr(function, "__defaults__", None) or ()), most
+
+
+def function_name(function: Callable[..., Value]) -> str:
+    """Return the name a program knows a function by."""
+    if type(function) is partial:
+        return function_name(function.func)
+    name = str(getattr(function, "lisp_name", None) or getattr(function, "__name__", "fn"))
+    # Generated code numbers its functions: f·12.
+    return "fn" if name.startswith("<") else name.partition("·")[0] or "fn"
+
+
+def wrong_arity(name: str, least: int, most: int | None, got: int) -> LispError:
+    """Return the error for a call with the wrong number of arguments."""
+    if most is None:
+        wanted = f"at least {least} {_arguments(least)}"
+    elif least == most:
+        wanted = f"{least} {_arguments(least)}"
+    else:
+        wanted = f"{least} to {most} arguments"
+    return LispError("eval_error", f"{name} expects {wanted}, got {got}")
+
+
+def _arguments(count: int) -> str:
+    return "argument" if count == 1 else "arguments"

@@ -24,25 +24,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyagentd.errors import SignatureError, TemplateError
-    from pyagentd.mission.agenttool import SubAgentError, as_tool
+    from pyagentd.mission.asking import LLMError
     from pyagentd.mission.budget import Budget, current
-    from pyagentd.mission.carrying import run_plan
     from pyagentd.mission.checkpoint import CheckpointError, State
     from pyagentd.mission.costs import cost_of, priced
-    from pyagentd.mission.delegation import adelegate, delegate
+    from pyagentd.mission.delegation import SubAgentError, Validation, adelegate, as_tool, delegate, validate
     from pyagentd.mission.discovery import Discovery, delegate_discovering, discover
-    from pyagentd.mission.dryrun import Validation, validate
     from pyagentd.mission.llmtool import LLMTool, ToolsError
     from pyagentd.mission.models import Model
     from pyagentd.mission.options import LLM, Answer, PromptLimit, Request, Retry
     from pyagentd.mission.parallel import Mission, gather, gather_sync, mission
-    from pyagentd.mission.plan import Plan, PlanError, PlanStep
-    from pyagentd.mission.planning import create_plan, make_plan
-    from pyagentd.mission.registry import ModelNotFound, configure
+    from pyagentd.mission.plan import Plan, PlanError, PlanStep, create_plan, make_plan, run_plan
+    from pyagentd.mission.registry import ModelNotFound, Scripted, configure
     from pyagentd.mission.registry import from_config as models_from_config
     from pyagentd.mission.replay import Compiled, compiled
-    from pyagentd.mission.retry import LLMError
-    from pyagentd.mission.scripted import Scripted
     from pyagentd.mission.signature import Signature
     from pyagentd.mission.signature import parse as parse_signature
     from pyagentd.mission.step import Fail, MissionFailed, Step, ToolCall, Turn, Usage
@@ -58,7 +53,7 @@ _FROM = {
     "Event": "mission.telemetry",
     "Fail": "mission.step",
     "LLM": "mission.options",
-    "LLMError": "mission.retry",
+    "LLMError": "mission.asking",
     "LLMTool": "mission.llmtool",
     "Mission": "mission.parallel",
     "MissionFailed": "mission.step",
@@ -70,39 +65,39 @@ _FROM = {
     "PromptLimit": "mission.options",
     "Request": "mission.options",
     "Retry": "mission.options",
-    "Scripted": "mission.scripted",
+    "Scripted": "mission.registry",
     "Signature": "mission.signature",
     "SignatureError": "errors",
     "State": "mission.checkpoint",
     "Step": "mission.step",
-    "SubAgentError": "mission.agenttool",
+    "SubAgentError": "mission.delegation",
     "TemplateError": "errors",
     "Tool": "mission.tools",
     "ToolCall": "mission.step",
     "ToolsError": "mission.llmtool",
     "Turn": "mission.step",
     "Usage": "mission.step",
-    "Validation": "mission.dryrun",
+    "Validation": "mission.delegation",
     "adelegate": "mission.delegation",
-    "as_tool": "mission.agenttool",
+    "as_tool": "mission.delegation",
     "compiled": "mission.replay",
     "configure": "mission.registry",
     "cost_of": "mission.costs",
-    "create_plan": "mission.planning",
+    "create_plan": "mission.plan",
     "current": "mission.budget",
     "delegate": "mission.delegation",
     "delegate_discovering": "mission.discovery",
     "discover": "mission.discovery",
     "gather": "mission.parallel",
     "gather_sync": "mission.parallel",
-    "make_plan": "mission.planning",
+    "make_plan": "mission.plan",
     "mission": "mission.parallel",
     "models_from_config": "mission.registry",
     "normalize": "mission.tools",
     "parse_signature": "mission.signature",
     "priced": "mission.costs",
-    "run_plan": "mission.carrying",
-    "validate": "mission.dryrun",
+    "run_plan": "mission.plan",
+    "validate": "mission.delegation",
 }
 _RENAMED = {"models_from_config": "from_config", "parse_signature": "parse"}
 

@@ -7,30 +7,249 @@ on the caller's loop. Called inside a tool of a mission, either becomes a missio
 from __future__ import annotations
 
 import inspect
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from pyagentd.mission.bridge import Bridge
-from pyagentd.mission.budget import Budget
-from pyagentd.mission.checkpoint import State
+from pyagentd.errors import PyagentdError, UserError
+from pyagentd.lisp import encoding, values
+from pyagentd.mission import checkpoint, checks, llmtool, registry, turn
+from pyagentd.mission import step as trace
+from pyagentd.mission.budget import Budget, Scope, current, entered
+from pyagentd.mission.checkpoint import CheckpointError, State
+from pyagentd.mission.checks import ReadyMission, Refused, prepare
+from pyagentd.mission.llmtool import LLMTool, ToolsError
 from pyagentd.mission.options import (
     MAX_TURNS,
     MEMORY_BYTES,
     MISSION_TIMEOUT_MS,
     PROGRAM_TIMEOUT_MS,
     Isolation,
+    Message,
+    Options,
     PromptLimit,
     Retry,
-    Validation,
     options_of,
 )
-from pyagentd.mission.running import Order, run
-from pyagentd.mission.runtime import Runtime
-from pyagentd.mission.step import Step
-from pyagentd.mission.telemetry import Listener
+from pyagentd.mission.options import Validation as Validation_
+from pyagentd.mission.prompt import Brief, system_prompt
+from pyagentd.mission.runtime import Bridge, Runtime
+from pyagentd.mission.step import Fail, MissionFailed, Step, failed
+from pyagentd.mission.telemetry import Listener, new_span
+from pyagentd.mission.turn import End, Progress, Room
+
+# One mission from its order to its step: checked, placed in the tree, run, closed (SPEC 004 Execution Flow).
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What somebody asked for; the attributes are those of ``delegate``."""
+
+    prompt: str
+    llm: Any
+    signature: Any = None
+    tools: Any = None
+    tool_catalog: Any = None
+    context: Any = None
+    context_signature: Any = None
+    memory: Mapping[str, Any] | None = None
+    models: Mapping[str, Any] | None = None
+    budget: Budget | None = None
+    checkpoint_dir: str | Path | None = None
+    resume_from: State | str | Path | None = None
+    on_checkpoint: Callable[[State], None] | None = None
+    options: Options = field(default_factory=Options)
+
+
+def run(order: Order, runtime: Runtime) -> Step:
+    """Run the mission and return its end."""
+    around = current()
+    runtime = runtime.within(around)
+    span, parent = new_span(), around.span_id if around else None
+    about = {"prompt": order.prompt, "depth": around.depth + 1 if around else 0}
+    runtime.tell("mission_start", span, parent, metadata=about)
+    started = runtime.monotonic()
+    step = _step(order, runtime, around, span)
+    step = replace(step, usage=replace(step.usage, duration_ms=round((runtime.monotonic() - started) * 1000)))
+    if around:
+        around.ended(step)
+    outcome = {"ok": step.ok, "reason": step.fail.reason if step.fail else None, "step": step}
+    runtime.tell("mission_stop", span, parent, trace.usage_to_json(step.usage), {**about, **outcome})
+    return step
+
+
+def _step(order: Order, runtime: Runtime, around: Scope | None, span: str) -> Step:
+    try:
+        resumed = checkpoint.load(order.resume_from, order.checkpoint_dir) if order.resume_from is not None else None
+        mission = _mission(order, around)
+    except Refused as refused:
+        return Step(ok=False, fail=refused.fails[0])
+    except CheckpointError as error:
+        return Step(ok=False, fail=Fail(reason="checkpoint_error", message=str(error)))
+    scope = _scope(order, mission, runtime, around, resumed)
+    signature = mission.signature.render() if mission.signature else None
+    if scope.depth > scope.budget.depth:
+        message = f"Missions can be nested {scope.budget.depth} levels deep, and this one would be deeper"
+        return Step(ok=False, fail=Fail(reason="max_depth_exceeded", message=message), signature=signature)
+    return _Running(order, mission, scope, span, runtime, signature).run(resumed)
+
+
+def _mission(order: Order, around: Scope | None) -> ReadyMission:
+    return prepare(
+        order.prompt,
+        llm=order.llm,
+        signature=order.signature,
+        tools=order.tools,
+        tool_catalog=order.tool_catalog,
+        context=order.context,
+        context_signature=order.context_signature,
+        memory=order.memory,
+        models=order.models if order.models is not None or around is None else around.models,
+        caller=around.llm if around else None,
+        options=order.options,
+    )
+
+
+def _scope(
+    order: Order, mission: ReadyMission, runtime: Runtime, around: Scope | None, resumed: State | None
+) -> Scope:
+    options = mission.options
+    before = resumed.budget if resumed else {}
+    own = float("inf")
+    if options.mission_timeout_ms is not None:
+        own = runtime.monotonic() + (options.mission_timeout_ms - before.get("elapsed_ms", 0)) / 1000
+    shared = order.budget or (around.budget if around else None)
+    scope = Scope(
+        budget=shared or Budget(used=int(before.get("turns_used", 0))),
+        depth=around.depth + 1 if around else 0,
+        deadline=min(own, around.deadline) if around else own,
+        max_cost_usd=options.max_cost_usd,
+        llm=mission.llm,
+        models=order.models or (around.models if around else {}),
+        signature_validation=options.signature_validation,
+        firewall=mission.firewall,
+        telemetry=runtime.listener,
+        parent=around,
+        cancelled=runtime.cancelled,
+        awaited=runtime.awaited,
+    )
+    if resumed:
+        scope.resume(trace.usage_from_json(resumed.usage))
+    return scope
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A mission that has its place in the tree."""
+
+    order: Order
+    mission: ReadyMission
+    scope: Scope
+    span: str
+    runtime: Runtime
+    signature: str | None
+
+    def run(self, resumed: State | None) -> Step:
+        mission = self.mission
+        room = Room(mission=mission, system=self._system(), scope=self.scope, span=self.span, runtime=self.runtime)
+        started = self.runtime.monotonic()
+        elapsed = (resumed.budget.get("elapsed_ms", 0) if resumed else 0) / 1000
+        before = self._start(resumed)
+        with entered(self.scope):
+            progress, end = turn.run(room, before, lambda now: self._between(now, started - elapsed))
+        if self.scope.parent and self.scope.parent.firewall:
+            self.scope.parent.firewall.adopt(mission.firewall)
+        return self._closed(progress, end)
+
+    def _system(self) -> str:
+        mission = self.mission
+        brief = Brief(
+            mission=mission.text,
+            context=mission.context,
+            memory=mission.memory,
+            declared=mission.declared,
+            returns=mission.signature.returns_only() if mission.signature else None,
+            tools=mission.tools,
+            catalog=mission.catalog,
+            options=mission.options,
+            single_shot=mission.single_shot,
+        )
+        return system_prompt(brief, mission.firewall)
+
+    def _start(self, resumed: State | None) -> Progress:
+        mission = self.mission
+        if resumed is None:
+            first: Message = {"role": "user", "content": mission.text}
+            return Progress(
+                context=mission.context, memory=mission.memory, messages=(first,), warnings=mission.warnings
+            )
+        done = tuple(trace.turn_from_json(each) for each in resumed.trace)
+        for call in (call for turn in done for call in turn.tool_calls):  # noqa: F402
+            mission.firewall.learn(call.lisp_result)
+        mission.firewall.guard(dict(resumed.context))
+        mission.firewall.guard(dict(resumed.memory))
+        return Progress(
+            turn=resumed.turn,
+            context=resumed.context,
+            memory=resumed.memory,
+            messages=tuple(Message(role=each["role"], content=each["content"]) for each in resumed.messages),
+            trace=done,
+            failures=resumed.consecutive_failures,
+            warnings=mission.warnings,
+        )
+
+    def _between(self, progress: Progress, started: float) -> None:
+        """Write the checkpoint of a turn; one that cannot be written does not cost the mission."""
+        order = self.order
+        if order.checkpoint_dir is None and order.on_checkpoint is None:
+            return
+        state = self._state(progress, started)
+        try:
+            if order.checkpoint_dir is not None:
+                checkpoint.save(order.checkpoint_dir, state)
+            if order.on_checkpoint is not None:
+                order.on_checkpoint(state)
+        except PyagentdError as error:
+            _log.warning("The checkpoint of turn %d could not be kept: %s", progress.turn, error)
+
+    def _state(self, progress: Progress, started: float) -> State:
+        spent = self.scope.spent
+        return State(
+            prompt=self.order.prompt,
+            signature=self.signature,
+            turn=progress.turn,
+            memory=progress.memory,
+            context=progress.context,
+            messages=tuple(dict(each) for each in progress.messages),
+            usage=trace.usage_to_json(spent),
+            budget={
+                "turns_used": self.scope.budget.used,
+                "cost_usd": spent.cost_usd,
+                "elapsed_ms": round((self.runtime.monotonic() - started) * 1000),
+            },
+            trace=tuple(trace.turn_to_json(turn) for turn in progress.trace),
+            consecutive_failures=progress.failures,
+        )
+
+    def _closed(self, progress: Progress, end: End) -> Step:
+        usage = replace(self.scope.spent, memory_bytes=encoding.size(dict(progress.memory)) if progress.memory else 0)
+        return Step(
+            ok=end.fail is None,
+            value=values.to_python(end.value),
+            lisp_value=end.value,
+            fail=end.fail,
+            memory=values.to_python(dict(progress.memory)),
+            signature=self.signature,
+            trace=progress.trace,
+            usage=usage,
+            lisp_context=progress.context,
+            warnings=tuple(dict.fromkeys(progress.warnings)),
+        )
 
 
 def delegate(
@@ -48,7 +267,7 @@ def delegate(
     mission_timeout_ms: int | None = MISSION_TIMEOUT_MS,
     prompt_limit: PromptLimit | Mapping[str, int] | None = None,
     llm_retry: Retry | Mapping[str, Any] | None = None,
-    signature_validation: Validation = "enabled",
+    signature_validation: Validation_ = "enabled",
     max_cost_usd: float | None = None,
     max_consecutive_failures: int | None = None,
     checkpoint_dir: str | Path | None = None,
@@ -157,3 +376,100 @@ def _run(given: Mapping[str, Any], runtime: Runtime) -> Step:
     )
     named = {each.name: given[each.name] for each in fields(Order) if each.name in given}
     return run(Order(**named, options=options_of(**{**given, "llm_opts": given["llm_opts"] or {}})), runtime)
+
+
+# A mission looked over without running it (SPEC 004 Dry Run Mode).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """What ``delegate`` would refuse.
+
+    Attributes:
+        problems: Each as the failure it would be; empty when the mission can run.
+    """
+
+    problems: tuple[Fail, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the mission can run."""
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        return "\n".join(f"{each.reason}: {each.message}" for each in self.problems) or "nothing stands against it"
+
+
+def validate(prompt: str, **options: Any) -> Validation:
+    """Return what stands against ``delegate(prompt, **options)``: all of it, not only the first problem.
+
+    Looked at are placeholders, signatures, names and kinds of tools, the context's types, the registry of models,
+    and with ``signature_validation="strict"`` tools without a contract. Nothing is called; ``llm`` may be left out.
+    """
+    return Validation(problems=tuple(checks.problems(prompt, **options)))
+
+
+# Missions as tools of other missions, and as plain Python functions (SPEC 004 as_tool, Execution Behavior).
+#
+# A child spends the budget of the mission that calls it, at any depth, since ``delegate`` finds that mission by
+# itself. On success its value comes back whole, firewalled fields included: a program may use what no model may
+# read. On failure ``SubAgentError`` holds the step; a mission around makes a ``tool_error`` of it.
+
+SubAgentError = MissionFailed  # the specification's name for it
+
+JUDGMENT_TURNS = 3  # the answer, and two more if it does not fit its signature
+
+
+def as_tool(config: Mapping[str, Any] | None = None, /, **named: Any) -> LLMTool:
+    """Return a mission as a function and as a tool.
+
+    Args:
+        config: The same as the named arguments, as a dict.
+        named: ``prompt`` and ``signature``; ``llm`` unless it is only called by missions, whose model it takes then;
+            ``tools`` for a mission of several turns; ``description``; further options of ``delegate``.
+
+    Raises:
+        ToolsError: The prompt or the signature is missing or they do not fit each other; an option is unknown.
+
+    Example:
+        >>> from pyagentd.mission import Scripted, as_tool
+        >>> shout = as_tool(
+        ...     prompt="Shout {{text}}",
+        ...     signature="(text :string) -> {loud :string}",
+        ...     llm=Scripted(['(call "return" {:loud (upcase ctx/text)})']),
+        ... )
+        >>> shout(text="hello")
+        {'loud': 'HELLO'}
+    """
+    return llmtool.of_mapping({**(config or {}), **named})
+
+
+def step_of(tool: LLMTool, args: Mapping[str, Any]) -> Step:
+    """Run ``tool`` with ``args`` and return how it ended."""
+    around = current()
+    try:
+        llm = _callback(tool, around)
+    except registry.ModelNotFound as error:
+        return failed(error.reason, str(error))
+    except UserError as error:
+        return failed("validation_error", str(error))
+    options = {"models": _models(tool, around), **tool.options}
+    context = {**(options.pop("context", None) or {}), **args}
+    if tool.judges:
+        options = {"max_turns": JUDGMENT_TURNS, "system_prompt": llmtool.instructions(tool.contract)} | options
+        llm = llmtool.judging(llm, tool.contract)
+    return delegate(tool.prompt, llm=llm, signature=tool.contract, tools=tool.tools or {}, context=context, **options)
+
+
+def _models(tool: LLMTool, around: Scope | None) -> Mapping[str, Any]:
+    return tool.options.get("models") or (around.models if around else {})
+
+
+def _callback(tool: LLMTool, around: Scope | None) -> Callable[..., Any]:
+    return registry.resolve(tool.llm, _models(tool, around), around.llm if around else None)
+
+
+__all__ = ["SubAgentError", "ToolsError", "as_tool", "step_of"]

@@ -23,9 +23,9 @@ from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, StepFinish
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.factory import BackendSettings, close_backends, make_backend
 from pyagentd.messages import Message, Text, Usage
+from pyagentd.mission.asking import LLMError
 from pyagentd.mission.costs import cost_of
 from pyagentd.mission.options import Answer, Request
-from pyagentd.mission.retry import LLMError
 
 MAX_TOKENS = 8192
 _CLOSING_S = 2.0

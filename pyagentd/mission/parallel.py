@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from pyagentd.errors import UserError
-from pyagentd.mission.callbacks import words_of
 from pyagentd.mission.delegation import adelegate, delegate
+from pyagentd.mission.runtime import words_of
 from pyagentd.mission.step import Step, failed
 
 MAX_CONCURRENCY = 8

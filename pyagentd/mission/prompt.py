@@ -12,9 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pyagentd.mission.example import example
+from pyagentd.mission.feedback import example, inventory
 from pyagentd.mission.firewall import Firewall
-from pyagentd.mission.inventory import inventory
 from pyagentd.mission.options import Options
 from pyagentd.mission.signature import Primitive, Signature
 from pyagentd.mission.signature.rendering import type_text

@@ -8,15 +8,184 @@ the language.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
+from weakref import WeakKeyDictionary
 
+from pyagentd.errors import PyagentdError
 from pyagentd.lisp import values
-from pyagentd.mission import llmtool, passing
+from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.values import check_data
+from pyagentd.mission import llmtool
 from pyagentd.mission import signature as signatures
+from pyagentd.mission.budget import Scope
+from pyagentd.mission.construct import constructed
+from pyagentd.mission.feedback import problem_lines
+from pyagentd.mission.firewall import Firewall
 from pyagentd.mission.llmtool import LLMTool, ToolsError
+from pyagentd.mission.runtime import Runtime, called, words_of
 from pyagentd.mission.signature import Problem, Signature, SignatureError
+from pyagentd.mission.step import MissionFailed, Step, ToolCall
+from pyagentd.mission.telemetry import new_span
+from pyagentd.spelling import did_you_mean
+
+# How arguments under string keys reach a Python function, and what the function says of itself.
+#
+# A function gets each argument under its parameter's name, built into the dataclass, model, enum or date that the
+# hint asks for. One whose only parameter is called ``args``, or is not in the signature that was stated for it, gets
+# the whole dict.
+
+
+def passing_call(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None = None) -> Any:
+    """Call ``function`` with ``args``; a ``Step`` it returns stands for its value.
+
+    Raises:
+        TypeError: The function needs a parameter that is not given.
+        MissionFailed: The step failed.
+    """
+    result = function.run(args) if isinstance(function, LLMTool) else _called(function, args, signature)
+    return _awaited(result) if inspect.isawaitable(result) else _value(result)
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return _value(await result)
+
+
+def _value(result: Any) -> Any:
+    if not isinstance(result, Step):
+        return result
+    plain = result.unwrap()
+    return plain if result.lisp_value is None else result.lisp_value  # a program can tell a keyword from a string
+
+
+def _called(function: Callable[..., Any], args: Mapping[str, Any], signature: Signature | None) -> Any:
+    parameters = _parameters(function)
+    if parameters is None:
+        return function(*_in_order(args, signature)) if signature is not None else function(dict(args))
+    if takes_everything(function) or _sole_other(parameters, signature):
+        return function(dict(args))
+    return _named(function, parameters, args)
+
+
+def takes_everything(function: Callable[..., Any]) -> bool:
+    """Return whether the one parameter of ``function`` is ``args``: it gets the whole dict."""
+    parameters = _parameters(function)
+    return parameters is not None and [*parameters] == ["args"] and not _is_variadic(parameters["args"])
+
+
+def is_annotated(function: Callable[..., Any]) -> bool:
+    """Return whether every parameter and the result have a hint."""
+    try:
+        own = inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    empty = inspect.Parameter.empty
+    return own.return_annotation is not empty and all(p.annotation is not empty for p in own.parameters.values())
+
+
+def passing_described(function: Callable[..., Any]) -> str:
+    """Return the first paragraph of its docstring on one line, or ""."""
+    if isinstance(function, type) or inspect.isroutine(function):
+        text = inspect.getdoc(function)
+    else:  # an object that can be called has its class's docstring at best
+        text = inspect.getdoc(function.__call__) if type(function).__call__.__doc__ else inspect.getdoc(function)  # type: ignore[operator]
+    return " ".join((text or "").split("\n\n")[0].split())
+
+
+def _named(function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], args: Mapping[str, Any]) -> Any:
+    hints = _look(function).hints
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    left = {key.replace("-", "_") if key.replace("-", "_") in parameters else key: v for key, v in args.items()}
+    for name, parameter in parameters.items():
+        if _is_variadic(parameter):
+            continue
+        if name not in left:
+            if parameter.default is inspect.Parameter.empty:
+                raise TypeError(f"the argument {name} is missing")
+            continue
+        value = left.pop(name)
+        if value is None and parameter.default is not inspect.Parameter.empty:
+            continue  # nil says "as you like", which is what a default is for
+        value = constructed(hints.get(name, Any), value)
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            positional.append(value)
+        else:
+            named[name] = value
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        named |= left
+    return function(*positional, **named)
+
+
+def _sole_other(parameters: Mapping[str, inspect.Parameter], signature: Signature | None) -> bool:
+    """Return whether the only parameter is not one of those the signature states: it is the dict itself."""
+    if signature is None or len(parameters) != 1:
+        return False
+    (parameter,) = parameters.values()
+    if _is_variadic(parameter):
+        return False
+    return parameter.name not in {each.name.replace("-", "_") for each in signature.params}
+
+
+def _in_order(args: Mapping[str, Any], signature: Signature) -> list[Any]:
+    return [args[each.name] for each in signature.params if each.name in args]
+
+
+def _is_variadic(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What a function tells: parameters, None when it (a built-in) does not, and hints."""
+
+    parameters: Mapping[str, inspect.Parameter] | None
+    hints: Mapping[str, Any]
+
+
+_known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    return _look(function).parameters
+
+
+def _look(function: Callable[..., Any]) -> _Known:
+    """Return what ``function`` tells, looked up once for as long as it lives."""
+    try:
+        if (known := _known.get(function)) is not None:
+            return known
+    except TypeError:  # not hashable
+        return _Known(parameters=_inspected(function), hints=_hints(function))
+    known = _Known(parameters=_inspected(function), hints=_hints(function))
+    with suppress(TypeError):  # no weak reference to it can be made
+        _known[function] = known
+    return known
+
+
+def _inspected(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    if isinstance(function, functools.partial):
+        return _hints(function.func)
+    target = function if inspect.isroutine(function) or isinstance(function, type) else function.__call__  # type: ignore[operator]
+    if isinstance(target, type):
+        target = target.__dict__.get("__init__", target)
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError, AttributeError):  # a hint names what is not there at run time
+        return {}
+
 
 Validation = Literal["enabled", "warn_only", "disabled", "strict"]
 
@@ -101,7 +270,7 @@ class Tool:
         """
         if self.function is None:
             raise ToolsError(f'"{self.name}" is shown for planning and cannot be called')
-        return passing.call(self.function, args, self.signature)
+        return passing_call(self.function, args, self.signature)
 
 
 def normalize(tools: Mapping[str, Any] | Sequence[Any] | None, *, catalog: bool = False) -> dict[str, Tool]:
@@ -183,19 +352,19 @@ def _parsed(signature: Any) -> Signature:
 
 
 def _described(function: Callable[..., Any]) -> str:
-    return function.description or "" if isinstance(function, LLMTool) else passing.described(function)
+    return function.description or "" if isinstance(function, LLMTool) else passing_described(function)
 
 
 def _of_function(name: str, function: Callable[..., Any]) -> Tool:
-    described = passing.described(function)
-    if passing.takes_everything(function):
+    described = passing_described(function)
+    if takes_everything(function):
         return Tool(name=name, function=function, description=described, specified=False)
     return Tool(
         name=name,
         function=function,
         signature=signatures.of_callable(function),
         description=described,
-        specified=passing.is_annotated(function),
+        specified=is_annotated(function),
     )
 
 
@@ -237,3 +406,144 @@ def _as_named(signature: Signature, args: Mapping[Any, Any]) -> dict[str, Any]:
         name = str(values.to_python(key))
         named[name if name in own else spelled.get(name.replace("_", "-"), name)] = value
     return named
+
+
+# How a program's calls reach the tools of its mission (SPEC 004 Tool Call Format, Tool Error Handling Convention).
+#
+# The one boundary where anything may go wrong: whatever a tool raises becomes a sentence for the model. Every call
+# is kept with what it got and gave, and told to the listener when it starts and when it stops.
+
+_LONGEST = 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Toolbox:
+    """The tools of one mission during one turn.
+
+    Attributes:
+        tools: What may be called.
+        catalog: What may only be seen.
+        validation: The mission's mode.
+        firewall: Learns what tools give.
+        scope: The mission, for those that its tools start.
+        span: Of the turn.
+        runtime: Time, telemetry and what awaits.
+        calls: What was called so far.
+        warnings: What was converted or let pass.
+    """
+
+    tools: Mapping[str, Tool]
+    catalog: Mapping[str, Tool]
+    validation: str
+    firewall: Firewall
+    scope: Scope
+    span: str
+    runtime: Runtime
+    calls: list[ToolCall] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def call(self, name: str, args: Mapping[Any, Any]) -> Any:
+        """Call a tool for a program and return a value of the language.
+
+        Raises:
+            LispError: ``tool_not_found``, ``validation_error`` or ``tool_error``; ``eval_error`` for arguments that
+                are no data.
+        """
+        tool = self.tools.get(name)
+        if tool is None:
+            raise self._unknown(name)
+        check_data(args)
+        prepared = tool.prepare(args, self.validation)
+        self.warnings += prepared.warnings
+        if prepared.problems:
+            lines = "\n".join(problem_lines(prepared.problems, self.firewall))
+            raise LispError(
+                "validation_error",
+                f'The arguments of "{name}" do not fit, so it was not called:\n{lines}',
+                hint=f"It is declared as {tool.schema()}.",
+            )
+        return self._recorded(tool, prepared.args)
+
+    def _recorded(self, tool: Tool, args: Mapping[str, Any]) -> Any:
+        span, started = new_span(), self.runtime.now_ms()
+        about = {"tool": tool.name, "args": args}
+        self.runtime.tell("tool_start", span, self.span, metadata=about)
+        self.scope.span_id = span
+        result, error = None, None
+        try:
+            result = self._result(tool, args)
+            return result
+        except LispError as failure:
+            error = failure.message
+            raise
+        finally:
+            call = ToolCall(
+                name=tool.name,
+                args=args,
+                lisp_result=result,
+                error=error,
+                started_at=started,
+                duration_ms=self.runtime.now_ms() - started,
+                children=self.scope.take_ended(),
+            )
+            self.calls.append(call)
+            ending = "tool_stop" if error is None else "tool_exception"
+            numbers = {"duration_ms": call.duration_ms}
+            self.runtime.tell(ending, span, self.span, numbers, {**about, "error": error, "call": call})
+
+    def _result(self, tool: Tool, args: Mapping[str, Any]) -> Any:
+        result = self._value(tool, args)
+        self.firewall.learn(result)
+        found = tool.check(result, self.validation)
+        if not found:
+            return result
+        if tool.mode(self.validation) == "warn_only":
+            self.warnings += [f"Tool {tool.name}: {each}" for each in found]
+            return result
+        lines = "\n".join(problem_lines(found, self.firewall))
+        raise LispError("validation_error", f'What "{tool.name}" gave does not fit its signature:\n{lines}')
+
+    def _value(self, tool: Tool, args: Mapping[str, Any]) -> Any:
+        try:
+            result = called(tool.call, args)
+            if inspect.isawaitable(result):
+                result = called(self.runtime.awaited, result, self.scope.deadline - self.runtime.monotonic())
+            return values.from_python(result)
+        except LispError:
+            raise
+        except MissionFailed as error:
+            raise LispError("tool_error", _failed(tool, f"{error.fail.reason}: {error.fail.message}")) from error
+        except PyagentdError as error:
+            raise LispError("tool_error", _failed(tool, error.message), hint=error.mend) from error
+        except Exception as error:
+            raise LispError("tool_error", _failed(tool, _said(error))) from error
+
+    def _unknown(self, name: str) -> LispError:
+        if name in self.catalog:
+            return LispError(
+                "tool_not_found",
+                f'The tool "{name}" is there for planning only and cannot be called',
+                hint=self._available(),
+            )
+        meant = did_you_mean(name, self.tools)
+        return LispError("tool_not_found", f'There is no tool "{name}"', hint=f"{meant} {self._available()}".lstrip())
+
+    def _available(self) -> str:
+        names = ", ".join(sorted(self.tools))
+        return f"Tools you can call: {names}." if names else "This mission has no tools besides return and fail."
+
+
+def _failed(tool: Tool, said: str) -> str:
+    return f'The tool "{tool.name}" failed: {said[:_LONGEST]}'
+
+
+def _said(error: Exception) -> str:
+    """Return what an exception says, without what only a Python programmer would read."""
+    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str | int):
+        return f"there is no {error.args[0]}"
+    return words_of(error) or f"{_words(type(error).__name__)}, without a message"
+
+
+def _words(name: str) -> str:
+    """Return ``TimeoutError`` as "timeout error"."""
+    return "".join(f" {char.lower()}" if char.isupper() else char for char in name).strip()

@@ -5,24 +5,234 @@ What the model got wrong is told to it and costs this turn, nothing else (DD-4).
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from pyagentd import lisp
-from pyagentd.lisp.data import check_data
+from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
-from pyagentd.lisp.extent import check_extent
-from pyagentd.mission import feedback, hints, response, stopping
-from pyagentd.mission.asking import Answered, ask
+from pyagentd.lisp.printing import check_extent
+from pyagentd.lisp.values import check_data
+from pyagentd.mission import feedback, response
+from pyagentd.mission.asking import Answered, GaveUp, ask
 from pyagentd.mission.budget import Scope
-from pyagentd.mission.checks import ReadyMission
-from pyagentd.mission.options import Message, Request
-from pyagentd.mission.outcome import Outcome, fail_of, is_function, merged, replaced
-from pyagentd.mission.progress import End, Progress
-from pyagentd.mission.retry import GaveUp
+from pyagentd.mission.checks import ReadyMission, named
+from pyagentd.mission.options import Message, Options, Request
 from pyagentd.mission.runtime import Runtime
 from pyagentd.mission.step import Fail, Turn, Usage
 from pyagentd.mission.telemetry import new_span
-from pyagentd.mission.toolbox import Toolbox
+from pyagentd.mission.tools import Tool, Toolbox
+from pyagentd.spelling import did_you_mean
+
+# A mission between two turns, and how it is over.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A mission between two turns.
+
+    Attributes:
+        turn: The last finished one.
+        context: What stands in ``ctx/``, by name.
+        memory: What stands in ``memory/``, by name.
+        messages: The conversation.
+        trace: The turns.
+        failures: How many turns in a row have failed.
+        warnings: What was let pass.
+    """
+
+    turn: int = 0
+    context: Mapping[str, Any] = field(default_factory=dict)
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    messages: tuple[Message, ...] = ()
+    trace: tuple[Turn, ...] = ()
+    failures: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """How a mission is over: with ``value``, a value of the language, or with ``fail``."""
+
+    value: Any = None
+    fail: Fail | None = None
+
+
+# What came of a program: where its value goes, and what its failure means (DD-27).
+
+_NAME = re.compile(r"[A-Za-z0-9_*+!?<>=-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a program.
+
+    Attributes:
+        value: What it evaluated to or returned.
+        error: Why the turn failed.
+        feedback: What the model is told, without the line about turns.
+        context: From now on.
+        memory: From now on.
+        end: That it ended the mission.
+    """
+
+    value: Any = None
+    error: Fail | None = None
+    feedback: str = ""
+    context: Mapping[str, Any]
+    memory: Mapping[str, Any]
+    end: End | None = None
+
+
+def merged(context: Mapping[str, Any], value: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return the context after a program evaluated to ``value``, and the names of that in it (DD-27).
+
+    A map with keys that no program can write after ``ctx/``, as of groups by city or by e-mail, is there as a whole.
+    """
+    if is_function(value):
+        return context, ()
+    by_name = named(value) if isinstance(value, dict) else {}
+    writable = {name: item for name, item in by_name.items() if _NAME.fullmatch(name)}
+    if not writable or len(writable) < len(value):
+        return {**context, "last": value, **writable}, ("last", *(name for name in writable if name != "last"))
+    return {**context, **writable}, tuple(writable)
+
+
+def replaced(context: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Return a warning for every name of the context that a program's result has taken."""
+    taken = [name for name in names if name in context and name != "last"]
+    return [f"ctx/{name} is now what this program gave; what it was before is gone" for name in taken]
+
+
+def is_function(value: Any) -> bool:
+    """Return whether a program ended with a function, which nobody outside can use."""
+    return callable(value) and not isinstance(value, lisp.Keyword)
+
+
+def fail_of(value: Any) -> Fail:
+    """Return the failure that ``(call "fail" value)`` means; a bare value is its message."""
+    plain = values.to_python(value)
+    if not isinstance(plain, dict):
+        message = plain if isinstance(plain, str) else "The program gave up" if plain is None else str(plain)
+        return Fail(reason="failed", message=message)
+    reason, said, op = plain.get("reason"), plain.get("message"), plain.get("op")
+    rest = {key: item for key, item in plain.items() if key not in ("reason", "message", "op", "details")}
+    return Fail(
+        reason=str(reason or "failed").removeprefix(":"),
+        message=str(said) if said else "The program gave no message",
+        op=None if op is None else str(op),
+        details={**rest, **_details(plain.get("details"))},
+    )
+
+
+def _details(given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    return given if isinstance(given, dict) else {"details": given}
+
+
+# What a mission knows about a program's mistakes that the language cannot: its tools, its data, earlier programs.
+
+_UNDEFINED: Final = re.compile(r"undefined variable: (\S+)")
+_DEFINES: Final = re.compile(r"\(def(?:n-?|once)?\s+([^\s()\[\]{}\"]+)")
+_READS: Final = re.compile(r"(?<![\w\"/])ctx/([\w*+!?<>=-]+)")
+_PRINTS: Final = re.compile(r"\((?:println|print|prn|pr|tap>)[\s)]")
+_NEAR: Final = 0.8
+
+
+def with_hint(error: LispError, tools: Mapping[str, Tool], before: Iterable[str | None]) -> LispError:
+    """Return the error of a program with what to write instead of a name it does not know.
+
+    Args:
+        error: Any error of a program.
+        tools: What the mission offers or shows.
+        before: The mission's earlier programs.
+    """
+    unknown = _UNDEFINED.fullmatch(error.message)
+    hint = unknown and _instead(unknown[1], tools, before)
+    if not hint:
+        return error
+    made = LispError(error.reason, error.message, hint=hint)
+    return made.at(error.line, error.column, error.source)
+
+
+def _instead(name: str, tools: Mapping[str, Tool], before: Iterable[str | None]) -> str:
+    for spelled in (name, name.removeprefix("tool/"), name.removeprefix("tools/"), name.replace("-", "_")):
+        if spelled in tools:
+            signature = tools[spelled].signature
+            args = " ".join(f":{each.name} …" for each in signature.params) if signature else "…"
+            return f'Call a tool as (call "{spelled}" {{{args}}}).'
+    if any(name in _DEFINES.findall(program) for program in before if program):
+        return (
+            f"What def names lasts for one program. Define it again, or keep data with (memory/put :{name} …) "
+            f"and read memory/{name} in later programs."
+        )
+    return ""
+
+
+def missing(program: str, context: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for every name of the context that a program reads, is not there, and looks mistyped."""
+    found = []
+    for name in dict.fromkeys(_READS.findall(program)):
+        if name in context:
+            continue
+        if meant := did_you_mean(name, context, shown="ctx/{}", inside=True, cutoff=_NEAR):
+            found.append(f"There is no ctx/{name}, it is nil; {meant}")
+    return found
+
+
+def printed(program: str, value: Any) -> list[str]:
+    """Return what to say to a program that prints and evaluates to nothing."""
+    if value is not None or not _PRINTS.search(program):
+        return []
+    return ["What is printed is not shown; you read what a program evaluates to, so end it with what you want to see"]
+
+
+# What keeps a mission from going on: its own limits, those of the missions around, and whoever cancels it.
+
+
+def before_turn(progress: Progress, options: Options, scope: Scope, runtime: Runtime) -> Fail | None:
+    """Return what keeps the mission from another turn; takes a turn of the tree's budget if nothing does."""
+    limit = options.max_consecutive_failures
+    if limit is not None and progress.failures >= limit:
+        return _stopped("max_consecutive_failures_exceeded", f"{_turns(limit)} in a row failed", progress)
+    if progress.turn >= options.max_turns:
+        message = f"The mission did not end within {_turns(options.max_turns)}"
+        return _stopped("max_turns_exceeded", message, progress)
+    if fail := at_any_time(scope, runtime):
+        return fail
+    if not scope.budget.take_turn():
+        message = f"The mission and those below it used all of their {_turns(scope.budget.turns)}"
+        return _stopped("turn_budget_exhausted", message, progress)
+    scope.spend(Usage(turns=1))
+    return None
+
+
+def at_any_time(scope: Scope, runtime: Runtime) -> Fail | None:
+    """Return what ends the mission even within a turn."""
+    if runtime.cancelled():
+        return Fail(reason="cancelled", message="The mission was cancelled")
+    if runtime.monotonic() >= scope.deadline:
+        return Fail(reason="mission_timeout", message="The mission took longer than it may")
+    if over := scope.overspent():
+        message = f"The mission cost ${over.spent.cost_usd:.4f}, and ${over.max_cost_usd:g} is the most"
+        return Fail(reason="max_cost_exceeded", message=message)
+    return None
+
+
+def _turns(number: int) -> str:
+    return "1 turn" if number == 1 else f"{number} turns"
+
+
+def _stopped(reason: str, message: str, progress: Progress) -> Fail:
+    """Return a failure of the mission as a whole, with what the last turn failed of if it did."""
+    last = progress.trace[-1].error if progress.trace else None
+    if last is None:
+        return Fail(reason=reason, message=message)
+    details = {"last_error": {"reason": last.reason, "message": last.message}}
+    return Fail(reason=reason, message=f"{message}; the last one failed: {last.message}", details=details)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +294,7 @@ class _Taking:
         except GaveUp as error:
             message = f"The model did not answer after {error.attempts} attempts: {error}"
             details = {"reason": error.reason, "attempts": error.attempts}
-            late = stopping.at_any_time(self.room.scope, self.room.runtime)
+            late = at_any_time(self.room.scope, self.room.runtime)
             fail = late or Fail(reason="llm_error", message=message, details=details)
             return self._ended("", response.Response(program=None), self._nothing(fail, ending=True))
         said = response.parse(answered.text)
@@ -110,7 +320,7 @@ class _Taking:
         if self.room.scope.limits_cost() and not tells_cost:
             message = 'max_cost_usd needs an LLM that says what an answer costs: {"content": …, "cost_usd": …}'
             return Fail(reason="validation_error", message=message)
-        return stopping.at_any_time(self.room.scope, self.room.runtime)
+        return at_any_time(self.room.scope, self.room.runtime)
 
     def _outcome(self, said: response.Response, text: str) -> Outcome:
         if said.program is None:
@@ -123,7 +333,7 @@ class _Taking:
         except LispError as error:
             earlier = [turn.program for turn in self.before.trace]
             tools = {**self.room.mission.catalog, **self.room.mission.tools}
-            return self._failed(hints.with_hint(error, tools, earlier))
+            return self._failed(with_hint(error, tools, earlier))
         return self._ran(result, said.program)
 
     def _run(self, program: str) -> lisp.Result:
@@ -167,7 +377,7 @@ class _Taking:
     def _ran(self, result: lisp.Result, program: str) -> Outcome:
         outcome = Outcome(value=result.value, context=self.before.context, memory=result.memory)
         self.room.mission.firewall.guard(result.value)
-        mistyped = hints.missing(program, self.before.context)
+        mistyped = missing(program, self.before.context)
         self.toolbox.warnings += mistyped
         match result.signal:
             case "fail":
@@ -182,7 +392,7 @@ class _Taking:
         if self.room.mission.single_shot:
             return self._returned(outcome)
         context, names = merged(self.before.context, result.value)
-        self.toolbox.warnings += hints.printed(program, result.value)
+        self.toolbox.warnings += printed(program, result.value)
         given = replaced(self.room.mission.context, names)
         told = feedback.of_value(result.value, names, self.room.mission.firewall, [*given, *self.toolbox.warnings])
         return replace(outcome, context=context, feedback=told)
@@ -285,3 +495,20 @@ class _Taking:
             "tool_calls": turn.tool_calls,
         }
         self.room.runtime.tell("turn_stop", self.span, self.room.span, numbers, about)
+
+
+# The turns of a mission, one after the other (SPEC 004 Step-wise Agentic Loop).
+#
+# Each turn gives the next ``Progress``, and an ``End`` when the mission is over: a program returned or failed, or
+# something is used up.
+
+
+def run(room: Room, progress: Progress, between: Callable[[Progress], None]) -> tuple[Progress, End]:
+    """Take turns until the mission is over; ``between`` is told of every turn that did not end it."""
+    while True:
+        if fail := before_turn(progress, room.mission.options, room.scope, room.runtime):
+            return progress, End(fail=fail)
+        progress, end = take(room, progress)
+        if end:
+            return progress, end
+        between(progress)

@@ -16,9 +16,8 @@ import pytest
 from pyagentd import lisp
 from pyagentd.errors import ToolError
 from pyagentd.lisp import isolation
-from pyagentd.lisp.conversation import Conversation, Garbled, Gone
 from pyagentd.lisp.errors import Fail, LispError, Return
-from pyagentd.lisp.isolation import Zygote
+from pyagentd.lisp.isolation import Conversation, Garbled, Gone, Zygote
 from pyagentd.lisp.limits import DEFAULT_LIMITS, Limits
 from pyagentd.lisp.printing import readable
 

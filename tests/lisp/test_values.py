@@ -18,9 +18,19 @@ import pytest
 from pyagentd import lisp
 from pyagentd.lisp import Keyword, LispError, LispSet
 from pyagentd.lisp.encoding import decode, encode, size
-from pyagentd.lisp.order import compare, equal, in_order, members, pairs
 from pyagentd.lisp.printing import readable, text
-from pyagentd.lisp.values import as_key, from_key, from_python, to_python, type_name
+from pyagentd.lisp.values import (
+    as_key,
+    compare,
+    equal,
+    from_key,
+    from_python,
+    in_order,
+    members,
+    pairs,
+    to_python,
+    type_name,
+)
 
 A, B = Keyword("a"), Keyword("b")
 

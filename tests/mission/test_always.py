@@ -7,11 +7,11 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyagentd.mission import trace
+from pyagentd.mission import step as trace
+from pyagentd.mission.asking import LLMError
 from pyagentd.mission.budget import Budget
 from pyagentd.mission.delegation import delegate
-from pyagentd.mission.retry import LLMError
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from pyagentd.mission.step import Step
 from tests.examples import examples
 from tests.mission.test_loop import code

@@ -10,7 +10,7 @@ import pytest
 
 from pyagentd.mission.budget import current
 from pyagentd.mission.delegation import adelegate, delegate
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from tests.mission.test_loop import RETURN_1, code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyagentd.mission.delegation import delegate
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from tests.mission.test_loop import RETURN_1, code, told
 
 TOOLS = {"search": (lambda query: [query], "(query :string) -> [:string]"), "get_user": lambda: 1}

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from pyagentd.lisp.values import Keyword, LispSet
 from pyagentd.mission import signature as signatures
-from pyagentd.mission.example import example
+from pyagentd.mission.feedback import example, inventory, type_of
 from pyagentd.mission.firewall import HIDDEN, Firewall
-from pyagentd.mission.inventory import inventory, type_of
 from pyagentd.mission.options import PromptLimit
 from pyagentd.mission.signature.rendering import type_text
 

@@ -7,7 +7,7 @@ import pytest
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import HIDDEN
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from pyagentd.mission.step import Step
 
 RETURN_1 = '(call "return" 1)'

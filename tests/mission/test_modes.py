@@ -6,7 +6,7 @@ import pytest
 
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.options import Options, PromptLimit, Retry
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from pyagentd.mission.step import MissionFailed
 from tests.mission.test_loop import RETURN_1, code, told
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import HIDDEN
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from tests.examples import examples
 from tests.mission.test_loop import RETURN_1, code
 

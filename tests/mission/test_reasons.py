@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pyagentd.mission.asking import LLMError
 from pyagentd.mission.budget import Budget
 from pyagentd.mission.delegation import delegate
-from pyagentd.mission.retry import LLMError
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from tests.mission.test_loop import RETURN_1, code, told
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyagentd.mission import LLMTool, as_tool, validate
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.firewall import HIDDEN
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from tests.mission.test_loop import RETURN_1, code, told
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pyagentd.mission import trace
+from pyagentd.mission import step as trace
 from pyagentd.mission.delegation import delegate
-from pyagentd.mission.scripted import Scripted
+from pyagentd.mission.registry import Scripted
 from tests.mission.test_loop import code
 
 

@@ -10,61 +10,48 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from pyagentd.lisp.builtins import (
-    aggregation,
-    arithmetic,
-    arranging,
-    bits,
-    building,
-    comparing,
-    conversion,
-    failing,
-    folding,
-    formatting,
-    functions,
-    jsontext,
-    maps,
-    nesting,
-    picking,
-    places,
-    predicates,
-    regex,
-    rounding,
-    searching,
-    sets,
-    sorting,
-    stages,
-    texts,
-    transforming,
-)
+from pyagentd.lisp.builtins import collections as arranging
+from pyagentd.lisp.builtins import collections as building
+from pyagentd.lisp.builtins import collections as picking
+from pyagentd.lisp.builtins import collections as places
+from pyagentd.lisp.builtins import collections as stages
+from pyagentd.lisp.builtins import collections as transforming
+from pyagentd.lisp.builtins import folding, functions, maps, numbers, text
+from pyagentd.lisp.builtins import folding as aggregation
+from pyagentd.lisp.builtins import folding as sorting
+from pyagentd.lisp.builtins import functions as comparing
+from pyagentd.lisp.builtins import functions as predicates
+from pyagentd.lisp.builtins import maps as nesting
+from pyagentd.lisp.builtins import maps as sets
+from pyagentd.lisp.builtins import table as failing
 from pyagentd.lisp.builtins.table import Builtin, Family
 
 FAMILIES: Final[tuple[Family, ...]] = (
-    transforming.FAMILY,
-    places.FAMILY,
-    picking.FAMILY,
-    arranging.FAMILY,
-    sorting.FAMILY,
-    aggregation.FAMILY,
+    transforming.TRANSFORMING_FAMILY,
+    places.PLACES_FAMILY,
+    picking.PICKING_FAMILY,
+    arranging.ARRANGING_FAMILY,
+    sorting.SORTING_FAMILY,
+    aggregation.AGGREGATION_FAMILY,
     folding.FAMILY,
     building.FAMILY,
     maps.FAMILY,
-    nesting.FAMILY,
-    sets.FAMILY,
-    arithmetic.FAMILY,
-    rounding.FAMILY,
-    conversion.FAMILY,
-    comparing.FAMILY,
-    predicates.FAMILY,
-    texts.FAMILY,
-    searching.FAMILY,
-    formatting.FAMILY,
-    regex.FAMILY,
-    jsontext.FAMILY,
+    nesting.NESTING_FAMILY,
+    sets.SETS_FAMILY,
+    numbers.FAMILY,
+    numbers.ROUNDING_FAMILY,
+    numbers.CONVERSION_FAMILY,
+    comparing.COMPARING_FAMILY,
+    predicates.PREDICATES_FAMILY,
+    text.FAMILY,
+    text.SEARCHING_FAMILY,
+    text.FORMATTING_FAMILY,
+    text.REGEX_FAMILY,
+    text.JSONTEXT_FAMILY,
     functions.FAMILY,
-    stages.FAMILY,
+    stages.STAGES_FAMILY,
     failing.FAMILY,
-    bits.FAMILY,
+    numbers.BITS_FAMILY,
 )
 
 BUILTINS: Final[Mapping[str, Builtin]] = MappingProxyType(

@@ -2,18 +2,291 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import cmp_to_key
 from typing import Any, Final
 
-from pyagentd.lisp.access import as_function
-from pyagentd.lisp.builtins import arithmetic, building, maps, transforming
-from pyagentd.lisp.builtins.aggregation import total
-from pyagentd.lisp.builtins.arguments import NUMBERS, function_named, items, wrong
+from pyagentd.lisp.builtins import collections, functions, maps, numbers
+from pyagentd.lisp.builtins.collections import as_keys, getter, key_column
 from pyagentd.lisp.builtins.functions import complement
-from pyagentd.lisp.builtins.table import Family
-from pyagentd.lisp.endless import Endless
+from pyagentd.lisp.builtins.table import NUMBERS, Family, function_named, items, refuse, wrong
+from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.missing import MISSING
+from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, compare
+
+# Sorting: natural order with nil first, or what a comparator says.
+#
+# Strings, numbers, keywords, booleans and vectors are ordered among themselves; a mixture is an error (DD-25). The
+# order of equal items stays. A comparator that contradicts itself gives some order of the same items.
+
+SORTING_FAMILY: Final = Family("Sorting")
+sorting_define = SORTING_FAMILY.define
+
+_ASCENDING: Final = (functions.less, functions.at_most, functions.compare_)
+_DESCENDING: Final = (functions.greater, functions.at_least)
+
+
+@sorting_define("sort", charges=True, shown="comparator? coll")
+def sort(budget: Budget, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
+    """Sort in natural order, or by a comparator that stands before the collection.
+
+    (sort [3 1 2]) => [1 2 3]
+    (sort > [3 1 2]) => [3 2 1]
+    (sort ["b" nil "a"]) => [nil "a" "b"]
+    """
+    comparator, source = (MISSING, comp_or_coll) if coll is MISSING else (comp_or_coll, coll)
+    found = items("sort", source, budget)
+    return _sorted("sort", found, found, comparator, budget)
+
+
+@sorting_define("sort-by", charges=True, shown="key comparator? coll")
+def sort_by(budget: Budget, key: Any, comp_or_coll: Any, coll: Any = MISSING) -> list[Any]:
+    """Sort by what every item has under a key or a function gives for it.
+
+    A comparator may stand before the collection.
+
+    (sort-by :age [{:age 30} {:age 25}]) => [{:age 25} {:age 30}]
+    (sort-by :age > [{:age 25} {:age 30}]) => [{:age 30} {:age 25}]
+    (sort-by count ["aaa" "b"]) => ["b" "aaa"]
+    """
+    comparator, source = (MISSING, comp_or_coll) if coll is MISSING else (comp_or_coll, coll)
+    if type(source) not in (list, dict, LispSet, str) and source is not None:
+        raise wrong("sort-by", "a collection", source, hint="The order is (sort-by key comparator coll).")
+    found = items("sort-by", source, budget)
+    return _sorted("sort-by", found, key_column("sort-by", key, found, budget), comparator, budget)
+
+
+def _sorted(op: str, found: list[Any], keys: list[Any], comparator: Any, budget: Budget) -> list[Any]:
+    """Return the items in the order of their keys."""
+    budget.cells(len(found))
+    budget.steps(len(found) * max(1, len(found).bit_length() >> 2))
+    named = function_named(comparator)
+    if comparator is MISSING or named in _ASCENDING:
+        return _natural(found, keys, budget, descending=False)
+    if named in _DESCENDING:
+        return _natural(found, keys, budget, descending=True)
+    return _by_key(found, list(map(_comparator(op, comparator, budget), keys)))
+
+
+def _natural(found: list[Any], keys: list[Any], budget: Budget, *, descending: bool) -> list[Any]:
+    """Return the items in the natural order of their keys; nils first, or last in descending order."""
+    kinds = set(map(type, keys))
+    if type(None) in kinds and len(kinds) > 1:
+        nils = [item for item, key in zip(found, keys, strict=True) if key is None]
+        named = [(item, key) for item, key in zip(found, keys, strict=True) if key is not None]
+        others = _natural([item for item, _ in named], [key for _, key in named], budget, descending=descending)
+        return others + nils if descending else nils + others
+    return _by_key(found, in_natural_order(keys, budget), descending=descending)
+
+
+def in_natural_order(keys: list[Any], budget: Budget) -> list[Any]:
+    """Return the keys, none of them nil among others, in a form that Python orders as the language does."""
+    kinds = set(map(type, keys))
+    if kinds <= NUMBERS or (len(kinds) == 1 and kinds <= _PYTHONS_OWN):
+        return keys
+    if kinds == {Keyword}:
+        return [key.name for key in keys]
+    return list(map(cmp_to_key(lambda a, b: compare(a, b, budget)), keys))
+
+
+_PYTHONS_OWN: Final = frozenset({str, bool})
+
+
+def _comparator(op: str, comparator: Any, budget: Budget) -> Callable[[Any], Any]:
+    """Python's sort key for a function that says whether, or with a negative number that, a comes before b."""
+    function = as_function(comparator, 2, op)
+
+    def order(a: Any, b: Any) -> Any:
+        budget.tick()
+        answer = function(a, b)
+        if type(answer) is int or type(answer) is float:
+            return answer
+        return 0 if answer is None or answer is False else -1
+
+    return cmp_to_key(order)
+
+
+def _by_key(found: list[Any], keys: list[Any], *, descending: bool = False) -> list[Any]:
+    if found is keys:
+        return sorted(found, reverse=descending)
+    order = sorted(range(len(keys)), key=keys.__getitem__, reverse=descending)
+    return [found[index] for index in order]
+
+
+# Functions that make one value, or one value per group, of many items.
+
+AGGREGATION_FAMILY: Final = Family("Aggregating")
+aggregation_define = AGGREGATION_FAMILY.define
+
+
+def total(op: str, numbers: list[Any], initial: Any = 0) -> Any:
+    """Return the sum of numbers."""
+    try:
+        return sum(numbers, initial)
+    except OverflowError:
+        raise refuse(op, "the sum is too large for a float", "use smaller numbers or integers") from None
+
+
+def _amounts(op: str, values: list[Any]) -> list[Any]:
+    """Return the numbers among the values; nils are left out, anything else is an error."""
+    kinds = set(map(type, values))
+    if kinds <= NUMBERS:
+        return values
+    if not kinds <= NUMBERS | {type(None)}:
+        index = next(i for i, each in enumerate(values) if type(each) not in NUMBERS and each is not None)
+        hint = "Turn text into numbers first: (parse-long s), (parse-double s)." if type(values[index]) is str else ""
+        raise wrong(op, "numbers", values[index], item=index, hint=hint)
+    return [each for each in values if each is not None]
+
+
+def _measured(op: str, key: Any, coll: Any, budget: Budget) -> list[Any]:
+    return _amounts(op, key_column(op, key, items(op, coll, budget), budget))
+
+
+@aggregation_define("sum-by", charges=True)
+def sum_by(budget: Budget, key: Any, coll: Any) -> Any:
+    """Return the sum of what the items have under a key or a function gives for them; nils do not count.
+
+    (sum-by :amount [{:amount 10} {:amount nil} {:amount 5}]) => 15
+    (sum-by :amount []) => 0
+    """
+    return total("sum-by", _measured("sum-by", key, coll, budget))
+
+
+@aggregation_define("avg-by", charges=True)
+def avg_by(budget: Budget, key: Any, coll: Any) -> Any:
+    """Return the average of what the items have under a key; nils do not count; nil when there is nothing.
+
+    (avg-by :amount [{:amount 10} {:amount 20}]) => 15.0
+    (avg-by :amount []) => nil
+    """
+    return _average("avg-by", _measured("avg-by", key, coll, budget))
+
+
+def _average(op: str, amounts: list[Any]) -> Any:
+    return numbers.divide(total(op, amounts), len(amounts)) if amounts else None
+
+
+@aggregation_define("sum", charges=True)
+def sum_(budget: Budget, coll: Any) -> Any:
+    """Return the sum of numbers; nils do not count.
+
+    (sum [1 2 3]) => 6
+    """
+    found = items("sum", coll, budget)
+    budget.steps(len(found))
+    return total("sum", _amounts("sum", found))
+
+
+@aggregation_define("avg", charges=True)
+def avg(budget: Budget, coll: Any) -> Any:
+    """Return the average of numbers; nils do not count; nil when there is nothing.
+
+    (avg [1 2 3 4]) => 2.5
+    """
+    found = items("avg", coll, budget)
+    budget.steps(len(found))
+    return _average("avg", _amounts("avg", found))
+
+
+@aggregation_define("min-by", charges=True)
+def min_by(budget: Budget, key: Any, coll: Any) -> Any:
+    """Return the item with the least value under a key; items without one do not count; nil when there is nothing.
+
+    (min-by :price [{:price 10} {:price nil} {:price 5}]) => {:price 5}
+    """
+    return _extreme_by("min-by", min, key, coll, budget)
+
+
+@aggregation_define("max-by", charges=True)
+def max_by(budget: Budget, key: Any, coll: Any) -> Any:
+    """Return the item with the greatest value under a key; nil when there is nothing.
+
+    Items without one do not count.
+
+    (max-by :price [{:price 10} {:price nil} {:price 5}]) => {:price 10}
+    """
+    return _extreme_by("max-by", max, key, coll, budget)
+
+
+def _extreme_by(op: str, choose: Callable[..., Any], key: Any, coll: Any, budget: Budget) -> Any:
+    found = items(op, coll, budget)
+    values = key_column(op, key, found, budget)
+    known = [index for index, value in enumerate(values) if value is not None]
+    if not known:
+        return None
+    ordered = in_natural_order(values if len(known) == len(values) else [values[index] for index in known], budget)
+    best = choose(range(len(known)), key=ordered.__getitem__)
+    return found[known[best]]
+
+
+@aggregation_define("max-key", charges=True)
+def max_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
+    """Return the argument for which f gives the greatest value.
+
+    (max-key count "a" "abc" "ab") => "abc"
+    """
+    return _extreme_by("max-key", max, getter("max-key", f), [x, *xs], budget)
+
+
+@aggregation_define("min-key", charges=True)
+def min_key(budget: Budget, f: Any, x: Any, *xs: Any) -> Any:
+    """Return the argument for which f gives the least value.
+
+    (min-key count "abc" "a" "ab") => "a"
+    """
+    return _extreme_by("min-key", min, getter("min-key", f), [x, *xs], budget)
+
+
+@aggregation_define("group-by", charges=True)
+def group_by(budget: Budget, key: Any, coll: Any) -> dict[Any, Any]:
+    """Return a map from each value under a key to the items that have it.
+
+    (group-by :k [{:k 1 :v "a"} {:k 2} {:k 1}]) => {1 [{:k 1 :v "a"} {:k 1}] 2 [{:k 2}]}
+    (group-by odd? [1 2 3]) => {true [1 3] false [2]}
+    """
+    found = items("group-by", coll, budget)
+    keys = as_keys(key_column("group-by", key, found, budget), budget)
+    budget.cells(3 * len(found))
+    groups: defaultdict[Any, list[Any]] = defaultdict(list)
+    for name, item in zip(keys, found, strict=True):
+        groups[name].append(item)
+    return dict(groups)
+
+
+@aggregation_define("count-by", charges=True)
+def count_by(budget: Budget, key: Any, coll: Any) -> dict[Any, int]:
+    """Return a map from each value under a key to the number of items that have it.
+
+    (count-by :k [{:k "a"} {:k "b"} {:k "a"}]) => {"a" 2 "b" 1}
+    """
+    found = key_column("count-by", key, items("count-by", coll, budget), budget)
+    return dict(Counter(as_keys(found, budget)))
+
+
+@aggregation_define("frequencies", charges=True)
+def frequencies(budget: Budget, coll: Any) -> dict[Any, int]:
+    """Return a map from each distinct item to the number of times it occurs.
+
+    (frequencies ["a" "b" "a"]) => {"a" 2 "b" 1}
+    """
+    found = items("frequencies", coll, budget)
+    budget.cells(2 * len(found))
+    budget.steps(len(found))
+    return dict(Counter(as_keys(found, budget)))
+
+
+@aggregation_define("index-by", charges=True)
+def index_by(budget: Budget, key: Any, coll: Any) -> dict[Any, Any]:
+    """Return a map from each value under a key to the last item that has it.
+
+    (index-by :id [{:id 1 :name "a"} {:id 2 :name "b"}]) => {1 {:id 1 :name "a"} 2 {:id 2 :name "b"}}
+    """
+    found = items("index-by", coll, budget)
+    budget.cells(2 * len(found))
+    return dict(zip(as_keys(key_column("index-by", key, found, budget), budget), found, strict=True))
+
 
 FAMILY: Final = Family("Reducing and asking")
 define = FAMILY.define
@@ -36,7 +309,7 @@ def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> An
         initial, found = found[0], found[1:]
     else:
         initial = init_or_coll
-    if function_named(f) is arithmetic.add and type(initial) in NUMBERS and set(map(type, found)) <= NUMBERS:
+    if function_named(f) is numbers.add and type(initial) in NUMBERS and set(map(type, found)) <= NUMBERS:
         budget.steps(len(found))
         return total("reduce", found, initial)
     if found and function_named(f) in _AT_ONCE:
@@ -46,7 +319,7 @@ def reduce(budget: Budget, f: Any, init_or_coll: Any, coll: Any = MISSING) -> An
     return _fold(as_function(f, 2, "reduce"), held, found, budget)
 
 
-_AT_ONCE: Final = (building.conj, maps.merge, transforming.concat)
+_AT_ONCE: Final = (collections.conj, maps.merge, collections.concat)
 """What gives the same when it is called with all items at once, without a copy for each."""
 
 

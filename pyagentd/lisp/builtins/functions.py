@@ -5,17 +5,396 @@ Every call of an inner function costs a step: composing is cheap, and the calls 
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyagentd.lisp.access import as_function
-from pyagentd.lisp.builtins.arguments import items, refuse, wrong
-from pyagentd.lisp.builtins.predicates import is_callable
-from pyagentd.lisp.builtins.stages import Stage, in_turn
-from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.builtins.collections import Stage, in_turn
+from pyagentd.lisp.builtins.table import NUMBERS, Family, check_numbers, integer, items, number, refuse, wrong
+from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.missing import MISSING
-from pyagentd.lisp.values import as_key
+from pyagentd.lisp.values import Keyword, LispSet, as_function, as_key, compare, equal, type_name
+
+# Equality and order: ``= not= < > <= >= compare`` and ``not``.
+#
+# Equality is deep and does not distinguish 1 from 1.0. Order is for numbers; ``compare`` and ``sort`` also order
+# strings, keywords, booleans and vectors among themselves, with nil before everything.
+
+COMPARING_FAMILY: Final = Family("Comparison and logic")
+comparing_define = COMPARING_FAMILY.define
+
+
+@comparing_define("=", "==", charges=True)
+def equals(budget: Budget, first: Any, *others: Any) -> bool:
+    """Whether all are equal, looking into collections; 1 equals 1.0.
+
+    (= 1 1.0) => true
+    (= [1 {:a 2}] [1 {:a 2}]) => true
+    (= 1 "1") => false
+    """
+    return all(equal(first, each, budget) for each in others)
+
+
+@comparing_define("not=", charges=True)
+def differs(budget: Budget, first: Any, *others: Any) -> bool:
+    """Whether not all are equal.
+
+    (not= 1 2) => true
+    """
+    return not equals(budget, first, *others)
+
+
+_TEXTS: Final = "Order text, dates too, with compare: (neg? (compare a b)); the last one is (last (sort xs))."
+
+
+def _chain(op: str, holds: Callable[[Any, Any], bool], numbers: tuple[Any, ...]) -> bool:
+    if set(map(type, numbers)) == {str}:
+        raise wrong(op, "numbers", numbers[0], hint=_TEXTS)
+    check_numbers(op, numbers)
+    return all(map(holds, numbers, numbers[1:]))
+
+
+@comparing_define("<")
+def less(first: Any, *numbers: Any) -> bool:
+    """Whether each number is less than the next.
+
+    (< 1 2 3) => true
+    """
+    return _chain("<", operator.lt, (first, *numbers))
+
+
+@comparing_define(">")
+def greater(first: Any, *numbers: Any) -> bool:
+    """Whether each number is greater than the next.
+
+    (> 3 2 1) => true
+    """
+    return _chain(">", operator.gt, (first, *numbers))
+
+
+@comparing_define("<=")
+def at_most(first: Any, *numbers: Any) -> bool:
+    """Whether no number is greater than the next.
+
+    (<= 1 1 2) => true
+    """
+    return _chain("<=", operator.le, (first, *numbers))
+
+
+@comparing_define(">=")
+def at_least(first: Any, *numbers: Any) -> bool:
+    """Whether no number is less than the next.
+
+    (>= 3 3 1) => true
+    """
+    return _chain(">=", operator.ge, (first, *numbers))
+
+
+@comparing_define("compare", charges=True)
+def compare_(budget: Budget, a: Any, b: Any) -> int:
+    """-1, 0 or 1 as a comes before, with or after b; nil comes first, different types are an error.
+
+    (compare 1 2) => -1
+    (compare "b" "a") => 1
+    (compare nil 0) => -1
+    """
+    return compare(a, b, budget)
+
+
+@comparing_define("not")
+def not_(x: Any) -> bool:
+    """Whether x is nil or false.
+
+    (not nil) => true
+    (not 0) => false
+    """
+    return x is None or x is False
+
+
+# Questions about one value: its type, its sign, whether it is nil.
+
+PREDICATES_FAMILY: Final = Family("Questions about a value")
+predicates_define = PREDICATES_FAMILY.define
+
+_CALLABLE: Final = frozenset({Keyword, dict, LispSet})
+_COLLECTIONS: Final = frozenset({list, dict, LispSet})
+
+
+@predicates_define("nil?")
+def is_nil(x: Any) -> bool:
+    """Whether x is nil.
+
+    (nil? nil) => true
+    """
+    return x is None
+
+
+@predicates_define("some?")
+def is_some(x: Any) -> bool:
+    """Whether x is anything but nil.
+
+    (some? false) => true
+    """
+    return x is not None
+
+
+@predicates_define("true?")
+def is_true(x: Any) -> bool:
+    """Whether x is true itself.
+
+    (true? 1) => false
+    """
+    return x is True
+
+
+@predicates_define("false?")
+def is_false(x: Any) -> bool:
+    """Whether x is false itself.
+
+    (false? nil) => false
+    """
+    return x is False
+
+
+@predicates_define("boolean?")
+def is_boolean(x: Any) -> bool:
+    """Whether x is true or false.
+
+    (boolean? false) => true
+    """
+    return type(x) is bool
+
+
+@predicates_define("number?")
+def is_number(x: Any) -> bool:
+    """Whether x is a number.
+
+    (number? 1.5) => true
+    """
+    return type(x) in NUMBERS
+
+
+@predicates_define("int?", "integer?")
+def is_integer(x: Any) -> bool:
+    """Whether x is an integer.
+
+    (int? 1) => true
+    (int? 1.0) => false
+    """
+    return type(x) is int
+
+
+@predicates_define("float?", "double?")
+def is_float(x: Any) -> bool:
+    """Whether x is a float.
+
+    (float? 1.0) => true
+    """
+    return type(x) is float
+
+
+@predicates_define("string?")
+def is_string(x: Any) -> bool:
+    """Whether x is a string.
+
+    (string? "a") => true
+    """
+    return type(x) is str
+
+
+@predicates_define("keyword?")
+def is_keyword(x: Any) -> bool:
+    """Whether x is a keyword.
+
+    (keyword? :a) => true
+    """
+    return type(x) is Keyword
+
+
+@predicates_define("vector?", "list?", "sequential?", "seq?")
+def is_vector(x: Any) -> bool:
+    """Whether x is a vector.
+
+    (vector? [1]) => true
+    """
+    return type(x) is list
+
+
+@predicates_define("map?")
+def is_map(x: Any) -> bool:
+    """Whether x is a map.
+
+    (map? {:a 1}) => true
+    """
+    return type(x) is dict
+
+
+@predicates_define("set?")
+def is_set(x: Any) -> bool:
+    """Whether x is a set.
+
+    (set? #{1}) => true
+    """
+    return type(x) is LispSet
+
+
+@predicates_define("coll?", "seqable?")
+def is_collection(x: Any) -> bool:
+    """Whether x is a vector, map or set.
+
+    (coll? {}) => true
+    (coll? "a") => false
+    """
+    return type(x) in _COLLECTIONS
+
+
+@predicates_define("associative?")
+def is_associative(x: Any) -> bool:
+    """Whether x is a map or vector.
+
+    (associative? {}) => true
+    """
+    return type(x) is dict or type(x) is list
+
+
+@predicates_define("sorted?")
+def is_sorted(x: Any) -> bool:
+    """Whether x is gone through in the order of its keys: maps and sets are.
+
+    (sorted? {:a 1}) => true
+    """
+    return type(x) is dict or type(x) is LispSet
+
+
+@predicates_define("fn?")
+def is_function(x: Any) -> bool:
+    """Whether x is a function.
+
+    (fn? inc) => true
+    (fn? :a) => false
+    """
+    return type_name(x) == "function" and callable(x)
+
+
+@predicates_define("ifn?")
+def is_callable(x: Any) -> bool:
+    """Whether x can be called: functions, keywords, maps and sets can.
+
+    (ifn? :a) => true
+    """
+    return type(x) in _CALLABLE or is_function(x)
+
+
+@predicates_define("zero?")
+def is_zero(x: Any) -> bool:
+    """Whether x is the number 0.
+
+    (zero? 0.0) => true
+    (zero? nil) => false
+    """
+    return type(x) in NUMBERS and x == 0
+
+
+@predicates_define("pos?")
+def is_positive(x: Any) -> bool:
+    """Whether a number is greater than 0.
+
+    (pos? 1) => true
+    """
+    return bool(number("pos?", x) > 0)
+
+
+@predicates_define("neg?")
+def is_negative(x: Any) -> bool:
+    """Whether a number is less than 0.
+
+    (neg? -1) => true
+    """
+    return bool(number("neg?", x) < 0)
+
+
+@predicates_define("even?")
+def is_even(n: Any) -> bool:
+    """Whether an integer is even.
+
+    (even? 4) => true
+    """
+    return integer("even?", n) & 1 == 0
+
+
+@predicates_define("odd?")
+def is_odd(n: Any) -> bool:
+    """Whether an integer is odd.
+
+    (odd? 3) => true
+    """
+    return integer("odd?", n) & 1 == 1
+
+
+@predicates_define("pos-int?")
+def is_positive_integer(x: Any) -> bool:
+    """Whether x is an integer greater than 0.
+
+    (pos-int? 1) => true
+    """
+    return type(x) is int and x > 0
+
+
+@predicates_define("neg-int?")
+def is_negative_integer(x: Any) -> bool:
+    """Whether x is an integer less than 0.
+
+    (neg-int? -1) => true
+    """
+    return type(x) is int and x < 0
+
+
+@predicates_define("nat-int?")
+def is_natural(x: Any) -> bool:
+    """Whether x is an integer that is not negative.
+
+    (nat-int? 0) => true
+    """
+    return type(x) is int and x >= 0
+
+
+@predicates_define("NaN?")
+def is_nan(x: Any) -> bool:
+    """Whether a float is not a number.
+
+    (NaN? 1.0) => false
+    """
+    return math.isnan(number("NaN?", x))
+
+
+@predicates_define("infinite?")
+def is_infinite(x: Any) -> bool:
+    """Whether a number is infinite.
+
+    (infinite? 1.0) => false
+    """
+    return type(number("infinite?", x)) is float and math.isinf(x)
+
+
+@predicates_define("boolean")
+def boolean(x: Any) -> bool:
+    """Return false for nil and false, true for everything else.
+
+    (boolean 0) => true
+    """
+    return x is not None and x is not False
+
+
+@predicates_define("type")
+def type_(x: Any) -> Keyword:
+    """Return what x is, as a keyword.
+
+    (type [1]) => :vector
+    (type nil) => :nil
+    """
+    return Keyword(type_name(x))
+
 
 FAMILY: Final = Family("Functions")
 define = FAMILY.define

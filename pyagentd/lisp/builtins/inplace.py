@@ -16,14 +16,16 @@ from functools import partial
 from sys import getrefcount
 from typing import Any, Final
 
-from pyagentd.lisp.access import as_function
-from pyagentd.lisp.builtins import building, maps, nesting, picking, texts
-from pyagentd.lisp.builtins.arguments import items, mapping
-from pyagentd.lisp.builtins.samekeys import joined_into, present_key
-from pyagentd.lisp.builtins.stages import staged
+from pyagentd.lisp.builtins import collections as building
+from pyagentd.lisp.builtins import collections as picking
+from pyagentd.lisp.builtins import maps
+from pyagentd.lisp.builtins import maps as nesting
+from pyagentd.lisp.builtins import text as texts
+from pyagentd.lisp.builtins.collections import staged
+from pyagentd.lisp.builtins.table import items, mapping
+from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.missing import MISSING
-from pyagentd.lisp.values import LispSet, as_key
+from pyagentd.lisp.values import LispSet, as_function, as_key, joined_into, present_key
 
 _COUNTED: Final = (
     sys.implementation.name == "cpython"

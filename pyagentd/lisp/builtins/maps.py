@@ -5,18 +5,28 @@ Keys are flexible: where a map lacks the exact key, a keyword and a string of th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
-from pyagentd.lisp.access import as_function, find, lookup
-from pyagentd.lisp.builtins.arguments import integer, items, mapping, refuse, wrong
-from pyagentd.lisp.builtins.columns import as_keys, column
-from pyagentd.lisp.builtins.graphemes import graphemes
-from pyagentd.lisp.builtins.samekeys import joined, present_key
-from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.builtins.collections import along, as_keys, column
+from pyagentd.lisp.builtins.table import Family, collection_set, graphemes, integer, items, mapping, refuse, wrong
+from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.missing import MISSING
-from pyagentd.lisp.order import equal, in_order, pairs
-from pyagentd.lisp.values import PLAIN, LispSet, as_key, from_key
+from pyagentd.lisp.values import (
+    PLAIN,
+    Keyword,
+    LispSet,
+    as_function,
+    as_key,
+    equal,
+    find,
+    from_key,
+    in_order,
+    joined,
+    lookup,
+    pairs,
+    present_key,
+)
 
 FAMILY: Final = Family("Maps")
 define = FAMILY.define
@@ -296,3 +306,239 @@ def _map_before_function(op: str, m: Any, f: Any) -> dict[Any, Any]:
         return m or {}
     hint = f"The map comes first: ({op} m f), also with ->." if type(f) is dict else ""
     raise wrong(op, "a map", m, hint=hint)
+
+
+# Reaching into nested maps and vectors by a path of keys and indices, and walking over whole trees.
+
+NESTING_FAMILY: Final = Family("Nested data")
+nesting_define = NESTING_FAMILY.define
+
+
+@nesting_define("get-in", charges=True, shown="coll path default?")
+def get_in(budget: Budget, coll: Any, path: Any, default: Any = None) -> Any:
+    """Return what is found along a path of keys and indices; the default, or nil, where it ends early.
+
+    (get-in {:user {:name "Ada"}} [:user :name]) => "Ada"
+    (get-in {:results [{:title "A"}]} [:results 0 :title]) => "A"
+    (get-in {:a 1} [:b :c] 0) => 0
+    """
+    return along(_path("get-in", path, budget), coll, default)
+
+
+def _path(op: str, path: Any, budget: Budget) -> list[Any]:
+    if type(path) is not list and path is not None:
+        raise wrong(op, "a vector of keys and indices", path, hint=f"Write ({op} m [:a 0 :b] …).")
+    found = items(op, path, budget)
+    budget.steps(len(found))
+    return found
+
+
+@nesting_define("assoc-in", charges=True)
+def assoc_in(budget: Budget, coll: Any, path: Any, value: Any) -> Any:
+    """Return a map with a value at a path; maps that are missing on the way are made.
+
+    (assoc-in {} [:user :name] "Ada") => {:user {:name "Ada"}}
+    (assoc-in {:xs [1 2]} [:xs 0] 9) => {:xs [9 2]}
+    """
+    return _changed("assoc-in", coll, _path("assoc-in", path, budget), lambda _: value, budget)
+
+
+@nesting_define("update-in", charges=True)
+def update_in(budget: Budget, coll: Any, path: Any, f: Any, *args: Any) -> Any:
+    """Return a map with f called on the value at a path (nil when there is none), and further arguments.
+
+    (update-in {:a {:n 1}} [:a :n] inc) => {:a {:n 2}}
+    """
+    function = as_function(f, 1 + len(args), "update-in")
+    return _changed("update-in", coll, _path("update-in", path, budget), lambda old: function(old, *args), budget)
+
+
+def _changed(op: str, coll: Any, path: list[Any], change: Callable[[Any], Any], budget: Budget) -> Any:
+    """Return a copy of everything along the path with its end changed."""
+    if not path:
+        raise refuse(op, "the path is empty", "Give a vector with at least one key.")
+    if len(path) > budget.limits.depth:
+        raise budget.too_deep()
+    copies: list[Any] = []
+    names: list[Any] = []
+    for key in path:
+        copied = copy(op, coll, 1, budget)
+        name = present_key(copied, key, budget)
+        copies.append(copied)
+        names.append(name)
+        coll = at(op, copied, name, budget)
+    value = change(coll)
+    for copied, name in zip(reversed(copies), reversed(names), strict=True):
+        put(op, copied, name, value, budget)
+        value = copied
+    return value
+
+
+def at(op: str, coll: Any, key: Any, budget: Budget) -> Any:
+    """Return what is in a map or vector on the way along a path; nil when there is nothing."""
+    if type(coll) is dict:
+        return coll.get(as_key(key, budget))
+    if type(key) is not int:
+        raise wrong(op, "an index into a vector", key, hint="Name the item first, as in [:items 0 :name].")
+    return coll[key] if 0 <= key < len(coll) else None
+
+
+@nesting_define("dissoc-in", charges=True)
+def dissoc_in(budget: Budget, m: Any, path: Any) -> Any:
+    """Return a map without the key at the end of a path.
+
+    (dissoc-in {:a {:b 1 :c 2}} [:a :b]) => {:a {:c 2}}
+    """
+    found = _path("dissoc-in", path, budget)
+    if not found or along(found, m, MISSING) is MISSING:
+        return m
+    if len(found) == 1:
+        return _without("dissoc-in", m, found[0], budget)
+
+    def change(inner: Any) -> Any:
+        return _without("dissoc-in", inner, found[-1], budget)
+
+    return _changed("dissoc-in", m, found[:-1], change, budget)
+
+
+def _without(op: str, m: Any, key: Any, budget: Budget) -> dict[Any, Any]:
+    copied = copy(op, m, 0, budget)
+    if type(copied) is not dict:
+        raise wrong(op, "a map at the end of the path", m)
+    copied.pop(as_key(present_key(copied, key, budget), budget), None)
+    return copied
+
+
+@nesting_define("postwalk", "walk/postwalk", "clojure.walk/postwalk", charges=True)
+def postwalk(budget: Budget, f: Any, tree: Any) -> Any:
+    """Call f with every part of nested data, inner parts first, and put what it gives in its place.
+
+    (postwalk (fn [x] (if (number? x) (inc x) x)) [1 {:a 2}]) => [2 {:a 3}]
+    """
+    return _walked(as_function(f, 1, "postwalk"), lambda x: x, tree, budget, 0)
+
+
+@nesting_define("prewalk", "walk/prewalk", "clojure.walk/prewalk", charges=True)
+def prewalk(budget: Budget, f: Any, tree: Any) -> Any:
+    """Call f with every part of nested data, outer parts first, and go on in what it gives.
+
+    (prewalk (fn [x] (if (number? x) (inc x) x)) [1 {:a 2}]) => [2 {:a 3}]
+    """
+    return _walked(lambda x: x, as_function(f, 1, "prewalk"), tree, budget, 0)
+
+
+def _walked(after: Callable[[Any], Any], before: Callable[[Any], Any], x: Any, budget: Budget, depth: int) -> Any:
+    if depth > budget.limits.depth:
+        raise budget.too_deep()
+    budget.steps(1)
+    x = before(x)
+    kind = type(x)
+    if kind is list or kind is dict or kind is LispSet:
+        budget.cells(2 * len(x))
+
+        def inner(each: Any) -> Any:
+            return _walked(after, before, each, budget, depth + 1)
+
+        if kind is list:
+            x = [inner(each) for each in x]
+        elif kind is LispSet:
+            x = LispSet.of([inner(each) for each in items("walk", x, budget)], budget)
+        else:
+            x = {as_key(inner(from_key(key)), budget): inner(each) for key, each in x.items()}
+    return after(x)
+
+
+@nesting_define("keywordize-keys", "walk/keywordize-keys", "clojure.walk/keywordize-keys", charges=True)
+def keywordize_keys(budget: Budget, tree: Any) -> Any:
+    """Nested data with string keys turned into keywords.
+
+    (keywordize-keys {"a" [{"b" 1}]}) => {:a [{:b 1}]}
+    """
+    return _walked(lambda x: _renamed(x, str, Keyword), lambda x: x, tree, budget, 0)
+
+
+@nesting_define("stringify-keys", "walk/stringify-keys", "clojure.walk/stringify-keys", charges=True)
+def stringify_keys(budget: Budget, tree: Any) -> Any:
+    """Nested data with keyword keys turned into strings.
+
+    (stringify-keys {:a [{:b 1}]}) => {"a" [{"b" 1}]}
+    """
+    return _walked(lambda x: _renamed(x, Keyword, lambda key: key.name), lambda x: x, tree, budget, 0)
+
+
+def _renamed(x: Any, kind: type, rename: Callable[[Any], Any]) -> Any:
+    if type(x) is not dict:
+        return x
+    return {rename(key) if type(key) is kind else key: value for key, value in x.items()}
+
+
+# Sets: union, intersection, difference and what contains what. A vector may stand for the set of its items.
+
+SETS_FAMILY: Final = Family("Sets")
+sets_define = SETS_FAMILY.define
+
+
+def _sets(op: str, sets: tuple[Any, ...], budget: Budget) -> list[LispSet]:
+    found = [collection_set(op, each, budget) for each in sets]
+    total = sum(map(len, found))
+    budget.cells(total)
+    budget.steps(total)
+    return found
+
+
+@sets_define("union", "set/union", "clojure.set/union", charges=True)
+def union(budget: Budget, *sets: Any) -> LispSet:
+    """Return the members of any of the sets.
+
+    (union #{1} #{2}) => #{1 2}
+    """
+    return LispSet(frozenset().union(*(each.keys for each in _sets("union", sets, budget))))
+
+
+@sets_define("intersection", "set/intersection", "clojure.set/intersection", charges=True)
+def intersection(budget: Budget, first: Any, *sets: Any) -> LispSet:
+    """Return the members all sets have.
+
+    (intersection #{1 2} #{2 3}) => #{2}
+    """
+    found, *others = _sets("intersection", (first, *sets), budget)
+    return LispSet(found.keys.intersection(*(each.keys for each in others)))
+
+
+@sets_define("difference", "set/difference", "clojure.set/difference", charges=True)
+def difference(budget: Budget, first: Any, *sets: Any) -> LispSet:
+    """Return the members of the first set that no other set has.
+
+    (difference #{1 2} #{2 3}) => #{1}
+    """
+    found, *others = _sets("difference", (first, *sets), budget)
+    return LispSet(found.keys.difference(*(each.keys for each in others)))
+
+
+@sets_define("subset?", "set/subset?", "clojure.set/subset?", charges=True)
+def is_subset(budget: Budget, a: Any, b: Any) -> bool:
+    """Whether b has all members of a.
+
+    (subset? #{1} #{1 2}) => true
+    """
+    one, other = _sets("subset?", (a, b), budget)
+    return one.keys <= other.keys
+
+
+@sets_define("superset?", "set/superset?", "clojure.set/superset?", charges=True)
+def is_superset(budget: Budget, a: Any, b: Any) -> bool:
+    """Whether a has all members of b.
+
+    (superset? #{1 2} #{1}) => true
+    """
+    return is_subset(budget, b, a)
+
+
+@sets_define("disj", charges=True)
+def disj(budget: Budget, s: Any, *members: Any) -> LispSet:
+    """Return a set without some members.
+
+    (disj #{1 2 3} 2) => #{1 3}
+    """
+    (found,) = _sets("disj", (s,), budget)
+    return LispSet(found.keys.difference([as_key(each, budget) for each in members]))

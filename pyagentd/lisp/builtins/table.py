@@ -9,9 +9,14 @@ takes the run's budget as its first parameter and is declared with ``charges=Tru
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final, TypeVar
+
+from pyagentd.lisp.errors import MISSING, LispError
+from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.values import Endless, Keyword, LispSet, find, members, no_end, pairs, type_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -111,3 +116,222 @@ def _documentation(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
         elif line.strip():
             sentences.append(line.strip())
     return " ".join(sentences), tuple(examples)
+
+
+# Strings are indexed by what a reader sees as one character, the grapheme.
+
+
+@cache
+def _cluster() -> Any:
+    import regex  # it takes a while to load, and most programs have only ASCII text
+
+    return regex.compile(r"\X")
+
+
+def graphemes(text: str) -> list[str]:
+    """Return the characters of a text."""
+    return list(text) if _simple(text) else _cluster().findall(text)
+
+
+def length(text: str) -> int:
+    """How many characters a text has."""
+    return len(text) if _simple(text) else sum(1 for _ in _cluster().finditer(text))
+
+
+def cut(text: str, start: int, end: int) -> str:
+    """Return the characters from start to before end."""
+    return text[start:end] if _simple(text) else "".join(_cluster().findall(text)[start:end])
+
+
+def backwards(text: str) -> str:
+    """Return the text with its characters in reverse order."""
+    return text[::-1] if _simple(text) else "".join(reversed(_cluster().findall(text)))
+
+
+def _simple(text: str) -> bool:
+    """Whether every code point is a grapheme of its own; only CR LF is not in ASCII."""
+    return text.isascii() and "\r\n" not in text
+
+
+# What builtins ask of their arguments, and how they say that one does not fit.
+#
+# Messages name the builtin, what it expects and the *type* it got. They never contain a value: an error is read by a
+# model, and the value may be one it must not see.
+
+NUMBERS: Final = frozenset({int, float})
+
+_AN: Final = {"integer": "an integer", "nil": "nil"}
+
+
+def refuse(op: str, why: str, hint: str = "") -> LispError:
+    """Return the error of a call whose arguments have the right types and still make no sense."""
+    return LispError("eval_error", f"{op}: {why}", hint=hint)
+
+
+def wrong(op: str, expected: str, got: Any, *, item: int | None = None, hint: str = "") -> LispError:
+    """Return the error of a value of the wrong type.
+
+    Args:
+        op: Name of the builtin.
+        expected: What it takes, as in "a number" or "numbers".
+        got: The value it was given.
+        item: 0-based index of the value in the collection it came from, or None.
+        hint: What to do instead, or "".
+    """
+    name = type_name(got)
+    place = "" if item is None else f" (item {item})"
+    return LispError("eval_error", f"{op}: expects {expected}, got {_AN.get(name, f'a {name}')}{place}", hint=hint)
+
+
+def number(op: str, value: Any) -> Any:
+    """Return the value, which must be a number."""
+    if type(value) is int or type(value) is float:
+        return value
+    raise wrong(op, "a number", value, hint=numeric_hint(value))
+
+
+def check_numbers(op: str, values: Sequence[Any]) -> None:
+    """See that all values are numbers."""
+    for value in values:
+        if type(value) is not int and type(value) is not float:
+            raise wrong(op, "numbers", value, hint=numeric_hint(value))
+
+
+def numeric_hint(value: Any) -> str:
+    """Return what to do about a value that should be a number."""
+    if value is None:
+        return "A missing value is nil: give a default with (or x 0), or leave such items out with (filter some? xs)."
+    if type(value) is str:
+        return "Turn text into a number with (parse-long s) or (parse-double s)."
+    if type(value) is list:
+        return "To use the items of a vector as arguments write (apply f xs) or (reduce f xs)."
+    return ""
+
+
+def integer(op: str, value: Any) -> int:
+    """Return the value, which must be an integer."""
+    if type(value) is int:
+        return value
+    raise wrong(op, "an integer", value, hint="Write (quot a b) or (int x)." if type(value) is float else "")
+
+
+def whole(op: str, value: Any) -> int:
+    """Return the value, a whole number, as an integer: what ``/`` gives is a float and meant as an index too."""
+    return int(value) if type(value) is float and value.is_integer() else integer(op, value)
+
+
+def size(op: str, value: Any) -> int:
+    """Return the value, an integer that counts items; negative counts are 0, fractions are cut off."""
+    if type(value) is int:
+        return max(value, 0)
+    if type(value) is float and value == value and abs(value) < 1e18:
+        return max(int(value), 0)
+    raise wrong(op, "a number of items", value, hint=f"The count comes before the collection: ({op} 3 xs).")
+
+
+def string(op: str, value: Any) -> str:
+    """Return the value, which must be a string."""
+    if type(value) is str:
+        return value
+    raise wrong(op, "a string", value, hint="" if value is None else "Make a string with (str x).")
+
+
+def mapping(op: str, value: Any) -> dict[Any, Any]:
+    """Return the value, which must be a map; nil counts as an empty one."""
+    if type(value) is dict:
+        return value
+    if value is None:
+        return {}
+    raise wrong(op, "a map", value)
+
+
+def vector(op: str, value: Any) -> list[Any]:
+    """Return the value, which must be a vector; nil counts as an empty one."""
+    if type(value) is list:
+        return value
+    if value is None:
+        return []
+    raise wrong(op, "a vector", value)
+
+
+def collection_set(op: str, value: Any, budget: Budget) -> LispSet:
+    """Return the value as a set: a set itself, or the distinct items of a vector; nil counts as the empty set."""
+    if type(value) is LispSet:
+        return value
+    if type(value) is list or value is None:
+        return LispSet.of(value or (), budget)
+    raise wrong(op, "a set", value, hint="Make a set with (set xs).")
+
+
+def items(op: str, value: Any, budget: Budget) -> list[Any]:
+    """Return the items of anything that can be gone through in order, as a list nobody may change.
+
+    A map gives its ``[key value]`` pairs sorted by key, a set its members in order, a string its characters, nil
+    nothing.
+    """
+    if type(value) is list:
+        return value
+    if value is None:
+        return []
+    kind = type(value)
+    if kind is dict:
+        budget.cells(3 * len(value))
+        return pairs(value)
+    if kind is LispSet:
+        budget.cells(len(value))
+        return members(value)
+    if kind is str:
+        budget.cells(len(value))
+        return graphemes(value)
+    if kind is Endless:
+        raise no_end(op)
+    raise wrong(op, "a collection", value, hint=_collection_hint(value))
+
+
+def _collection_hint(value: Any) -> str:
+    if callable(value) or type(value) is Keyword:
+        return "The function comes first and the collection last."
+    return ""
+
+
+def function_named(function: Any) -> Callable[..., Any]:
+    """Return the function behind one that is bound to a run's budget."""
+    named: Callable[..., Any] = getattr(function, "func", function)
+    return named
+
+
+# Errors as values: what ``throw`` is given and what is known of an error that ``catch`` has bound.
+
+FAMILY: Final = Family("Errors")
+define = FAMILY.define
+
+_MESSAGE: Final = Keyword("message")
+_DATA: Final = Keyword("data")
+
+
+@define("ex-info")
+def ex_info(message: Any, data: Any = MISSING) -> dict[Any, Any]:
+    """Return an error for ``throw``: a map of its message and, if given, of data.
+
+    (ex-info "no such user" {:id 7}) => {:message "no such user" :data {:id 7}}
+    """
+    made = {_MESSAGE: string("ex-info", message)}
+    return made if data is MISSING else {**made, _DATA: mapping("ex-info", data)}
+
+
+@define("ex-message")
+def ex_message(error: Any) -> Any:
+    """Return the message of an error.
+
+    (try (throw "too late") (catch e (ex-message e))) => "too late"
+    """
+    return find(mapping("ex-message", error), _MESSAGE, None)
+
+
+@define("ex-data")
+def ex_data(error: Any) -> Any:
+    """Return the data an error was made with, nil when there is none.
+
+    (ex-data (ex-info "late" {:by 3})) => {:by 3}
+    """
+    return find(mapping("ex-data", error), _DATA, None)

@@ -6,10 +6,7 @@ Python values are treated alike.
 """
 
 from pyagentd.errors import SignatureError
-from pyagentd.mission.signature.coercion import coerced
-from pyagentd.mission.signature.contract import Signature, parse
-from pyagentd.mission.signature.deriving import of_callable, of_model
-from pyagentd.mission.signature.problems import Coerced, Problem
+from pyagentd.mission.signature.contract import Signature, of_callable, of_model, parse
 from pyagentd.mission.signature.rendering import type_text
 from pyagentd.mission.signature.types import (
     And,
@@ -25,6 +22,7 @@ from pyagentd.mission.signature.types import (
     Primitive,
     Type,
 )
+from pyagentd.mission.signature.validation import Coerced, Problem, coerced
 
 __all__ = [
     "And",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pyagentd.mission.signature.fields import is_plain
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Any, TypeAlias
+
+from pyagentd.lisp.values import Keyword, LispSet
+from pyagentd.mission.signature.forms import is_plain
 from pyagentd.mission.signature.types import (
     And,
     Constant,
@@ -13,6 +18,8 @@ from pyagentd.mission.signature.types import (
     Map,
     MapOf,
     Maybe,
+    Name,
+    Number,
     Or,
     Primitive,
     Type,
@@ -104,3 +111,175 @@ def _properties(least: object, most: object) -> str:
 
 def _vector(*parts: str) -> str:
     return f"[{' '.join(part for part in parts if part)}]"
+
+
+# JSON Schema (draft 2020-12) of types, for whoever speaks that instead: model APIs, editors, other validators.
+#
+# Keywords are strings in JSON. What the schema accepts and what ``validation`` accepts are the same, except that
+# JSON Schema takes 1.0 for an integer.
+
+Schema: TypeAlias = dict[str, Any]
+
+_NAMED: dict[Name, Schema] = {
+    "string": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "keyword": {"type": "string"},
+    "map": {"type": "object"},
+    "any": {},
+    "datetime": {"type": "string", "format": "date-time"},
+    "nil": {"type": "null"},
+}
+_BOUND = {">": "exclusiveMinimum", ">=": "minimum", "<": "exclusiveMaximum", "<=": "maximum"}
+_NUMERIC = ({"type": "integer"}, {"type": "number"})
+
+
+def schema_of(of: Type) -> Schema:
+    """Return the JSON Schema of ``of``."""
+    match of:
+        case Maybe(inner):
+            inside = schema_of(inner)
+            return {"anyOf": [*(inside["anyOf"] if set(inside) == {"anyOf"} else [inside]), {"type": "null"}]}
+        case Primitive(name, least, most):
+            lowest, highest = ("minLength", "maxLength") if name == "string" else ("minimum", "maximum")
+            return {**_NAMED[name], **_range(lowest, least, highest, most)}
+        case List(item, least, most):
+            return {"type": "array", "items": schema_of(item), **_range("minItems", least, "maxItems", most)}
+        case Map(fields, closed):
+            return fields_schema(fields, closed=closed)
+        case MapOf():
+            return _map_of(of)
+        case Enum(values):
+            return {"enum": [one.value for one in values]}
+        case Or(choices):
+            return {"anyOf": [schema_of(one) for one in choices]}
+        case And(all_of):
+            return _all_of(all_of)
+        case Constraint(operator, bound):
+            return {"type": "number", _BOUND[operator]: bound}
+        case _:
+            raise TypeError(f"no type of a signature: {of}")
+
+
+def fields_schema(fields: tuple[Field, ...], *, closed: bool = False) -> Schema:
+    """Return the JSON Schema of a map with ``fields``."""
+    schema: Schema = {"type": "object", "properties": {field.name: schema_of(field.type) for field in fields}}
+    if required := [field.name for field in fields if not field.optional]:
+        schema["required"] = required
+    if closed:
+        schema["additionalProperties"] = False
+    return schema
+
+
+def _map_of(of: MapOf) -> Schema:
+    schema: Schema = {"type": "object"}
+    # The keys of JSON are strings: what more is said about a key is said about those.
+    if of.key not in (Primitive("string"), Primitive("keyword"), Primitive("any")):
+        schema["propertyNames"] = {"pattern": "^-?[0-9]+$"} if of.key == Primitive("int") else schema_of(of.key)
+    return {
+        **schema,
+        "additionalProperties": schema_of(of.value),
+        **_range("minProperties", of.least, "maxProperties", of.most),
+    }
+
+
+def _all_of(types: tuple[Type, ...]) -> Schema:
+    schemas = [schema_of(one) for one in types]
+    merged: Schema = {}
+    for schema in schemas:
+        # A bound says `number` of itself; where a number is meant already, only the bound is news.
+        news = dict(schema)
+        if {"type": merged.get("type")} in _NUMERIC and news.get("type") == "number":
+            del news["type"]
+        if set(news) & set(merged):
+            return {"allOf": schemas}
+        merged |= news
+    return merged
+
+
+def _range(lowest: str, least: Number | None, highest: str, most: Number | None) -> Schema:
+    bounds = {lowest: least, highest: most}
+    return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+# How values and types are called in messages.
+
+_AT_MOST_NAMED = 12
+
+
+def kind_of(value: Any) -> str:
+    """Return what ``value`` is: ``int``, ``string``, ``list``…; never anything of what it contains."""
+    match value:
+        case None:
+            return "nil"
+        case bool():
+            return "bool"
+        case int():
+            return "int"
+        case float():
+            return "float"
+        case str():
+            return "string"
+        case Keyword():
+            return "keyword"
+        case list() | tuple():
+            return "list"
+        case dict():
+            return "map"
+        case LispSet() | set() | frozenset():
+            return "set"
+        case datetime():
+            return "datetime"
+        case date():
+            return "date"
+        case _:
+            return "function" if callable(value) else "object"
+
+
+def wanted(of: Type) -> str:
+    """Return what is expected: ``int of at least 0``, ``one of "a", "b"``, ``int or string``."""
+    match of:
+        case Primitive(name, least, most) if name == "string":
+            return name + _kinds_range(least, most, "character")
+        case Primitive(name, least, most):
+            return name + _kinds_range(least, most)
+        case Maybe(inner):
+            return f"{wanted(inner)} or nil"
+        case List(_, least, most):
+            return "list" + _kinds_range(least, most, "item")
+        case Map():
+            return "map"
+        case MapOf(_, _, least, most):
+            return "map" + _kinds_range(least, most, "entry")
+        case Enum(values):
+            named = [constant_text(value) for value in values[:_AT_MOST_NAMED]]
+            if len(values) > _AT_MOST_NAMED:
+                named.append(f"{len(values) - _AT_MOST_NAMED} more")
+            return named[0] if len(named) == 1 else f"one of {', '.join(named)}"
+        case Or(choices):
+            return _alternatives([wanted(one) for one in choices])
+        case And(all_of):
+            return " and ".join(dict.fromkeys(wanted(one) for one in all_of))
+        case Constraint(operator, bound):
+            return f"number {operator} {bound!r}"
+        case _:
+            return "value"
+
+
+def _alternatives(names: Sequence[str]) -> str:
+    *first, last = dict.fromkeys(names)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _kinds_range(least: Number | None, most: Number | None, unit: str = "") -> str:
+    if least is None and most is None:
+        return ""
+    counted = most if most is not None else least
+    plural = "entries" if unit == "entry" else f"{unit}s"
+    words = f" {unit if counted == 1 else plural}" if unit else ""
+    if least is None:
+        return f" of at most {most!r}{words}"
+    if most is None:
+        return f" of at least {least!r}{words}"
+    return f" of {least!r} to {most!r}{words}"

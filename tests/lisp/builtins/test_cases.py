@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pyagentd import lisp
-from pyagentd.lisp.order import equal
 from pyagentd.lisp.printing import readable
+from pyagentd.lisp.values import equal
 
 CASES = Path(__file__).parent / "cases"
 

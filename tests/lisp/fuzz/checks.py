@@ -10,10 +10,9 @@ from pyagentd.errors import ToolError
 from pyagentd.lisp.encoding import decode, encode
 from pyagentd.lisp.errors import REASONS, LispError
 from pyagentd.lisp.limits import Budget, Limits
-from pyagentd.lisp.order import equal
 from pyagentd.lisp.printing import readable
 from pyagentd.lisp.reader import MAX_DIGITS
-from pyagentd.lisp.values import Pattern, from_key
+from pyagentd.lisp.values import Pattern, equal, from_key
 
 _PROGRAM = 10_000  # characters; what is much longer has more parts than a program may have
 LIMITS = Limits(timeout_ms=3000, steps=30_000, cells=30_000, bytes=300_000, bits=4096, depth=60, tool_calls=5)

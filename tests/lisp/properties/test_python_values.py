@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.order import equal
-from pyagentd.lisp.values import from_python, to_python
+from pyagentd.lisp.values import equal, from_python, to_python
 from tests.lisp.properties.strategies import VALUES
 
 PYTHON = st.recursive(

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from pyagentd import lisp
 from pyagentd.lisp.encoding import decode, encode
 from pyagentd.lisp.limits import Budget
-from pyagentd.lisp.order import equal
 from pyagentd.lisp.printing import readable
-from pyagentd.lisp.values import as_key, from_key
+from pyagentd.lisp.values import as_key, equal, from_key
 from tests.lisp.properties.strategies import VALUES
 
 

@@ -18,7 +18,7 @@ from pyagentd.mission import (
     delegate,
     parse_signature,
 )
-from pyagentd.mission.judgment import instructions, program_of
+from pyagentd.mission.llmtool import instructions, program_of
 
 URGENT = {"prompt": "Is this urgent? {{subject}}", "signature": "(subject :string) -> {urgent :bool}"}
 CALL = '(call "return" (call "t" {:subject "Server down"}))'

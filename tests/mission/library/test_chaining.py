@@ -11,7 +11,7 @@ import pytest
 from pyagentd.errors import UserError
 from pyagentd.lisp.values import Keyword
 from pyagentd.mission import Fail, Scripted, Step, delegate
-from pyagentd.mission.chaining import ChainedFailure, chained
+from pyagentd.mission.checks import ChainedFailure, chained
 from pyagentd.mission.step import failed
 
 

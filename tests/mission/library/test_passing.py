@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 
-from pyagentd.mission import parse_signature, passing
+from pyagentd.mission import parse_signature, tools
 from pyagentd.mission.construct import constructed
 
 
@@ -151,37 +151,37 @@ class Pair(NamedTuple):
     ],
 )
 def test_a_function_gets_its_arguments_by_name(function: Any, args: dict[str, Any], expected: Any) -> None:
-    assert passing.call(function, args) == expected
+    assert tools.passing_call(function, args) == expected
 
 
 def test_what_is_missing_is_said_in_words() -> None:
     with pytest.raises(TypeError, match="the argument query is missing"):
-        passing.call(plain, {"limit": 1})
+        tools.passing_call(plain, {"limit": 1})
 
 
 def test_a_function_with_hints_gets_what_they_name() -> None:
     def length(line: Line, unit: Colour = Colour.RED) -> tuple[int, Colour]:
         return len(line.points), unit
 
-    assert passing.call(length, {"line": {"points": [{"x": 1}]}, "unit": "blue"}) == (1, Colour.BLUE)
+    assert tools.passing_call(length, {"line": {"points": [{"x": 1}]}, "unit": "blue"}) == (1, Colour.BLUE)
 
 
 @pytest.mark.spec("004", "Tool Definition Syntaxes")
 def test_a_function_of_one_other_parameter_gets_the_dict_that_its_signature_states() -> None:
     signature = parse_signature("(id :int) -> :int")
-    assert passing.call(lambda given: given["id"], {"id": 4}, signature) == 4
-    assert passing.call(lambda id: id, {"id": 4}, signature) == 4
+    assert tools.passing_call(lambda given: given["id"], {"id": 4}, signature) == 4
+    assert tools.passing_call(lambda id: id, {"id": 4}, signature) == 4
 
 
 def test_a_built_in_that_does_not_tell_its_parameters_gets_them_in_order() -> None:
-    assert passing.call(math.hypot, {"x": 3, "y": 4}, parse_signature("(x :float, y :float) -> :float")) == 5.0
+    assert tools.passing_call(math.hypot, {"x": 3, "y": 4}, parse_signature("(x :float, y :float) -> :float")) == 5.0
 
 
 def test_a_hint_that_names_nothing_is_no_obstacle() -> None:
     def late(x: Unheard) -> Any:  # noqa: F821
         return x
 
-    assert passing.call(late, {"x": 1}) == 1
+    assert tools.passing_call(late, {"x": 1}) == 1
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_hint_that_names_nothing_is_no_obstacle() -> None:
     [(plain, ""), (Shop(), ""), (lambda: 1, ""), (math.hypot, "hypot(*coordinates) -> value")],
 )
 def test_without_a_docstring_of_its_own_a_function_is_not_described(function: Any, expected: str) -> None:
-    assert passing.described(function) == expected
+    assert tools.passing_described(function) == expected
 
 
 def test_the_first_paragraph_of_a_docstring_describes_it() -> None:
@@ -201,4 +201,4 @@ def test_the_first_paragraph_of_a_docstring_describes_it() -> None:
             none.
         """
 
-    assert passing.described(documented) == "Find the customers of a shop."
+    assert tools.passing_described(documented) == "Find the customers of a shop."

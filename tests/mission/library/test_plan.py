@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyagentd.mission import MissionFailed, Plan, PlanError, PlanStep, Scripted, create_plan, make_plan, run_plan
-from pyagentd.mission.carrying import filled
+from pyagentd.mission.plan import filled
 from pyagentd.mission.step import failed
 
 FETCH = {"id": "fetch", "tool": "expenses", "args": {"who": "Ada"}}

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from pyagentd import lisp
 from pyagentd.lisp import values
 from pyagentd.mission import Plan, State, normalize, response
-from pyagentd.mission.judgment import program_of
+from pyagentd.mission.llmtool import program_of
 from pyagentd.mission.plan import PlanStep
 from tests.examples import examples
 
 SCALARS = (
-    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text(max_size=8)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
 )
 JSON = st.recursive(
     SCALARS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyagentd.mission import parse_signature
-from pyagentd.mission.ranking import ranked, words
+from pyagentd.mission.discovery import ranked, words
 from pyagentd.mission.tools import Tool
 
 

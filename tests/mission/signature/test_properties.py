@@ -7,10 +7,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from pyagentd.errors import SignatureError
-from pyagentd.mission.signature import Map, Signature, fitting, parse
-from pyagentd.mission.signature.problems import Report
-from pyagentd.mission.signature.schema import schema_of
-from pyagentd.mission.signature.validation import check
+from pyagentd.mission.signature import Map, Signature, parse
+from pyagentd.mission.signature import validation as fitting
+from pyagentd.mission.signature.rendering import schema_of
+from pyagentd.mission.signature.validation import Report, check
 from tests.examples import examples
 from tests.mission.signature.strategies import (
     JSON,

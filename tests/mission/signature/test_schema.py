@@ -3,7 +3,7 @@
 import pytest
 
 from pyagentd.mission.signature import parse
-from pyagentd.mission.signature.schema import schema_of
+from pyagentd.mission.signature.rendering import schema_of
 
 NULL = {"type": "null"}
 INT, STRING = {"type": "integer"}, {"type": "string"}

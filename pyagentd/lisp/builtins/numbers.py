@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import reduce
 from typing import Any, Final
 
-from pyagentd.lisp.builtins.arguments import check_numbers, number, numeric_hint, refuse, wrong
-from pyagentd.lisp.builtins.table import Family
+from pyagentd.lisp.builtins.table import Family, check_numbers, integer, number, numeric_hint, refuse, wrong
+from pyagentd.lisp.errors import MISSING
 from pyagentd.lisp.limits import Budget
 
 FAMILY: Final = Family("Numbers")
@@ -259,3 +262,217 @@ def _within_range(op: str, compute: Callable[[Any, Any], Any], a: Any, b: Any) -
         return compute(a, b)
     except OverflowError:
         raise refuse(op, "the result is too large for a float", "use smaller numbers or integers") from None
+
+
+# Bitwise operations on integers.
+
+BITS_FAMILY: Final = Family("Bits")
+bits_define = BITS_FAMILY.define
+
+_FARTHEST: Final = 1_000_000_000
+
+
+def _all(op: str, combine: Callable[[int, int], int], numbers: tuple[Any, ...]) -> int:
+    return reduce(combine, [integer(op, each) for each in numbers])
+
+
+@bits_define("bit-and")
+def bit_and(x: Any, y: Any, *more: Any) -> int:
+    """Return the bits all integers have.
+
+    (bit-and 12 10) => 8
+    """
+    return _all("bit-and", operator.and_, (x, y, *more))
+
+
+@bits_define("bit-or")
+def bit_or(x: Any, y: Any, *more: Any) -> int:
+    """Return the bits any integer has.
+
+    (bit-or 12 10) => 14
+    """
+    return _all("bit-or", operator.or_, (x, y, *more))
+
+
+@bits_define("bit-xor")
+def bit_xor(x: Any, y: Any, *more: Any) -> int:
+    """Return the bits an odd number of integers has.
+
+    (bit-xor 12 10) => 6
+    """
+    return _all("bit-xor", operator.xor, (x, y, *more))
+
+
+@bits_define("bit-not")
+def bit_not(x: Any) -> int:
+    """Return the integer with all bits turned over.
+
+    (bit-not 0) => -1
+    """
+    return ~integer("bit-not", x)
+
+
+@bits_define("bit-shift-left", charges=True)
+def bit_shift_left(budget: Budget, x: Any, n: Any) -> int:
+    """Return the integer with its bits moved n places up.
+
+    (bit-shift-left 1 4) => 16
+    """
+    places = _places("bit-shift-left", n)
+    budget.bits(integer("bit-shift-left", x).bit_length() + places)
+    return int(x << places)
+
+
+@bits_define("bit-shift-right")
+def bit_shift_right(x: Any, n: Any) -> int:
+    """Return the integer with its bits moved n places down.
+
+    (bit-shift-right 16 4) => 1
+    """
+    return integer("bit-shift-right", x) >> _places("bit-shift-right", n)
+
+
+def _places(op: str, n: Any) -> int:
+    if not 0 <= integer(op, n) <= _FARTHEST:
+        raise refuse(op, "the number of places is out of range")
+    return int(n)
+
+
+@bits_define("bit-test")
+def bit_test(x: Any, n: Any) -> bool:
+    """Whether an integer has the bit at a place.
+
+    (bit-test 4 2) => true
+    """
+    return bool(integer("bit-test", x) >> _places("bit-test", n) & 1)
+
+
+# From a number to one near it with fewer digits.
+
+ROUNDING_FAMILY: Final = Family("Rounding")
+rounding_define = ROUNDING_FAMILY.define
+
+_DECIMALS: Final = Context(prec=700)  # a double has at most 309 digits before the point, and 300 may be asked for
+
+
+@rounding_define("floor", "Math/floor")
+def floor(x: Any) -> Any:
+    """Return the greatest integer that is not above x.
+
+    (floor 2.7) => 2
+    (floor -2.1) => -3
+    """
+    return _to_integer("floor", math.floor, x)
+
+
+@rounding_define("ceil", "Math/ceil")
+def ceil(x: Any) -> Any:
+    """Return the least integer that is not below x.
+
+    (ceil 2.1) => 3
+    """
+    return _to_integer("ceil", math.ceil, x)
+
+
+@rounding_define("round", "Math/round")
+def round_(x: Any, digits: Any = MISSING) -> Any:
+    """Return the nearest integer, halves away from zero; with digits, the nearest decimal fraction.
+
+    (round 2.5) => 3
+    (round -2.5) => -3
+    (round 3.14159 2) => 3.14
+    """
+    if digits is MISSING:
+        return _to_integer("round", _half_away, x)
+    if not -300 <= integer("round", digits) <= 300:
+        raise wrong("round", "a number of digits between -300 and 300", digits)
+    if (type(number("round", x)) is int and digits >= 0) or not math.isfinite(x):
+        return x
+    # In decimals, as people read the number: 2.675 is stored a little below its text.
+    rounded = Decimal(repr(x)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, _DECIMALS)
+    return int(rounded) if type(x) is int else float(rounded)
+
+
+def _half_away(x: Any) -> int:
+    if type(x) is int:
+        return x
+    whole = math.floor(abs(x) + 0.5) if abs(x) != 0.49999999999999994 else 0
+    return whole if x >= 0 else -whole
+
+
+def _to_integer(op: str, compute: Callable[[Any], int], x: Any) -> int:
+    if type(number(op, x)) is float and not math.isfinite(x):
+        raise wrong(op, "a finite number", x)
+    return compute(x)
+
+
+# Numbers from text and from other numbers.
+
+CONVERSION_FAMILY: Final = Family("Numbers from text")
+conversion_define = CONVERSION_FAMILY.define
+
+_LONG: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DIGITS: Final = 4000  # Python refuses to read longer integers
+
+
+@conversion_define("parse-long", "parse-int", "Long/parseLong", "Integer/parseInt", charges=True)
+def parse_long(budget: Budget, s: Any) -> Any:
+    """Return the integer a string is, nil when it is none.
+
+    (parse-long "42") => 42
+    (parse-long "4x") => nil
+    """
+    if type(s) is not str or len(s) > _DIGITS or not _LONG.fullmatch(s):
+        return None
+    if len(s) > 18:
+        budget.bits(len(s) * 10 // 3)
+    return int(s)
+
+
+@conversion_define("parse-double", "parse-float", "Double/parseDouble", "Float/parseFloat", charges=True)
+def parse_double(budget: Budget, s: Any) -> Any:
+    """Return the number a string is, as a float; nil when it is none.
+
+    (parse-double "3.5") => 3.5
+    (parse-double "42") => 42.0
+    (parse-double "x") => nil
+    """
+    if type(s) is not str or len(s) > _DIGITS or not _DOUBLE.fullmatch(s):
+        return None
+    budget.steps(1)
+    found = float(s)
+    return found if math.isfinite(found) else None
+
+
+@conversion_define("parse-boolean")
+def parse_boolean(s: Any) -> Any:
+    """Return true for "true", false for "false", nil for everything else.
+
+    (parse-boolean "true") => true
+    """
+    return {"true": True, "false": False}.get(s) if type(s) is str else None
+
+
+@conversion_define("int", "long")
+def int_(x: Any) -> int:
+    """Return a number without its fraction.
+
+    (int 3.9) => 3
+    (int -3.9) => -3
+    """
+    if type(number("int", x)) is float and not math.isfinite(x):
+        raise wrong("int", "a finite number", x)
+    return int(x)
+
+
+@conversion_define("float", "double")
+def float_(x: Any) -> float:
+    """Return a number as a float.
+
+    (float 3) => 3.0
+    """
+    try:
+        return float(number("float", x))
+    except OverflowError:
+        raise wrong("float", "a number in the range of floats", x) from None

@@ -1,7 +1,6 @@
-"""Malli schemas: vectors that begin with a word, ``[:or …]``, ``[:string {:min 1}]``, ``[:map [:id :int]]``.
+"""What the forms of a signature mean: shorthand, and Malli wherever a vector begins with one of its words.
 
-The subset of https://github.com/metosin/malli that SPEC 004 (Malli Data) and JSON can say. Properties that only
-describe (``:title``, ``:default``…) are read over; those that would check something unknown are errors.
+``[:type]`` is always a list of that type (SPEC 004); so ``[:map]`` is a list of maps, and the empty map is ``{}``.
 """
 
 from __future__ import annotations
@@ -11,9 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from pyagentd.mission.signature.fields import marked, name_of, no_duplicates
-from pyagentd.mission.signature.forms import Form, is_keyword
-from pyagentd.mission.signature.names import closest, known
+from pyagentd.errors import SignatureError
+from pyagentd.lisp.values import Keyword
+from pyagentd.mission.signature.forms import (
+    MAX_DEPTH,
+    Form,
+    What,
+    is_keyword,
+    marked,
+    name_of,
+    no_duplicates,
+    no_type,
+    read,
+)
+from pyagentd.mission.signature.hints import is_hint, type_of_hint
 from pyagentd.mission.signature.types import (
     OPERATORS,
     And,
@@ -27,8 +37,16 @@ from pyagentd.mission.signature.types import (
     Primitive,
     Type,
     choice,
+    closest,
+    known,
     maybe,
+    meant,
 )
+
+# Malli schemas: vectors that begin with a word, ``[:or …]``, ``[:string {:min 1}]``, ``[:map [:id :int]]``.
+#
+# The subset of https://github.com/metosin/malli that SPEC 004 (Malli Data) and JSON can say. Properties that only
+# describe (``:title``, ``:default``…) are read over; those that would check something unknown are errors.
 
 TypeOf: TypeAlias = Callable[[Form], Type]
 """Reads any type; given by the module that knows the shorthand too."""
@@ -287,3 +305,184 @@ def _truth(form: Form) -> bool:
     if form.value in ("true", "false"):
         return bool(form.value == "true")
     raise form.error("this is neither true nor false")
+
+
+def parts_of(forms: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
+    """Return the parameters and the result that the ``forms`` of a whole signature write.
+
+    Raises:
+        SignatureError: They write no signature.
+    """
+    match forms:
+        case []:
+            raise SignatureError("there is no signature", mend="The shortest one is `:any`")
+        case [Form(kind="vector", value=(Form(kind="keyword", value="=>"), *rest)) as whole]:
+            if whole.optional:
+                raise whole.error("a signature is not optional", "Put the `?` behind the type of its result")
+            return _function(whole, rest)
+        case [Form(kind="arrow") as arrow, *rest]:
+            return (), _result(arrow, rest)
+        case [Form(kind="parens", optional=True) as parens, *_]:
+            raise parens.error("parameters are not optional", "Put the `?` behind the type of one")
+        case [Form(kind="parens") as parens, Form(kind="arrow") as arrow, *rest]:
+            return fields_of(parens.value, "parameter"), _result(arrow, rest)
+        case [Form(kind="parens") as parens, *rest]:
+            place = rest[0] if rest else parens
+            raise place.error("no result follows the parameters", "Write `->` and a type behind them")
+        case _:
+            return (), _only(forms)
+
+
+def type_of(form: Form) -> Type:
+    """Return the type that ``form`` writes; a ``?`` behind it lets it be nil.
+
+    Raises:
+        SignatureError: It writes none.
+    """
+    if form.kind == "string" and not form.source and form.value.strip():
+        return _only(read(form.value))
+    meaning = _unmarked(form)
+    return maybe(meaning) if marked(form) else meaning
+
+
+def fields_of(forms: Sequence[Form], what: What) -> tuple[Field, ...]:
+    """Return the fields that ``forms`` write as names and types in turn."""
+    found: list[Field] = []
+    rest = list(forms)
+    while rest:
+        key = rest.pop(0)
+        name = name_of(key, what)
+        if not rest or rest[0].after_comma or _is_name(rest[0]):
+            raise no_type(key, name, what)
+        found.append(field_of(name, rest.pop(0), type_of))
+    no_duplicates(found, forms, what)
+    return tuple(found)
+
+
+def _is_name(form: Form) -> bool:
+    # `{a int}` forgot a colon, `{a b :int}` a type.
+    return form.kind == "name" and known(form.value.lower().rstrip("?")) is None
+
+
+def _result(arrow: Form, rest: Sequence[Form]) -> Type:
+    if not rest:
+        raise arrow.error("no result follows the arrow", "Write its type behind it; `:any` is anything")
+    return _only(rest)
+
+
+def _only(forms: Sequence[Form]) -> Type:
+    first, *others = forms
+    found = type_of(first)
+    if others:
+        raise others[0].error("nothing may follow the result", "Several values are a map: `{id :int, name :string}`")
+    return found
+
+
+def _function(whole: Form, rest: Sequence[Form]) -> tuple[tuple[Field, ...], Type]:
+    if len(rest) != 2:
+        raise whole.error("`:=>` takes parameters and a result", "As in `[:=> [:cat :string] :int]`")
+    taken, result = rest
+    words = taken.value if taken.kind == "vector" else ()
+    if not words or words[0].kind != "keyword" or words[0].value not in ("cat", "catn"):
+        raise taken.error("these are no parameters", "Write `[:cat]`, `[:cat :string]` or `[:catn [:id :int]]`")
+    return (_named(words[1:]) if words[0].value == "catn" else _unnamed(words[1:])), type_of(result)
+
+
+def _named(forms: Sequence[Form]) -> tuple[Field, ...]:
+    params = tuple(entry_of(form, type_of) for form in forms)
+    no_duplicates(params, [form.value[0] for form in forms], "parameter")
+    return params
+
+
+def _unnamed(forms: Sequence[Form]) -> tuple[Field, ...]:
+    """Return the parameters of ``[:cat …]``: the fields of its one map, for arguments are a map, or numbered ones."""
+    if len(forms) == 1 and forms[0].kind == "vector" and is_map(forms[0].value) and not forms[0].optional:
+        taken = map_of_entries(forms[0], type_of)
+        if taken.closed:
+            raise forms[0].error("parameters are not closed", "Strict validation refuses arguments not declared")
+        return taken.fields
+    return tuple(field_of(f"arg{number}", form, type_of) for number, form in enumerate(forms, start=1))
+
+
+def _unmarked(form: Form) -> Type:
+    match form.kind:
+        case "type":
+            return form.value  # type: ignore[no-any-return]  # the kind says what it is
+        case "keyword":
+            return _primitive(form)
+        case "braces":
+            return Map(fields_of(form.value, "field"))
+        case "vector":
+            return _vector(form)
+        case "name":
+            raise form.error(f"`{form.value}` is no type", meant(form.value))
+        case "string":
+            raise form.error("a string is no type", "Types begin with a colon; certain values are `[:enum …]`")
+        case "number" | "constant":
+            raise form.error("a value is no type", "Certain values are written `[:enum 1 2]`")
+        case "parens":
+            raise form.error("parameters stand at the beginning only", "A list is `[:int]`, a map `{id :int}`")
+        case _:
+            raise form.error("`->` stands between parameters and result only", "As in `(id :int) -> :string`")
+
+
+def _primitive(form: Form) -> Type:
+    name = form.value if form.optional else form.value.removesuffix("?")
+    found = known(name)
+    if found is None:
+        raise form.error(f"`:{form.value}` is no type", meant(form.value))
+    return Primitive(found)
+
+
+def _vector(form: Form) -> Type:
+    parts: tuple[Form, ...] = form.value
+    if not parts:
+        raise form.error("this list says no type of its items", "Write `[:any]` for a list of anything")
+    if is_schema(parts):
+        return schema_of(form, type_of)
+    if len(parts) > 1:
+        mend = "A list has one type of items; what may be either is written `[:or :int :string]`"
+        raise parts[1].error("there are two types in one list", mend)
+    return List(type_of(parts[0]))
+
+
+# Signatures given as data: Malli in lists and tuples, fields in dicts.
+#
+# Keywords are ``Keyword`` objects or strings that begin with a colon, so that a schema may come out of JSON. Any
+# other string is a value inside ``[:enum …]``, a field name in front of a type, and shorthand where a type is
+# wanted.
+
+
+def form_of(data: Any, depth: int = 0) -> Form:
+    """Return the form that ``data`` writes.
+
+    Raises:
+        SignatureError: Something in it can be no part of a signature.
+    """
+    if depth > MAX_DEPTH:
+        raise SignatureError(
+            f"brackets are nested more than {MAX_DEPTH} deep", mend="Use :map or :any for deep values"
+        )
+    match data:
+        case Keyword():
+            return Form(kind="keyword", value=data.name)
+        case str() if data.startswith(":") and len(data) > 1:
+            return Form(kind="keyword", value=data[1:])
+        case str():
+            return Form(kind="string", value=data)
+        case bool() | None:
+            return Form(kind="constant", value=data)
+        case int() | float():
+            return Form(kind="number", value=data)
+        case list() | tuple():
+            return Form(kind="vector", value=tuple(form_of(part, depth + 1) for part in data))
+        case dict():
+            parts = [part for entry in data.items() for part in entry]
+            return Form(kind="braces", value=tuple(form_of(part, depth + 1) for part in parts))
+        case Type():
+            return Form(kind="type", value=data)
+        case _ if is_hint(data):
+            return Form(kind="type", value=type_of_hint(data))
+        case _:
+            name = type(data).__name__
+            raise SignatureError(f"a value of type {name} can be no part of a signature", mend="Write text or lists")

@@ -1,0 +1,1147 @@
+"""Functions that make collections or add to them. Values never change: each gives a new collection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain, repeat
+from itertools import count as counting
+from itertools import cycle as turning
+from operator import itemgetter
+from typing import Any, Final
+
+from pyagentd.lisp import values
+from pyagentd.lisp.builtins.table import Family, items, length, number, refuse, size, vector, whole, wrong
+from pyagentd.lisp.errors import MISSING
+from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.values import Endless, Keyword, LispSet, as_function, as_key, ended, equal, lookup, truthy
+from pyagentd.lisp.values import find as find_
+from pyagentd.lisp.values import joined as joined_
+
+# The item at a place of a collection.
+
+PLACES_FAMILY: Final = Family("The item at a place")
+places_define = PLACES_FAMILY.define
+
+
+@places_define("first", charges=True)
+def first(budget: Budget, coll: Any) -> Any:
+    """Return the first item, nil when there is none.
+
+    (first [1 2 3]) => 1
+    (first []) => nil
+    """
+    if type(coll) is list:
+        return coll[0] if coll else None
+    found = _beginning("first", coll, 1, budget)
+    return found[0] if found else None
+
+
+def _beginning(op: str, coll: Any, count: int, budget: Budget) -> list[Any]:
+    """Return all items, or as many of an endless sequence."""
+    return coll.prefix(max(count, 0), budget) if type(coll) is Endless else items(op, coll, budget)
+
+
+@places_define("second", charges=True)
+def second(budget: Budget, coll: Any) -> Any:
+    """Return the second item, nil when there is none.
+
+    (second [1 2 3]) => 2
+    """
+    found = _beginning("second", coll, 2, budget)
+    return found[1] if len(found) > 1 else None
+
+
+@places_define("last", charges=True)
+def last(budget: Budget, coll: Any) -> Any:
+    """Return the last item, nil when there is none.
+
+    (last [1 2 3]) => 3
+    """
+    found = items("last", coll, budget)
+    return found[-1] if found else None
+
+
+@places_define("ffirst", charges=True)
+def ffirst(budget: Budget, coll: Any) -> Any:
+    """Return the first item of the first item.
+
+    (ffirst [[1 2] [3]]) => 1
+    """
+    return first(budget, first(budget, coll))
+
+
+@places_define("nth", charges=True)
+def nth(budget: Budget, coll: Any, index: Any, default: Any = None) -> Any:
+    """Return the item at an index that counts from 0; the default, or nil, when there is none.
+
+    (nth [10 20 30] 1) => 20
+    (nth [10] 5) => nil
+    (nth [10] 5 :none) => :none
+    """
+    at = whole("nth", index)
+    found = _beginning("nth", coll, at + 1, budget)
+    return found[at] if 0 <= at < len(found) else default
+
+
+@places_define("peek", charges=True)
+def peek(budget: Budget, v: Any) -> Any:
+    """Return the last item of a vector, nil when there is none.
+
+    (peek [1 2 3]) => 3
+    """
+    return last(budget, vector("peek", v))
+
+
+# Calling one function for every item of a collection, with the checks made once and not per item.
+#
+# Most programs ask for a field of every map: ``(map :name xs)``, ``(sum-by :amount xs)``. A keyword is therefore not
+# called at all but read from all maps by C code where every map has it, and by one comprehension where not.
+
+_SMALL: Final = 1 << 60  # integers below hash to themselves, see `as_keys`
+_KEYS: Final = frozenset({str, Keyword, float, type(None)})
+_COUNTED: Final = _KEYS | {int}
+
+
+def column(op: str, function: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+    """Return what `function` gives for each item."""
+    budget.cells(len(items))
+    if type(function) is Keyword:
+        return field(function, items, budget)
+    return list(map(as_function(function, 1, op), budget.each(items)))
+
+
+def key_column(op: str, key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+    """Return what each item has under `key`: a keyword, a string, a path of them, or a function of the item."""
+    if type(key) is str:
+        budget.cells(len(items))
+        return field(key, items, budget)
+    if type(key) is list and key:
+        for each in key:
+            items = _step(each, items, budget)
+        return list(items)
+    return column(op, key, items, budget)
+
+
+def field(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+    """Return what each item has under a keyword or string; nil where it has nothing."""
+    budget.steps(len(items))
+    try:
+        return list(map(itemgetter(key), items))
+    except (KeyError, TypeError):
+        pass
+    other = key.name if type(key) is Keyword else Keyword(key)
+    try:
+        return [item[key] if key in item else item[other] for item in items]
+    except (KeyError, TypeError):
+        pass
+    return [
+        (item[key] if key in item else item.get(other)) if type(item) is dict else lookup(item, key) for item in items
+    ]
+
+
+def _step(key: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+    """One step along a path, for all items at once."""
+    budget.cells(len(items))
+    if type(key) is str or type(key) is Keyword:
+        return field(key, items, budget)
+    budget.steps(1 + len(items))
+    return [lookup(item, key, None, budget) for item in items]
+
+
+def chosen(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+    """Return the items for which pred gives neither nil nor false."""
+    if type(pred) is Keyword:
+        answers = field(pred, items, budget)
+        return [item for item, yes in zip(items, answers, strict=True) if yes is not None and yes is not False]
+    function = as_function(pred, 1, op)
+    return [item for item in budget.each(items) if (yes := function(item)) is not None and yes is not False]
+
+
+def left(op: str, pred: Any, items: Sequence[Any], budget: Budget) -> list[Any]:
+    """Return the items for which pred gives nil or false."""
+    if type(pred) is Keyword:
+        answers = field(pred, items, budget)
+        return [item for item, yes in zip(items, answers, strict=True) if yes is None or yes is False]
+    function = as_function(pred, 1, op)
+    return [item for item in budget.each(items) if (yes := function(item)) is None or yes is False]
+
+
+def getter(op: str, key: Any) -> Callable[[Any], Any]:
+    """`key_column` for one item at a time."""
+    if type(key) is str:
+        return lambda item: find_(item, key, None) if type(item) is dict else lookup(item, key)
+    if type(key) is list and key:
+        return lambda item: along(key, item)
+    return as_function(key, 1, op)
+
+
+def along(path: Sequence[Any], value: Any, default: Any = None) -> Any:
+    """Return what is found by going along a path of keys and indices; `default` where it ends early."""
+    for key in path:
+        if type(value) is not dict and type(value) is not list:
+            return default
+        value = lookup(value, key, MISSING) if type(value) is dict or type(key) in (int, float) else MISSING
+        if value is MISSING:
+            return default
+    return value
+
+
+def as_keys(values: list[Any], budget: Budget) -> list[Any]:
+    """Return the values in the form in which they are keys of a map.
+
+    Large integers go the slow way, where they are made safe: Python's hash of integers can be aimed at.
+    """
+    kinds = set(map(type, values))
+    if kinds <= _KEYS or (kinds <= _COUNTED and all(-_SMALL < each < _SMALL for each in values if type(each) is int)):
+        return values
+    return [as_key(each, budget) for each in budget.each(values)]
+
+
+# Steps of a pipeline that wait for their collection: ``(map f)`` without one, for ``into`` and ``transduce``.
+#
+# Clojure's transducers as programs use them. Nothing is lazy here, so a stage is a function from all items to all
+# items, and ``(comp (filter p) (map f))`` runs its stages from left to right.
+
+STAGES_FAMILY: Final = Family("Pipelines")
+stages_define = STAGES_FAMILY.define
+
+
+class Stage:
+    """What ``(map f)`` is: called with a collection it gives a vector.
+
+    Args:
+        run: Turns a collection into a list.
+    """
+
+    __slots__ = ("run",)
+
+    arity: Final = (1, 1)
+
+    def __init__(self, run: Callable[[Any], list[Any]]) -> None:
+        self.run = run
+
+    def __call__(self, coll: Any) -> list[Any]:
+        """Run the stage on a collection."""
+        return self.run(coll)
+
+
+def in_turn(stages: Sequence[Stage]) -> Stage:
+    """Return one stage that runs all, the first one first."""
+
+    def run(coll: Any) -> list[Any]:
+        for stage in stages:
+            coll = stage.run(coll)
+        return coll  # type: ignore[no-any-return]  # what a stage gives is a list
+
+    return Stage(run)
+
+
+def staged(op: str, stage: Any, coll: Any, budget: Budget) -> list[Any]:
+    """Return what a stage, or any function of a collection, makes of a collection."""
+    made = stage.run(coll) if type(stage) is Stage else as_function(stage, 1, op)(coll)
+    if type(made) is not list:
+        raise wrong(op, "a pipeline such as (map f) or (comp (filter p) (map f))", stage)
+    return made
+
+
+@stages_define("transduce", charges=True, shown="stage f init? coll")
+def transduce(budget: Budget, stage: Any, f: Any, init_or_coll: Any, coll: Any = MISSING) -> Any:
+    """Reduce with f what a pipeline makes of a collection; without an initial value, begin with what (f) gives.
+
+    (transduce (comp (filter odd?) (map inc)) + 0 [1 2 3]) => 6
+    (transduce (map inc) + [1 2]) => 5
+    """
+    initial = as_function(f, 0, "transduce")() if coll is MISSING else init_or_coll
+    function = as_function(f, 2, "transduce")
+    for item in budget.each(staged("transduce", stage, init_or_coll if coll is MISSING else coll, budget)):
+        initial = function(initial, item)
+    return initial
+
+
+@stages_define("sequence", "eduction", charges=True, shown="stage coll")
+def sequence(budget: Budget, stage_or_coll: Any, coll: Any = MISSING) -> list[Any]:
+    """Return what a pipeline makes of a collection.
+
+    (sequence (comp (map inc) (filter even?)) [1 2 3]) => [2 4]
+    """
+    if coll is MISSING:
+        return items("sequence", stage_or_coll, budget)
+    return staged("sequence", stage_or_coll, coll, budget)
+
+
+@stages_define("cat", charges=True)
+def cat(budget: Budget, colls: Any) -> list[Any]:
+    """Return the items of all collections in a collection; as a step of a pipeline without parentheses.
+
+    (cat [[1 2] [3]]) => [1 2 3]
+    (into [] cat [[1] [2]]) => [1 2]
+    """
+    result: list[Any] = []
+    for each in budget.each(items("cat", colls, budget)):
+        found = items("cat", each, budget)
+        budget.cells(len(found))
+        result += found
+    return result
+
+
+FAMILY: Final = Family("Making collections")
+define = FAMILY.define
+
+
+@define("vector", "list", charges=True)
+def vector_(budget: Budget, *xs: Any) -> list[Any]:
+    """Return a vector of the arguments.
+
+    (vector 1 2) => [1 2]
+    """
+    budget.cells(len(xs))
+    return list(xs)
+
+
+@define("vec", charges=True)
+def vec(budget: Budget, coll: Any) -> list[Any]:
+    """Return the items of a collection as a vector.
+
+    (vec #{1 2}) => [1 2]
+    (vec {:a 1}) => [[:a 1]]
+    """
+    return items("vec", coll, budget)
+
+
+@define("set", charges=True)
+def set_(budget: Budget, coll: Any) -> LispSet:
+    """Return the distinct items of a collection.
+
+    (set [1 1 2]) => #{1 2}
+    """
+    if type(coll) is LispSet:
+        return coll
+    found = items("set", coll, budget)
+    budget.cells(len(found))
+    return LispSet(as_keys(found, budget))
+
+
+@define("hash-set", "sorted-set", charges=True)
+def hash_set(budget: Budget, *xs: Any) -> LispSet:
+    """Return a set of the arguments.
+
+    (hash-set 1 2 2) => #{1 2}
+    """
+    return set_(budget, list(xs))
+
+
+@define("hash-map", "array-map", "sorted-map", charges=True)
+def hash_map(budget: Budget, *keys_and_values: Any) -> dict[Any, Any]:
+    """Return a map of keys and values in turn.
+
+    (hash-map :a 1 :b 2) => {:a 1 :b 2}
+    """
+    if len(keys_and_values) % 2:
+        raise refuse("hash-map", "expects keys and values in turn, got an odd number", "Write (hash-map :a 1 :b 2).")
+    budget.cells(len(keys_and_values))
+    keys = as_keys(list(keys_and_values[::2]), budget)
+    return dict(zip(keys, keys_and_values[1::2], strict=True))
+
+
+@define("zipmap", charges=True)
+def zipmap(budget: Budget, keys: Any, vals: Any) -> dict[Any, Any]:
+    """Return a map of the keys to the values at the same places.
+
+    (zipmap [:a :b] [1 2]) => {:a 1 :b 2}
+    """
+    names, values = ended((keys, vals), lambda each: items("zipmap", each, budget), "zipmap", budget)
+    budget.cells(2 * min(len(names), len(values)))
+    budget.steps(min(len(names), len(values)))
+    return dict(zip(as_keys(names, budget), values, strict=False))
+
+
+@define("conj", charges=True)
+def conj(budget: Budget, coll: Any, *xs: Any) -> Any:
+    """Add items: at the end of a vector, as members of a set, as ``[key value]`` pairs or whole maps to a map.
+
+    (conj [1 2] 3) => [1 2 3]
+    (conj #{1} 2) => #{1 2}
+    (conj {:a 1} [:b 2]) => {:a 1 :b 2}
+    """
+    return _added("conj", coll, list(xs), budget)
+
+
+@define("into", charges=True, shown="to stage? from")
+def into(budget: Budget, to: Any, stage_or_from: Any, from_: Any = MISSING) -> Any:
+    """Add all items of a collection to another one; through a pipeline, if one stands between them.
+
+    (into [1] [2 3]) => [1 2 3]
+    (into {} [[:a 1] [:b 2]]) => {:a 1 :b 2}
+    (into #{} (map inc) [1 1 2]) => #{2 3}
+    """
+    if from_ is MISSING:
+        return _added("into", to, items("into", stage_or_from, budget), budget)
+    return _added("into", to, staged("into", stage_or_from, from_, budget), budget)
+
+
+def _added(op: str, coll: Any, new: list[Any], budget: Budget) -> Any:
+    kind = type(coll)
+    if kind is not list and kind is not dict and kind is not LispSet and coll is not None:
+        raise wrong(op, "a vector, map or set", coll, hint=f"The collection comes first: ({op} [] …).")
+    before = len(coll) if coll is not None else 0
+    # A slot that is copied takes 8 bytes and a cell stands for 64, so thousands of items may be added singly.
+    budget.cells((before >> 3 if op == "conj" and kind is list else before) + len(new))
+    budget.steps((before >> 4) + len(new))
+    if kind is dict:
+        return _with_entries(op, coll, new, budget)
+    if kind is LispSet:
+        return LispSet(chain(coll.keys, as_keys(new, budget)))
+    return [*(coll or ()), *new]
+
+
+def _with_entries(op: str, mapping: dict[Any, Any], new: list[Any], budget: Budget) -> dict[Any, Any]:
+    maps, paired = [mapping], False
+    for entry in new:
+        if type(entry) is list and len(entry) == 2:
+            if not paired:
+                maps.append({})
+            maps[-1][as_key(entry[0], budget)] = entry[1]
+            paired = True
+        elif type(entry) is dict:
+            budget.cells(len(entry))
+            maps.append(entry)
+            paired = False
+        elif entry is not None:
+            raise wrong(op, "[key value] pairs to add to a map", entry, hint="Write [[:a 1] [:b 2]].")
+    return maps[1] if paired and len(maps) == 2 and not mapping else joined_(maps, budget)
+
+
+@define("empty")
+def empty(coll: Any) -> Any:
+    """Return an empty collection of the same kind.
+
+    (empty {:a 1}) => {}
+    """
+    if type(coll) is dict:
+        return {}
+    if type(coll) is LispSet:
+        return LispSet()
+    return [] if type(coll) is list else None
+
+
+@define("cons", charges=True)
+def cons(budget: Budget, x: Any, coll: Any) -> list[Any]:
+    """Return a vector of x and the items after it.
+
+    (cons 1 [2 3]) => [1 2 3]
+    """
+    found = items("cons", coll, budget)
+    budget.cells(1 + len(found))
+    budget.steps(len(found) >> 4)
+    return [x, *found]
+
+
+@define("range", charges=True, shown="start? end? step?")
+def range_(budget: Budget, start_or_end: Any = MISSING, end: Any = MISSING, step: Any = 1) -> Any:
+    """Return the numbers from 0, or from a start, to before the end; a step may follow. Endless without an end.
+
+    (range 4) => [0 1 2 3]
+    (range 1 4) => [1 2 3]
+    (range 0 10 5) => [0 5]
+    (range 3 0 -1) => [3 2 1]
+    """
+    if start_or_end is MISSING:
+        return Endless(counting)
+    first, before = (0, start_or_end) if end is MISSING else (start_or_end, end)
+    for each in (first, before, step):
+        number("range", each)
+    if step == 0:
+        raise refuse("range", "a step of 0 never reaches the end")
+    if type(first) is int and type(before) is int and type(step) is int:
+        numbers = range(first, before, step)
+        budget.cells(max(0, (before - first + step - (1 if step > 0 else -1)) // step))
+        budget.steps(len(numbers) >> 4)
+        return list(numbers)
+    return _fractions(budget, float(first), float(before), float(step))
+
+
+def _fractions(budget: Budget, first: float, before: float, step: float) -> list[float]:
+    if not math.isfinite((before - first) / step):
+        raise refuse("range", "has no end", "Give a finite start, end and step.")
+    count = max(0, math.ceil((before - first) / step))
+    budget.cells(count)
+    budget.steps(count)
+    return [first + index * step for index in range(count)]
+
+
+@define("repeat", "replicate", charges=True, shown="n? x")
+def repeat_(budget: Budget, n: Any, x: Any = MISSING) -> Any:
+    """Return a vector with x n times; endless without n.
+
+    (repeat 3 "a") => ["a" "a" "a"]
+    (zipmap [:a :b] (repeat 0)) => {:a 0 :b 0}
+    """
+    if x is MISSING:
+        return Endless(lambda: repeat(n))
+    count = size("repeat", n)
+    budget.cells(count)
+    budget.steps(count >> 4)
+    return [x] * count
+
+
+@define("repeatedly", charges=True, shown="n? f")
+def repeatedly(budget: Budget, n: Any, f: Any = MISSING) -> Any:
+    """Return what f gives when called n times without arguments; endless without n.
+
+    (repeatedly 2 (fn [] 1)) => [1 1]
+    """
+    if f is MISSING:
+        call = as_function(n, 0, "repeatedly")
+        return Endless(lambda: iter(lambda: call(), MISSING))
+    count = size("repeatedly", n)
+    budget.cells(count)
+    function = as_function(f, 0, "repeatedly")
+    return [function() for _ in budget.each(range(count))]
+
+
+@define("iterate", charges=True, shown="n? f x")
+def iterate(budget: Budget, n: Any, f: Any, x: Any = MISSING) -> Any:
+    """Return the n values x, (f x), (f (f x)) and so on; endless without n.
+
+    (iterate 4 inc 0) => [0 1 2 3]
+    (take 5 (iterate (fn [x] (* 2 x)) 1)) => [1 2 4 8 16]
+    """
+    if x is MISSING:
+        step = as_function(n, 1, "iterate")
+        return Endless(lambda: accumulate(repeat(f), lambda value, _: step(value)))
+    count = size("iterate", n)
+    budget.cells(count)
+    function = as_function(f, 1, "iterate")
+    result = [x] if count else []
+    for _ in budget.each(range(count - 1)):
+        x = function(x)
+        result.append(x)
+    return result
+
+
+@define("cycle", charges=True, shown="n? coll")
+def cycle(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
+    """Return n items of a collection that begins anew when it has ended; endless without n.
+
+    (cycle 5 [1 2]) => [1 2 1 2 1]
+    """
+    if coll is MISSING:
+        around = items("cycle", n, budget)
+        return Endless(lambda: turning(around)) if around else []
+    count, found = size("cycle", n), items("cycle", coll, budget)
+    if not found:
+        return []
+    budget.cells(count + len(found))
+    budget.steps(count >> 4)
+    return list(chain.from_iterable(repeat(found, -(-count // len(found)))))[:count]
+
+
+# Functions that take items or parts out of a collection.
+
+PICKING_FAMILY: Final = Family("Taking items and parts")
+picking_define = PICKING_FAMILY.define
+
+
+@picking_define("count", charges=True)
+def count(budget: Budget, coll: Any) -> int:
+    """How many items a collection or characters a string has; 0 for nil.
+
+    (count [1 2 3]) => 3
+    (count {:a 1 :b 2}) => 2
+    """
+    kind = type(coll)
+    if kind is list or kind is dict or kind is LispSet:
+        return len(coll)
+    if kind is str:
+        budget.steps(len(coll) >> 4)
+        return length(coll)
+    if coll is None:
+        return 0
+    raise wrong("count", "a collection or string", coll)
+
+
+@picking_define("empty?")
+def is_empty(coll: Any) -> bool:
+    """Whether a collection or string has nothing in it; true for nil.
+
+    (empty? []) => true
+    (empty? {:a 1}) => false
+    """
+    if coll is None:
+        return True
+    if type(coll) in _SIZED:
+        return len(coll) == 0
+    raise wrong("empty?", "a collection or string", coll)
+
+
+_SIZED: Final = frozenset({list, dict, LispSet, str})
+
+
+@picking_define("not-empty")
+def not_empty(coll: Any) -> Any:
+    """Return the collection itself, or nil when it is empty.
+
+    (not-empty [1]) => [1]
+    (not-empty []) => nil
+    """
+    return None if is_empty(coll) else coll
+
+
+@picking_define("seq", charges=True)
+def seq(budget: Budget, coll: Any) -> Any:
+    """Return the items as a vector, or nil when there are none; a string gives its characters.
+
+    (seq "abc") => ["a" "b" "c"]
+    (seq []) => nil
+    """
+    return items("seq", coll, budget) or None
+
+
+@picking_define("rest", charges=True)
+def rest(budget: Budget, coll: Any) -> list[Any]:
+    """All items but the first.
+
+    (rest [1 2 3]) => [2 3]
+    """
+    return _part("rest", coll, budget, 1, None)
+
+
+@picking_define("next", charges=True)
+def next_(budget: Budget, coll: Any) -> Any:
+    """All items but the first, nil when there are none.
+
+    (next [1 2 3]) => [2 3]
+    (next [1]) => nil
+    """
+    return _part("next", coll, budget, 1, None) or None
+
+
+@picking_define("butlast", charges=True)
+def butlast(budget: Budget, coll: Any) -> Any:
+    """All items but the last.
+
+    (butlast [1 2 3]) => [1 2]
+    """
+    return _part("butlast", coll, budget, 0, -1)
+
+
+def _part(op: str, coll: Any, budget: Budget, start: int, end: int | None) -> list[Any]:
+    found = items(op, coll, budget)
+    part = len(range(len(found))[start:end])
+    budget.cells(part)
+    budget.steps(part >> 4)
+    return found[start:end]
+
+
+@picking_define("take", charges=True, shown="n coll")
+def take(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
+    """Return the first n items.
+
+    (take 2 [1 2 3]) => [1 2]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: take(budget, n, found))
+    if type(coll) is Endless:
+        return coll.prefix(size("take", n), budget)
+    return _part("take", coll, budget, 0, size("take", n))
+
+
+@picking_define("drop", charges=True, shown="n coll")
+def drop(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
+    """All but the first n items.
+
+    (drop 2 [1 2 3]) => [3]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: drop(budget, n, found))
+    if type(coll) is Endless:
+        return coll.without(size("drop", n), budget)
+    return _part("drop", coll, budget, size("drop", n), None)
+
+
+@picking_define("take-last", charges=True)
+def take_last(budget: Budget, n: Any, coll: Any) -> list[Any]:
+    """Return the last n items.
+
+    (take-last 2 [1 2 3]) => [2 3]
+    """
+    found = items("take-last", coll, budget)
+    return _part("take-last", found, budget, max(0, len(found) - size("take-last", n)), None)
+
+
+@picking_define("drop-last", charges=True, shown="n? coll")
+def drop_last(budget: Budget, n_or_coll: Any, coll: Any = MISSING) -> list[Any]:
+    """All but the last n items, all but one without n.
+
+    (drop-last 2 [1 2 3]) => [1]
+    (drop-last [1 2 3]) => [1 2]
+    """
+    n = 1 if coll is MISSING else size("drop-last", n_or_coll)
+    found = items("drop-last", n_or_coll if coll is MISSING else coll, budget)
+    return _part("drop-last", found, budget, 0, max(0, len(found) - n))
+
+
+@picking_define("nthrest", "nthnext", charges=True, shown="coll n")
+def nthrest(budget: Budget, coll: Any, n: Any) -> list[Any]:
+    """All but the first n items; the collection comes first.
+
+    (nthrest [1 2 3] 1) => [2 3]
+    """
+    return _part("nthrest", coll, budget, size("nthrest", n), None)
+
+
+@picking_define("take-nth", charges=True, shown="n coll")
+def take_nth(budget: Budget, n: Any, coll: Any = MISSING) -> Any:
+    """Every n-th item, beginning with the first.
+
+    (take-nth 2 [1 2 3 4 5]) => [1 3 5]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: take_nth(budget, n, found))
+    step = size("take-nth", n)
+    if step < 1:
+        raise refuse("take-nth", "the number must be positive")
+    found = items("take-nth", coll, budget)
+    budget.cells(len(found) // step + 1)
+    return found[::step]
+
+
+@picking_define("take-while", charges=True, shown="pred coll")
+def take_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
+    """Return the items before the first one for which pred gives nil or false.
+
+    (take-while pos? [2 1 0 5]) => [2 1]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: take_while(budget, pred, found))
+    if type(coll) is Endless:
+        return _taken_while(as_function(pred, 1, "take-while"), coll, budget)
+    found = items("take-while", coll, budget)
+    return _part("take-while", found, budget, 0, _run_length("take-while", pred, found, budget))
+
+
+def _taken_while(function: Callable[[Any], Any], coll: Endless, budget: Budget) -> list[Any]:
+    taken: list[Any] = []
+    for item in coll.ticking(budget):
+        if not truthy(function(item)):
+            break
+        budget.cells(1)
+        taken.append(item)
+    return taken
+
+
+@picking_define("drop-while", charges=True, shown="pred coll")
+def drop_while(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
+    """Return the items from the first one on for which pred gives nil or false.
+
+    (drop-while pos? [2 1 0 5]) => [0 5]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: drop_while(budget, pred, found))
+    found = items("drop-while", coll, budget)
+    return _part("drop-while", found, budget, _run_length("drop-while", pred, found, budget), None)
+
+
+@picking_define("split-at", charges=True)
+def split_at(budget: Budget, n: Any, coll: Any) -> list[Any]:
+    """Return the first n items and the others.
+
+    (split-at 2 [1 2 3]) => [[1 2] [3]]
+    """
+    return [take(budget, n, coll), drop(budget, n, coll)]
+
+
+@picking_define("split-with", charges=True)
+def split_with(budget: Budget, pred: Any, coll: Any) -> list[Any]:
+    """Return what ``take-while`` and ``drop-while`` give.
+
+    (split-with pos? [2 1 0 5]) => [[2 1] [0 5]]
+    """
+    found = items("split-with", coll, budget)
+    return split_at(budget, _run_length("split-with", pred, found, budget), found)
+
+
+def _run_length(op: str, pred: Any, found: list[Any], budget: Budget) -> int:
+    """How many items from the first on fulfil pred."""
+    function = as_function(pred, 1, op)
+    for index, item in enumerate(budget.each(found)):
+        answer = function(item)
+        if answer is None or answer is False:
+            return index
+    return len(found)
+
+
+@picking_define("subvec", charges=True)
+def subvec(budget: Budget, v: Any, start: Any, end: Any = MISSING) -> list[Any]:
+    """Return the items of a vector from an index on, up to another one that is not included.
+
+    (subvec [1 2 3 4] 1 3) => [2 3]
+    """
+    found = vector("subvec", v)
+    first_at = whole("subvec", start)
+    before = len(found) if end is MISSING else whole("subvec", end)
+    if not 0 <= first_at <= before <= len(found):
+        raise refuse("subvec", f"the part is not within a vector of {len(found)} items", "Use take and drop.")
+    return _part("subvec", found, budget, first_at, before)
+
+
+@picking_define("pop", charges=True)
+def pop(budget: Budget, v: Any) -> list[Any]:
+    """Return a vector without its last item.
+
+    (pop [1 2 3]) => [1 2]
+    """
+    return _part("pop", vector("pop", v), budget, 0, -1)
+
+
+@picking_define("find", charges=True, shown="pred coll")
+def find(budget: Budget, pred: Any, coll: Any) -> Any:
+    """Return the first item for which pred gives neither nil nor false.
+
+    For a map and a key it returns their ``[key value]`` pair.
+
+    (find even? [1 2 4]) => 2
+    (find {:a 1} :a) => [:a 1]
+    """
+    if type(pred) is dict and type(coll) not in (list, dict, LispSet):
+        return _entry(pred, coll, budget)
+    function = as_function(pred, 1, "find")
+    for item in budget.each(items("find", coll, budget)):
+        answer = function(item)
+        if answer is not None and answer is not False:
+            return item
+    return None
+
+
+def _entry(mapping: dict[Any, Any], key: Any, budget: Budget) -> Any:
+    value = values.find(mapping, key, budget=budget)
+    return None if value is MISSING else [key, value]
+
+
+# Functions that put items in another order, beside each other or into groups of neighbours.
+
+ARRANGING_FAMILY: Final = Family("Arranging items")
+arranging_define = ARRANGING_FAMILY.define
+
+
+@arranging_define("reverse", charges=True)
+def reverse(budget: Budget, coll: Any) -> list[Any]:
+    """Return the items in reverse order.
+
+    (reverse [1 2 3]) => [3 2 1]
+    """
+    found = items("reverse", coll, budget)
+    budget.cells(len(found))
+    return found[::-1]
+
+
+@arranging_define("interleave", charges=True)
+def interleave(budget: Budget, *colls: Any) -> list[Any]:
+    """Return the first items of all collections, then the second ones, until one has no more.
+
+    (interleave [1 2] [:a :b]) => [1 :a 2 :b]
+    """
+    return list(chain.from_iterable(_rows("interleave", colls, budget)))
+
+
+@arranging_define("interpose", charges=True, shown="separator coll")
+def interpose(budget: Budget, separator: Any, coll: Any = MISSING) -> Any:
+    """Return the items with a separator between them.
+
+    (interpose 0 [1 2 3]) => [1 0 2 0 3]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: interpose(budget, separator, found))
+    found = items("interpose", coll, budget)
+    budget.cells(2 * len(found))
+    return [each for item in budget.each(found) for each in (separator, item)][1:]
+
+
+@arranging_define("zip", charges=True)
+def zip_(budget: Budget, *colls: Any) -> list[Any]:
+    """Vectors of the first items, the second items and so on, until a collection has no more.
+
+    (zip [1 2] [:a :b]) => [[1 :a] [2 :b]]
+    """
+    return list(map(list, _rows("zip", colls, budget)))
+
+
+def _rows(op: str, colls: tuple[Any, ...], budget: Budget) -> Any:
+    found = ended(colls, lambda each: items(op, each, budget), op, budget)
+    count = min(map(len, found), default=0)
+    budget.cells(count * (len(found) + 1))
+    budget.steps(count * len(found))
+    return zip(*found, strict=False)
+
+
+@arranging_define("partition", charges=True, shown="n step? pad? coll")
+def partition(budget: Budget, n: Any, *step_pad_coll: Any) -> list[Any]:
+    """Vectors of n items each; items that do not fill one are left out unless padded.
+
+    Between n and the collection may stand a step, and after the step a collection to pad the last vector with.
+
+    (partition 2 [1 2 3 4 5]) => [[1 2] [3 4]]
+    (partition 2 1 [1 2 3]) => [[1 2] [2 3]]
+    (partition 2 2 [0] [1 2 3]) => [[1 2] [3 0]]
+    """
+    if not 1 <= len(step_pad_coll) <= 3:
+        raise refuse("partition", "expects 2 to 4 arguments", "Write (partition n coll).")
+    step = step_pad_coll[0] if len(step_pad_coll) > 1 else n
+    parts = _parts("partition", n, step, step_pad_coll[-1], budget)
+    whole = [part for part in parts if len(part) >= n]
+    if len(step_pad_coll) < 3:
+        return whole
+    padding = items("partition", step_pad_coll[1], budget)
+    return [*whole, *((part + padding)[: size("partition", n)] for part in parts[len(whole) :][:1])]
+
+
+@arranging_define("partition-all", charges=True, shown="n step? coll")
+def partition_all(budget: Budget, n: Any, *step_coll: Any) -> Any:
+    """Vectors of n items each, the last ones with what is left; a step may stand before the collection.
+
+    (partition-all 2 [1 2 3]) => [[1 2] [3]]
+    """
+    if not step_coll:
+        return Stage(lambda found: partition_all(budget, n, found))
+    if len(step_coll) > 2:
+        raise refuse("partition-all", "expects 2 or 3 arguments", "Write (partition-all n coll).")
+    return _parts("partition-all", n, step_coll[0] if len(step_coll) > 1 else n, step_coll[-1], budget)
+
+
+def _parts(op: str, n: Any, step: Any, coll: Any, budget: Budget) -> list[Any]:
+    n, step = size(op, n), size(op, step)
+    if n < 1 or step < 1:
+        raise refuse(op, "sizes must be positive")
+    found = items(op, coll, budget)
+    count = -(-len(found) // step)
+    budget.cells(count * (1 + min(n, len(found))))
+    budget.steps(count * (1 + min(n, len(found)) // 16))
+    return [found[start : start + n] for start in range(0, len(found), step)]
+
+
+@arranging_define("partition-by", charges=True, shown="f coll")
+def partition_by(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
+    """Vectors of neighbours for which f gives equal values.
+
+    (partition-by odd? [1 3 2 4 5]) => [[1 3] [2 4] [5]]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: partition_by(budget, f, found))
+    found = items("partition-by", coll, budget)
+    budget.cells(2 * len(found))
+    parts: list[Any] = []
+    previous: Any = MISSING
+    for item, value in zip(found, key_column("partition-by", f, found, budget), strict=True):
+        if not parts or not equal(value, previous, budget):
+            parts.append([])
+        parts[-1].append(item)
+        previous = value
+    return parts
+
+
+# Functions that turn every item, choose items or rearrange them; all return vectors.
+
+TRANSFORMING_FAMILY: Final = Family("Turning and choosing items")
+transforming_define = TRANSFORMING_FAMILY.define
+
+
+@transforming_define("map", "mapv", charges=True, shown="f coll colls…")
+def map_(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
+    """Call f with each item; with several collections, with the first items, the second items and so on.
+
+    A map is gone through as ``[key value]`` pairs.
+
+    (map inc [1 2 3]) => [2 3 4]
+    (map :name [{:name "Ada"} {:name "Alan"}]) => ["Ada" "Alan"]
+    (map + [1 2] [10 20]) => [11 22]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: map_(budget, f, found))
+    if not colls:
+        return column("map", f, items("map", coll, budget), budget)
+    columns = ended((coll, *colls), lambda each: items("map", each, budget), "map", budget)
+    function = as_function(f, len(columns), "map")
+    count = min(map(len, columns))
+    budget.cells(count)
+    return list(map(function, budget.each(columns[0][:count]), *columns[1:]))
+
+
+@transforming_define("pluck", charges=True)
+def pluck(budget: Budget, key: Any, coll: Any) -> list[Any]:
+    """Return the value every item has under a key.
+
+    (pluck :email [{:email "a@b.de"} {:email "c@d.de"}]) => ["a@b.de" "c@d.de"]
+    """
+    return key_column("pluck", key, items("pluck", coll, budget), budget)
+
+
+@transforming_define("filter", "filterv", charges=True, shown="pred coll")
+def filter_(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
+    """Return the items for which pred gives neither nil nor false.
+
+    (filter even? [1 2 3 4]) => [2 4]
+    (filter :active [{:id 1 :active true} {:id 2}]) => [{:id 1 :active true}]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: filter_(budget, pred, found))
+    found = items("filter", coll, budget)
+    budget.cells(len(found))
+    return chosen("filter", pred, found, budget)
+
+
+@transforming_define("remove", charges=True, shown="pred coll")
+def remove(budget: Budget, pred: Any, coll: Any = MISSING) -> Any:
+    """Return the items for which pred gives nil or false.
+
+    (remove even? [1 2 3 4]) => [1 3]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: remove(budget, pred, found))
+    found = items("remove", coll, budget)
+    budget.cells(len(found))
+    return left("remove", pred, found, budget)
+
+
+@transforming_define("keep", charges=True, shown="f coll")
+def keep(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
+    """Return what f gives for each item, without nils.
+
+    (keep parse-long ["1" "x" "3"]) => [1 3]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: keep(budget, f, found))
+    return [each for each in column("keep", f, items("keep", coll, budget), budget) if each is not None]
+
+
+@transforming_define("map-indexed", charges=True, shown="f coll")
+def map_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
+    """Call f with the index and the item.
+
+    (map-indexed (fn [i x] [i x]) ["a" "b"]) => [[0 "a"] [1 "b"]]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: map_indexed(budget, f, found))
+    found = items("map-indexed", coll, budget)
+    budget.cells(len(found))
+    return list(map(as_function(f, 2, "map-indexed"), range(len(found)), budget.each(found)))
+
+
+@transforming_define("keep-indexed", charges=True, shown="f coll")
+def keep_indexed(budget: Budget, f: Any, coll: Any = MISSING) -> Any:
+    """Call f with the index and the item; without nils.
+
+    (keep-indexed (fn [i x] (when (odd? i) x)) [:a :b :c :d]) => [:b :d]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: keep_indexed(budget, f, found))
+    return [each for each in map_indexed(budget, f, coll) if each is not None]
+
+
+@transforming_define("mapcat", charges=True, shown="f coll colls…")
+def mapcat(budget: Budget, f: Any, coll: Any = MISSING, *colls: Any) -> Any:
+    """Call f with each item and join the collections it gives.
+
+    (mapcat :tags [{:tags [1 2]} {:tags [3]}]) => [1 2 3]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: mapcat(budget, f, found))
+    return joined("mapcat", map_(budget, f, coll, *colls), budget)
+
+
+def joined(op: str, colls: Any, budget: Budget) -> list[Any]:
+    """Return the items of all collections in one list."""
+    parts = [items(op, each, budget) for each in budget.each(colls)]
+    total = sum(map(len, parts))
+    budget.cells(total)
+    budget.steps(total)
+    return list(chain.from_iterable(parts))
+
+
+@transforming_define("concat", "concatv", charges=True)
+def concat(budget: Budget, *colls: Any) -> list[Any]:
+    """Return the items of all collections, one after the other.
+
+    (concat [1 2] [3] nil [4]) => [1 2 3 4]
+    """
+    return joined("concat", colls, budget)
+
+
+@transforming_define("flatten", charges=True)
+def flatten(budget: Budget, coll: Any) -> list[Any]:
+    """Return the items of nested vectors in one vector; maps and sets in it stay as they are.
+
+    (flatten [1 [2 [3 4]] {:a [5]}]) => [1 2 3 4 {:a [5]}]
+    """
+    result: list[Any] = []
+    waiting = [iter(_vector_or_set("flatten", coll, budget))]
+    while waiting:
+        budget.steps(1)
+        for item in waiting[-1]:
+            if type(item) is list:
+                budget.cells(len(item))
+                budget.steps(len(item))
+                if len(waiting) >= budget.limits.depth:
+                    raise budget.too_deep()
+                waiting.append(iter(item))
+                break
+            result.append(item)
+        else:
+            waiting.pop()
+    return result
+
+
+def _vector_or_set(op: str, coll: Any, budget: Budget) -> list[Any]:
+    if type(coll) is list or type(coll) is LispSet or coll is None:
+        return items(op, coll, budget)
+    raise wrong(op, "a vector", coll)
+
+
+@transforming_define("distinct", charges=True, shown="coll")
+def distinct(budget: Budget, coll: Any = MISSING) -> Any:
+    """Return the items without later ones that are equal to an earlier one.
+
+    (distinct [1 2 1 3 2]) => [1 2 3]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: distinct(budget, found))
+    if type(coll) is dict:
+        raise wrong("distinct", "a vector", coll, hint="The keys of a map are distinct; see (distinct (vals m)).")
+    found = items("distinct", coll, budget)
+    return without_repeats(found, as_keys(found, budget), budget)
+
+
+@transforming_define("distinct-by", charges=True)
+def distinct_by(budget: Budget, key: Any, coll: Any) -> list[Any]:
+    """Return the first item of each key.
+
+    (distinct-by :a [{:a 1 :b 1} {:a 1 :b 2} {:a 2}]) => [{:a 1 :b 1} {:a 2}]
+    """
+    found = items("distinct-by", coll, budget)
+    return without_repeats(found, as_keys(key_column("distinct-by", key, found, budget), budget), budget)
+
+
+def without_repeats(found: list[Any], keys: list[Any], budget: Budget) -> list[Any]:
+    """Return the first item of every key."""
+    budget.cells(len(found))
+    budget.steps(len(found))
+    # Written backwards the first one stays; the order is restored by taking the keys forwards.
+    first = dict(zip(reversed(keys), reversed(found), strict=True))
+    return [first[key] for key in dict.fromkeys(keys)]
+
+
+@transforming_define("dedupe", charges=True, shown="coll")
+def dedupe(budget: Budget, coll: Any = MISSING) -> Any:
+    """Return the items without those that are equal to the one before.
+
+    (dedupe [1 1 2 2 1]) => [1 2 1]
+    """
+    if coll is MISSING:
+        return Stage(lambda found: dedupe(budget, found))
+    found = items("dedupe", coll, budget)
+    budget.cells(len(found))
+    return [
+        item
+        for index, item in enumerate(budget.each(found))
+        if index == 0 or not equal(item, found[index - 1], budget)
+    ]

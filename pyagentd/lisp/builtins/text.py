@@ -1,0 +1,736 @@
+"""Strings: joining, cutting, splitting, searching. Positions count what a reader sees as characters."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final, NoReturn
+
+from pyagentd.lisp.builtins.table import (
+    Family,
+    backwards,
+    cut,
+    graphemes,
+    integer,
+    items,
+    length,
+    number,
+    refuse,
+    string,
+    whole,
+    wrong,
+)
+from pyagentd.lisp.encoding import size
+from pyagentd.lisp.errors import MISSING, LispError
+from pyagentd.lisp.limits import Budget
+from pyagentd.lisp.printing import readable, text
+from pyagentd.lisp.values import Keyword, Pattern, as_function, to_python
+
+# ``format``: numbers and texts in a template of the kind C and Java know.
+
+FORMATTING_FAMILY: Final = Family("Formatting")
+formatting_define = FORMATTING_FAMILY.define
+
+_DIRECTIVE: Final = re.compile(
+    r"%(?:(?P<index>[0-9]{1,3})\$)?(?P<flags>[-+ 0,#(]*)(?P<width>[0-9]*)(?:\.(?P<precision>[0-9]*))?(?P<kind>.?)",
+    re.DOTALL,
+)
+_WIDEST: Final = 1000
+_KINDS: Final = "s d i f e g x X o b c n %"
+
+
+@formatting_define("format", charges=True)
+def format_(budget: Budget, template: Any, *args: Any) -> str:
+    """Return the template with each directive replaced by an argument.
+
+    ``%s`` is a text, ``%d`` an integer, ``%.2f`` a number with two decimals, ``%x`` hexadecimal.
+
+    (format "%s is %d" "Ada" 36) => "Ada is 36"
+    (format "%.2f|%5d|%-5s|%05d|%,d" 3.14159 42 "ab" 7 1234567) => "3.14|   42|ab   |00007|1,234,567"
+    """
+    waiting = iter(args)
+    parts, start = [], 0
+    found = string("format", template)
+    for match in _DIRECTIVE.finditer(found):
+        budget.steps(1)
+        parts += [found[start : match.start()], _formatted(match, args, waiting, budget)]
+        budget.bytes(len(parts[-2]) + len(parts[-1]))
+        start = match.end()
+    budget.bytes(len(found) - start)
+    return "".join([*parts, found[start:]])
+
+
+def _formatted(match: re.Match[str], args: tuple[Any, ...], waiting: Any, budget: Budget) -> str:
+    """Return what one directive becomes."""
+    kind, flags = match["kind"], match["flags"]
+    if kind == "%" or kind == "n":
+        return "%" if kind == "%" else "\n"
+    make = _MAKERS.get(kind.lower() if kind in ("S", "E", "G", "X") else kind)
+    if make is None:
+        raise refuse(
+            "format", "the template has an unknown directive", f"Known are {_KINDS}; write %% for a percent sign."
+        )
+    width, precision = (
+        int(match["width"] or 0),
+        int(match["precision"] or 0) if match["precision"] is not None else None,
+    )
+    if width > _WIDEST or (precision or 0) > _WIDEST:
+        raise refuse("format", f"a width or precision above {_WIDEST}")
+    made = make(_argument(match["index"], args, waiting), flags, precision, budget)
+    return _padded(made.upper() if kind.isupper() else made, flags, width)
+
+
+def _argument(index: str | None, args: tuple[Any, ...], waiting: Any) -> Any:
+    if index is not None and 0 < int(index) <= len(args):
+        return args[int(index) - 1]
+    try:
+        return next(waiting) if index is None else args[len(args)]
+    except (StopIteration, IndexError):
+        raise refuse("format", "there are more directives than arguments") from None
+
+
+def _padded(made: str, flags: str, width: int) -> str:
+    if "-" in flags:
+        return made.ljust(width)
+    if "0" in flags and made[-1:].isalnum():
+        signs = len(made) - len(made.lstrip("+-( "))
+        return made[:signs] + made[signs:].rjust(width - signs, "0")
+    return made.rjust(width)
+
+
+def _signed(made: str, flags: str) -> str:
+    """Return a number's text with the sign its flags ask for."""
+    if made.startswith("-"):
+        return f"({made[1:]})" if "(" in flags else made
+    return ("+" if "+" in flags else " " if " " in flags else "") + made
+
+
+def _text(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
+    return ("nil" if value is None else text(value, budget))[:precision]
+
+
+def _decimal(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
+    if type(value) is float:
+        raise wrong("format", "an integer for %d", value, hint="Write %.0f, or (int x).")
+    return _signed(f"{integer('format', value):{',' if ',' in flags else ''}d}", flags)
+
+
+def _fixed(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
+    return _fraction("f", value, flags, precision)
+
+
+def _scientific(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
+    return _fraction("e", value, flags, precision)
+
+
+def _general(value: Any, flags: str, precision: int | None, budget: Budget) -> str:
+    return _fraction("g", value, flags, precision)
+
+
+def _fraction(kind: str, value: Any, flags: str, precision: int | None) -> str:
+    digits = 6 if precision is None else precision
+    try:
+        return _signed(f"{float(number('format', value)):{',' if ',' in flags else ''}.{digits}{kind}}", flags)
+    except OverflowError:
+        raise wrong("format", "a number in the range of floats", value) from None
+
+
+def _in_base(spec: str) -> Callable[[Any, str, int | None, Budget], str]:
+    return lambda value, flags, precision, budget: _signed(f"{integer('format', value):{spec}}", flags)
+
+
+_MAKERS: Final[dict[str, Callable[[Any, str, int | None, Budget], str]]] = {
+    "s": _text,
+    "c": _text,
+    "b": _text,
+    "d": _decimal,
+    "i": _decimal,
+    "f": _fixed,
+    "e": _scientific,
+    "g": _general,
+    "x": _in_base("x"),
+    "o": _in_base("o"),
+}
+
+
+# Regular expressions: ``#"[0-9]+"``, ``re-find`` and what uses them.
+#
+# The engine is RE2, which takes time linear in the text for every pattern and a bounded amount of memory, so no
+# pattern of a program can hang the daemon. The price is that it has no look-around and no back-references. ``\d \w
+# \s`` are ASCII, as in Clojure.
+
+REGEX_FAMILY: Final = Family("Regular expressions")
+regex_define = REGEX_FAMILY.define
+
+_LONGEST: Final = 4096  # characters of a pattern
+_MEMORY: Final = 4 << 20  # bytes the engine may use for one pattern
+_STEP: Final = 32  # characters the engine gets through in the time of a step, with a program of one instruction
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str) -> tuple[Any, int]:
+    """Return a compiled pattern and the number of its instructions."""
+    import re2  # it takes a while to load, and most programs have no patterns
+
+    if len(source) > _LONGEST:
+        raise LispError("eval_error", f"regular expression: longer than {_LONGEST} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY
+    try:
+        compiled = re2.compile(source, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise LispError("eval_error", f"regular expression: {_reason(error)}", hint=_LACKING) from None
+    return compiled, compiled.programsize
+
+
+_LACKING: Final = "Look-around, back-references and possessive quantifiers do not exist; groups, classes and | do."
+
+
+def _reason(error: Exception) -> str:
+    """Return what the engine has against a pattern, without the part of it that it quotes."""
+    said = error.args[0] if error.args else b""
+    return said.decode(errors="replace").partition(":")[0] if isinstance(said, bytes) else "the text is no Unicode"
+
+
+def engine(pattern: Pattern) -> Any:
+    """Return the compiled form of a pattern.
+
+    Raises:
+        LispError: ``eval_error`` where it is none the engine knows.
+    """
+    return _compiled(pattern.text)[0]
+
+
+def pattern(op: str, value: Any) -> Pattern:
+    """Return the value, which must be a pattern or the text of one."""
+    if type(value) is Pattern:
+        return value
+    if type(value) is str:
+        return Pattern(value)
+    raise wrong(op, "a regular expression", value, hint='Write #"…" or (re-pattern s).')
+
+
+def _matches(op: str, wanted: Pattern, s: Any, budget: Budget) -> Iterator[Any]:
+    """All matches of a pattern, charged for the text they go through."""
+    found = _charged(op, wanted, s, budget)
+    for match in engine(wanted).finditer(found):
+        yield match
+        budget.look()  # the next search may go through all that is left
+
+
+def _charged(op: str, wanted: Pattern, s: Any, budget: Budget) -> str:
+    """Return the string, once a search through it is paid for."""
+    found = string(op, s)
+    budget.steps(1 + len(found) * _compiled(wanted.text)[1] // _STEP)
+    if not found.isascii() and any("\ud800" <= each <= "\udfff" for each in found):
+        raise LispError("eval_error", f"{op}: the string is no valid Unicode")
+    return found
+
+
+def _groups(match: Any) -> Any:
+    """Return a match as programs see it: its text, or with groups a vector of its text and theirs."""
+    return [match.group(), *match.groups()] if match.re.groups else match.group()
+
+
+@regex_define("re-pattern")
+def re_pattern(s: Any) -> Pattern:
+    """Return the pattern with a text, for what ``#"…"`` cannot say.
+
+    (re-find (re-pattern (str "a" "+")) "baa") => "aa"
+    """
+    made = pattern("re-pattern", s)
+    engine(made)
+    return made
+
+
+@regex_define("re-find", charges=True)
+def re_find(budget: Budget, re: Any, s: Any) -> Any:
+    r"""Return the first match of a pattern; with groups a vector of the match and its groups; nil when there is none.
+
+    (re-find #"[0-9]+" "a12b3") => "12"
+    (re-find #"(\w+)@(\w+)" "me@here") => ["me@here" "me" "here"]
+    """
+    wanted = pattern("re-find", re)
+    match = engine(wanted).search(_charged("re-find", wanted, s, budget))
+    return None if match is None else _groups(match)
+
+
+@regex_define("re-matches", charges=True)
+def re_matches(budget: Budget, re: Any, s: Any) -> Any:
+    """Return what ``re-find`` gives, if the pattern matches the whole string.
+
+    (re-matches #"[0-9]+" "123") => "123"
+    (re-matches #"[0-9]+" "12a") => nil
+    """
+    wanted = pattern("re-matches", re)
+    match = engine(wanted).fullmatch(_charged("re-matches", wanted, s, budget))
+    return None if match is None else _groups(match)
+
+
+@regex_define("re-seq", charges=True)
+def re_seq(budget: Budget, re: Any, s: Any) -> Any:
+    """All matches, as ``re-find`` gives them.
+
+    (re-seq #"[0-9]+" "a12b3") => ["12" "3"]
+    """
+    wanted = pattern("re-seq", re)
+    result = []
+    for match in _matches("re-seq", wanted, s, budget):
+        budget.cells(2 + engine(wanted).groups)
+        budget.steps(2)
+        result.append(_groups(match))
+    return result
+
+
+def split_by(separator: Pattern, s: str, most: int, budget: Budget) -> list[str]:
+    """Return the parts between the matches of a pattern, at most `most` of them, without empty ones at the end."""
+    parts: list[str] = []
+    start = 0
+    for match in _matches("split", separator, s, budget):
+        if most and len(parts) + 1 >= most:
+            break
+        budget.cells(1)
+        budget.steps(1)
+        if match.end() == 0 or match.start() == len(s) == match.end():
+            continue
+        parts.append(s[start : match.start()])
+        start = match.end()
+    parts.append(s[start:])
+    while not most and len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def replaced(op: str, wanted: Pattern, s: str, new: Any, most: int, budget: Budget) -> str:
+    """Return the string with matches replaced by a text, where $1 is the first group, or by what a function gives."""
+    make = _replacement(op, new)
+    parts, start = [], 0
+    for count, match in enumerate(_matches(op, wanted, s, budget)):
+        if 0 <= most <= count:
+            break
+        budget.steps(1)
+        parts += [s[start : match.start()], make(match)]
+        budget.bytes(len(parts[-2]) + len(parts[-1]))
+        start = match.end()
+    budget.bytes(len(s) - start)
+    return "".join([*parts, s[start:]])
+
+
+def _replacement(op: str, new: Any) -> Any:
+    if type(new) is str:
+        pieces = _template(new)
+        return lambda match: "".join(each if type(each) is str else _group(op, match, each) for each in pieces)
+    function = as_function(new, 1, op)
+    return lambda match: string(op, function(_groups(match)))
+
+
+def _group(op: str, match: Any, index: int) -> str:
+    if index > match.re.groups:
+        raise LispError("eval_error", f"{op}: the pattern has no group {index}", hint="Write \\$ for a dollar sign.")
+    return match.group(index) or ""
+
+
+def _template(text: str) -> list[Any]:
+    """Return the parts of a replacement: text and numbers of groups. A backslash makes the next character plain."""
+    pieces: list[Any] = []
+    at = 0
+    while at < len(text):
+        if text[at] == "\\" and at + 1 < len(text):
+            at += 1
+            pieces.append(text[at])
+        elif text[at] == "$" and text[at + 1 : at + 2].isdecimal() and text[at + 1].isascii():
+            at += 1
+            pieces.append(int(text[at]))
+        else:
+            pieces.append(text[at])
+        at += 1
+    return pieces
+
+
+FAMILY: Final = Family("Strings")
+define = FAMILY.define
+
+
+def named(name: str, *more: str) -> tuple[str, ...]:
+    """Return the names of a function that clojure.string has."""
+    return (name, *more, f"str/{name}", f"string/{name}", f"clojure.string/{name}")
+
+
+@define("str", charges=True)
+def str_(budget: Budget, *xs: Any) -> str:
+    r"""Return the texts of all arguments in one string; nil is "", keywords keep their colon.
+
+    (str "n = " 42) => "n = 42"
+    (str :a nil [1 "x"]) => ":a[1 \"x\"]"
+    """
+    if len(xs) == 1 and type(xs[0]) is str:
+        return xs[0]
+    parts, total = [], 0
+    for x in xs:
+        part = x if type(x) is str else shown(x, budget)
+        parts.append(part)
+        total += len(part)
+    budget.bytes(total)
+    return "".join(parts)
+
+
+def shown(x: Any, budget: Budget) -> str:
+    """Return what ``str`` makes of one value."""
+    if type(x) is int and -_PLAIN < x < _PLAIN:
+        return str(x)
+    return text(x, budget)
+
+
+_PLAIN: Final = 1 << 60
+
+
+def concatenated(separator: str, parts: list[str], budget: Budget) -> str:
+    """Return the parts in one string, charged before it is made."""
+    budget.bytes(sum(map(len, parts)) + len(separator) * len(parts))
+    return separator.join(parts)
+
+
+@define("pr-str", charges=True)
+def pr_str(budget: Budget, *xs: Any) -> str:
+    r"""Return the arguments as program text, strings in quotes.
+
+    (pr-str "a" :b) => "\"a\" :b"
+    """
+    return concatenated(" ", [readable(x, budget) for x in xs], budget)
+
+
+@define(*named("join"), charges=True, shown="separator? coll")
+def join(budget: Budget, separator_or_coll: Any, coll: Any = MISSING) -> str:
+    """Return the texts of all items in one string, with a separator between them.
+
+    (join ", " ["a" "b"]) => "a, b"
+    (join [1 2 3]) => "123"
+    """
+    separator, source = ("", separator_or_coll) if coll is MISSING else (separator_or_coll, coll)
+    found = items("join", source, budget)
+    between = text(separator, budget)
+    budget.steps(len(found))
+    if set(map(type, found)) <= {str}:
+        return concatenated(between, found, budget)
+    return concatenated(between, [x if type(x) is str else shown(x, budget) for x in found], budget)
+
+
+@define("subs", charges=True)
+def subs(budget: Budget, s: Any, start: Any, end: Any = MISSING) -> str:
+    """Return the characters from a position on, up to another one that is not included; never out of range.
+
+    (subs "hello" 1 3) => "el"
+    (subs "hello" 10) => ""
+    """
+    found = string("subs", s)
+    first = max(0, whole("subs", start))
+    before = len(found) if end is MISSING else max(0, whole("subs", end))
+    budget.bytes(min(len(found), max(0, before - first)))
+    budget.steps(len(found) >> 6)
+    return cut(found, first, before)
+
+
+@define(*named("split"), charges=True)
+def split(budget: Budget, s: Any, separator: Any, limit: Any = MISSING) -> list[str]:
+    """Return the parts of a string between separators; "" separates all characters. A limit is the most parts.
+
+    (split "a,b,,c" ",") => ["a" "b" "" "c"]
+    (split "abc" "") => ["a" "b" "c"]
+    (split "a1b22c" #"[0-9]+") => ["a" "b" "c"]
+    """
+    found = string("split", s)
+    most = 0 if limit is MISSING else max(0, whole("split", limit))
+    if type(separator) is Pattern:
+        return split_by(separator, found, most, budget)
+    between = string("split", separator)
+    budget.bytes(len(found))
+    if not between:
+        budget.cells(len(found))
+        characters = graphemes(found)
+        if not 0 < most < len(characters):
+            return characters
+        return [*characters[: most - 1], "".join(characters[most - 1 :])]
+    budget.steps(len(found) >> 6)
+    budget.cells(1 + found.count(between))
+    return found.split(between, most - 1)
+
+
+@define(*named("split-lines"), charges=True)
+def split_lines(budget: Budget, s: Any) -> list[str]:
+    r"""Return the lines of a string.
+
+    (split-lines "a\nb") => ["a" "b"]
+    """
+    found = string("split-lines", s)
+    budget.bytes(len(found))
+    lines = found.replace("\r\n", "\n").split("\n")
+    budget.cells(len(lines))
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+@define(*named("replace"), charges=True)
+def replace(budget: Budget, s: Any, old: Any, new: Any) -> str:
+    """Return the string with all occurrences of a text, or matches of a pattern, replaced.
+
+    (replace "hello" "l" "L") => "heLLo"
+    (replace "a1b2" #"[0-9]" "#") => "a#b#"
+    """
+    return _replace("replace", s, old, new, budget, -1)
+
+
+@define(*named("replace-first"), charges=True)
+def replace_first(budget: Budget, s: Any, old: Any, new: Any) -> str:
+    """Return the string with the first occurrence of a text, or match of a pattern, replaced.
+
+    (replace-first "hello" "l" "L") => "heLlo"
+    """
+    return _replace("replace-first", s, old, new, budget, 1)
+
+
+def _replace(op: str, s: Any, old: Any, new: Any, budget: Budget, most: int) -> str:
+    found = string(op, s)
+    if type(old) is Pattern:
+        return replaced(op, old, found, new, most, budget)
+    wanted, instead = string(op, old), string(op, new)
+    budget.steps(len(found) >> 6)
+    count = found.count(wanted) if most < 0 else 1
+    budget.bytes(len(found) + count * max(0, len(instead) - len(wanted)))
+    return found.replace(wanted, instead, most)
+
+
+def _turned(op: str, s: Any, budget: Budget, turn: Callable[[str], str]) -> str:
+    found = string(op, s)
+    budget.bytes(len(found))
+    return turn(found)
+
+
+@define("upcase", *named("upper-case"), charges=True)
+def upcase(budget: Budget, s: Any) -> str:
+    """Return the string in upper case.
+
+    (upcase "hello") => "HELLO"
+    """
+    return _turned("upper-case", s, budget, str.upper)
+
+
+@define("downcase", *named("lower-case"), charges=True)
+def downcase(budget: Budget, s: Any) -> str:
+    """Return the string in lower case.
+
+    (downcase "HELLO") => "hello"
+    """
+    return _turned("lower-case", s, budget, str.lower)
+
+
+@define(*named("capitalize"), charges=True)
+def capitalize(budget: Budget, s: Any) -> str:
+    """Return the string with its first character in upper case and the others in lower case.
+
+    (capitalize "hELLO") => "Hello"
+    """
+    return _turned("capitalize", s, budget, str.capitalize)
+
+
+@define(*named("trim"), charges=True)
+def trim(budget: Budget, s: Any) -> str:
+    """Return the string without white space at its ends.
+
+    (trim "  a b ") => "a b"
+    """
+    return _turned("trim", s, budget, str.strip)
+
+
+@define(*named("triml"), charges=True)
+def triml(budget: Budget, s: Any) -> str:
+    """Return the string without white space at its beginning.
+
+    (triml "  a ") => "a "
+    """
+    return _turned("triml", s, budget, str.lstrip)
+
+
+@define(*named("trimr"), charges=True)
+def trimr(budget: Budget, s: Any) -> str:
+    """Return the string without white space at its end.
+
+    (trimr " a  ") => " a"
+    """
+    return _turned("trimr", s, budget, str.rstrip)
+
+
+@define(*named("trim-newline"), charges=True)
+def trim_newline(budget: Budget, s: Any) -> str:
+    r"""Return the string without line ends at its end.
+
+    (trim-newline "a\n") => "a"
+    """
+    return _turned("trim-newline", s, budget, lambda found: found.rstrip("\r\n"))
+
+
+@define("reverse-string", "str/reverse", "string/reverse", "clojure.string/reverse", charges=True)
+def reverse_string(budget: Budget, s: Any) -> str:
+    """Return the string with its characters in reverse order.
+
+    (reverse-string "abc") => "cba"
+    """
+    return _turned("reverse-string", s, budget, backwards)
+
+
+@define("name")
+def name(x: Any) -> str:
+    """Return the name of a keyword without its colon; a string is its own name.
+
+    (name :a) => "a"
+    """
+    if type(x) is Keyword:
+        return x.name
+    if type(x) is str:
+        return x
+    raise wrong("name", "a keyword or string", x)
+
+
+@define("keyword")
+def keyword(x: Any) -> Any:
+    """Return the keyword with a name; nil for nil.
+
+    (keyword "a") => :a
+    """
+    if type(x) is str and x:
+        return Keyword(x)
+    if type(x) is Keyword or x is None:
+        return x
+    if x == "":
+        raise refuse("keyword", "a name cannot be empty")
+    raise wrong("keyword", "a string", x)
+
+
+# What a string has in it, and where.
+
+SEARCHING_FAMILY: Final = Family("Searching strings")
+searching_define = SEARCHING_FAMILY.define
+
+
+@searching_define(*named("blank?"))
+def is_blank(s: Any) -> bool:
+    """Whether a string is empty or white space only; true for nil.
+
+    (blank? " ") => true
+    """
+    return s is None or not string("blank?", s).strip()
+
+
+@searching_define(*named("starts-with?"))
+def starts_with(s: Any, prefix: Any) -> bool:
+    """Whether a string begins with another one.
+
+    (starts-with? "hello" "he") => true
+    """
+    return string("starts-with?", s).startswith(string("starts-with?", prefix))
+
+
+@searching_define(*named("ends-with?"))
+def ends_with(s: Any, suffix: Any) -> bool:
+    """Whether a string ends with another one.
+
+    (ends-with? "hello" "lo") => true
+    """
+    return string("ends-with?", s).endswith(string("ends-with?", suffix))
+
+
+@searching_define(*named("includes?"))
+def includes(s: Any, part: Any) -> bool:
+    """Whether a string has another one in it.
+
+    (includes? "hello" "ell") => true
+    """
+    if type(s) is str and type(part) is str:
+        return part in s
+    if type(s) is list or type(s) is dict:
+        raise wrong("includes?", "a string", s, hint="For collections write (contains? coll x).")
+    return string("includes?", part) in string("includes?", s)
+
+
+@searching_define(*named("index-of"), charges=True)
+def index_of(budget: Budget, s: Any, part: Any, start: Any = 0) -> Any:
+    """Return the position of the first occurrence of a text, nil when there is none.
+
+    (index-of "hello" "l") => 2
+    (index-of "hello" "x") => nil
+    """
+    found, wanted = string("index-of", s), string("index-of", part)
+    skipped = cut(found, 0, max(0, integer("index-of", start)))
+    budget.steps(len(found) >> 6)
+    at = found.find(wanted, len(skipped))
+    return None if at < 0 else length(found[:at])
+
+
+@searching_define(*named("last-index-of"), charges=True)
+def last_index_of(budget: Budget, s: Any, part: Any) -> Any:
+    """Return the position of the last occurrence of a text, nil when there is none.
+
+    (last-index-of "hello" "l") => 3
+    """
+    found = string("last-index-of", s)
+    budget.steps(len(found) >> 6)
+    at = found.rfind(string("last-index-of", part))
+    return None if at < 0 else length(found[:at])
+
+
+# JSON text, which is what many tools return: read and written within the budget.
+
+JSONTEXT_FAMILY: Final = Family("JSON")
+jsontext_define = JSONTEXT_FAMILY.define
+
+_DIGITS: Final = 3900  # as many as an integer of the default limit has
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError("a number is too long")
+    return int(digits)
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_constant)
+
+
+@jsontext_define("parse-json", "json/parse-string", "json/read-str", "json/decode", charges=True)
+def parse_json(budget: Budget, s: Any) -> Any:
+    r"""Return the value of a JSON text; keys stay strings, which keywords find.
+
+    (parse-json "{\"a\": [1, null]}") => {"a" [1 nil]}
+    (:a (parse-json "{\"a\": 5}")) => 5
+    """
+    text = string("parse-json", s)
+    budget.bytes(len(text))
+    budget.cells(len(text) // 2)  # no value takes fewer characters than a digit and a comma
+    budget.steps(1 + len(text) // 8)
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise refuse("parse-json", f"no JSON at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise budget.too_deep() from None
+    except ValueError:
+        raise refuse("parse-json", "a number is too long, or none at all") from None
+
+
+@jsontext_define("to-json", "json/generate-string", "json/write-str", "json/encode", charges=True)
+def to_json(budget: Budget, x: Any) -> str:
+    r"""Return a value as JSON text; keywords become strings, sets vectors.
+
+    (to-json {:a [1 nil :b]}) => "{\"a\":[1,null,\"b\"]}"
+    """
+    budget.bytes(size(x, budget, budget.limits.bytes))
+    try:
+        return json.dumps(to_python(x), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError):
+        raise refuse("to-json", "there is no JSON for infinite numbers and for keys that are collections") from None

@@ -1,0 +1,1291 @@
+"""Core nodes to a Python syntax tree.
+
+Simple nodes become expressions (``expressions``); the rest become ``statements`` that put a value where it is wanted,
+among them ``loops`` and ``walks`` over collections. Every variable has a unique name, so scopes of the program are
+flattened into the function they are in.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from pyagentd.lisp import support
+from pyagentd.lisp.analysis import (
+    Apply,
+    Arity,
+    Builtin,
+    Cond,
+    Const,
+    Define,
+    Do,
+    Each,
+    Fn,
+    If,
+    Invoke,
+    KeywordCall,
+    Let,
+    Local,
+    Logic,
+    Loop,
+    Make,
+    Node,
+    Recur,
+    Space,
+    Support,
+    Try,
+    Var,
+    WhereTest,
+    is_number,
+)
+from pyagentd.lisp.builtins import BUILTINS
+from pyagentd.lisp.builtins.inplace import IN_PLACE
+from pyagentd.lisp.reader import Places
+from pyagentd.lisp.values import Keyword, as_key
+
+# Small makers of Python syntax trees; ``p`` is the place in the Lisp text that errors and tracebacks report.
+
+Place = dict[str, int]
+LOAD = ast.Load()
+STORE = ast.Store()
+
+
+def python_place(line: int, column: int) -> Place:
+    """Return the place of a line and column, both from 1."""
+    return {"lineno": line, "col_offset": column - 1, "end_lineno": line, "end_col_offset": column}
+
+
+def python_name(of: str, p: Place) -> ast.expr:
+    """Return the value of a variable."""
+    return ast.Name(of, LOAD, **p)
+
+
+def const(value: Any, p: Place) -> ast.expr:
+    """Return a constant."""
+    return ast.Constant(value, None, **p)
+
+
+def call(function: ast.expr, args: list[ast.expr], p: Place) -> ast.expr:
+    """Return a call."""
+    return ast.Call(function, args, [], **p)
+
+
+def is_(one: ast.expr, other: Any, p: Place) -> ast.expr:
+    """Return whether an expression is a singleton."""
+    if isinstance(one, ast.Constant):
+        return const(one.value is other, p)  # Python warns about `5 is None`
+    return ast.Compare(one, [ast.Is()], [const(other, p)], **p)
+
+
+def is_not(one: ast.expr, other: Any, p: Place) -> ast.expr:
+    """Return whether an expression is not a singleton."""
+    if isinstance(one, ast.Constant):
+        return const(one.value is not other, p)
+    return ast.Compare(one, [ast.IsNot()], [const(other, p)], **p)
+
+
+def same(one: ast.expr, other: ast.expr, p: Place) -> ast.expr:
+    """Return whether two expressions are one object."""
+    return ast.Compare(one, [ast.Is()], [other], **p)
+
+
+def compare(one: ast.expr, operator: ast.cmpop, other: ast.expr, p: Place) -> ast.expr:
+    """Return a comparison."""
+    return ast.Compare(one, [operator], [other], **p)
+
+
+def both(tests: list[ast.expr], p: Place) -> ast.expr:
+    """Return whether all tests hold."""
+    return ast.BoolOp(ast.And(), tests, **p) if len(tests) > 1 else tests[0]
+
+
+def either(tests: list[ast.expr], p: Place) -> ast.expr:
+    """Return whether one of the tests holds."""
+    return ast.BoolOp(ast.Or(), tests, **p) if len(tests) > 1 else tests[0]
+
+
+def choose(test: ast.expr, then: ast.expr, otherwise: ast.expr, p: Place) -> ast.expr:
+    """Return ``then if test else otherwise``."""
+    return ast.IfExp(test, then, otherwise, **p)
+
+
+def walrus(target: str, value: ast.expr, p: Place) -> ast.expr:
+    """Return ``(target := value)``."""
+    return ast.NamedExpr(ast.Name(target, STORE, **p), value, **p)
+
+
+def assign(target: str, value: ast.expr, p: Place) -> ast.stmt:
+    """Return ``target = value``."""
+    return ast.Assign([ast.Name(target, STORE, **p)], value, None, **p)
+
+
+def assign_all(targets: list[str], values: list[ast.expr], p: Place) -> ast.stmt:
+    """Return ``a, b = x, y``: all values are computed before any is assigned."""
+    if len(targets) == 1:
+        return assign(targets[0], values[0], p)
+    names: list[ast.expr] = [ast.Name(target, STORE, **p) for target in targets]
+    return ast.Assign([ast.Tuple(names, STORE, **p)], ast.Tuple(values, LOAD, **p), None, **p)
+
+
+def if_(test: ast.expr, then: list[ast.stmt], otherwise: list[ast.stmt], p: Place) -> ast.stmt:
+    """Return an ``if`` statement."""
+    return ast.If(test, then or [ast.Pass(**p)], otherwise, **p)
+
+
+def forever(body: list[ast.stmt], p: Place) -> ast.stmt:
+    """Return ``while True: body``."""
+    return ast.While(const(True, p), body, [], **p)
+
+
+def arguments(params: list[str], rest: str | None, p: Place) -> ast.arguments:
+    """Return positional-only parameters."""
+    return ast.arguments(
+        posonlyargs=[],
+        args=[ast.arg(param, None, None, **p) for param in params],
+        vararg=None if rest is None else ast.arg(rest, None, None, **p),
+        kwonlyargs=[],
+        kw_defaults=[],
+        kwarg=None,
+        defaults=[],
+    )
+
+
+def function(
+    name: str, params: list[str], body: list[ast.stmt], p: Place, rest: str | None = None
+) -> ast.FunctionDef:
+    """Return a ``def``."""
+    return ast.FunctionDef(
+        name=name,
+        args=arguments(params, rest, p),
+        body=body or [ast.Pass(**p)],
+        decorator_list=[],
+        returns=None,
+        type_comment=None,
+        **p,
+    )
+
+
+# What every part of the emission writes with: names, constants, places, and the functions generated code calls.
+
+SMALL: Final = 1 << 47  # comparing a float with a larger integer is slow
+PLAIN: Final = (ast.Name, ast.Constant)
+"""Expressions that cost nothing and change nothing, so they may be written more than once."""
+
+
+class Writing:
+    """Names and constants of one program's generated code.
+
+    Args:
+        places: Turns offsets into lines and columns.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.globals: dict[str, Any] = {
+            "type": type,
+            "int": int,
+            "float": float,
+            "dict": dict,
+            "numbers·": frozenset({int, float}),
+            "partial·": partial,
+            "equal·": support.equal,
+            "field·": support.field,
+        }
+        self.block: list[ast.stmt] = []
+        self.chargers: dict[str, int] = {}
+        self._places = places
+        self._count = 0
+        self._pool: dict[Any, str] = {}
+        self._place_at: dict[int, Place] = {}
+
+    def place(self, node: Node) -> Place:
+        """Return where a node stands in the text."""
+        found = self._place_at.get(node.start)
+        if found is None:
+            found = self._place_at[node.start] = python_place(*self._places.of(node.start))
+        return found
+
+    def temporary(self, hint: str = "") -> str:
+        """Return a new variable of generated code."""
+        self._count += 1
+        return f"{hint}·t{self._count}"
+
+    def support(self, name: str, p: Place) -> ast.expr:
+        """Return a function of the run time."""
+        known = f"s·{name}"
+        self.globals[known] = getattr(support, name)
+        return python_name(known, p)
+
+    def builtin(self, name: str, p: Place) -> ast.expr:
+        """Return the function of a builtin, as it is called here: with the budget first where it charges."""
+        known = f"b·{name}"
+        self.globals[known] = BUILTINS[name].function
+        return python_name(known, p)
+
+    def call_builtin(self, name: str, args: list[ast.expr], p: Place) -> ast.expr:
+        """Return a call of a builtin."""
+        charges = [python_name("budget", p)] if BUILTINS[name].charges else []
+        return call(self.builtin(name, p), [*charges, *args], p)
+
+    def charger(self, cells: int) -> str:
+        """Return the variable of the program that charges so many cells when it is called."""
+        name = f"cells·{cells}"
+        self.chargers[name] = cells
+        return name
+
+    def truth_of(self, value: ast.expr, p: Place) -> ast.expr:
+        """Return whether a value counts as true."""
+        first, again = self.twice(value, p)
+        return both([is_not(first, None, p), is_not(again(), False, p)], p)
+
+    def twice(self, value: ast.expr, p: Place) -> tuple[ast.expr, Callable[[], ast.expr]]:
+        """Return an expression for the first use of a value, and a maker for every later one."""
+        if isinstance(value, ast.Name):
+            return value, lambda: python_name(value.id, p)
+        if isinstance(value, ast.Constant):
+            return value, lambda: const(value.value, p)
+        held = self.temporary()
+        return walrus(held, value, p), lambda: python_name(held, p)
+
+    def constant(self, value: Any, p: Place) -> ast.expr:
+        """Return a constant, from the pool where Python has none of its kind."""
+        if value is None or type(value) in {bool, str} or (type(value) is int and abs(value) < SMALL):
+            return const(value, p)
+        key = (type(value), repr(value))
+        name = self._pool.get(key)
+        if name is None:
+            name = self._pool[key] = f"k·{len(self._pool)}"
+            self.globals[name] = value
+        return python_name(name, p)
+
+    def is_type(self, value: ast.expr, name: str, p: Place) -> ast.expr:
+        """Return whether a value is of a type that generated code knows by name."""
+        return same(call(python_name("type", p), [value], p), python_name(name, p), p)
+
+
+# Operations that programs do all the time, written out in place: looking into maps, comparing, adding.
+#
+# What is written out handles the common types only and hands anything else to the builtin of that name, so errors
+# and rare cases are the builtin's. Sums and products are kept below ``SMALL`` here: larger ones are the builtin's,
+# which charges their size.
+
+ORDER: Final[dict[str, type[ast.cmpop]]] = {"<": ast.Lt, ">": ast.Gt, "<=": ast.LtE, ">=": ast.GtE}
+ARITHMETIC: Final[dict[str, type[ast.operator]]] = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}
+
+
+class Operations(Writing):
+    """Emits operations on expressions."""
+
+    def field(
+        self,
+        key: Keyword,
+        target: ast.expr,
+        default: list[ast.expr],
+        p: Place,
+        *,
+        is_map: bool = False,
+        by_get: bool = False,
+    ) -> ast.expr:
+        """Return what a map has under a keyword, found in place; ``get`` is laxer with other values."""
+        known = self.constant(key, p)
+
+        def elsewhere(value: ast.expr) -> ast.expr:
+            if by_get:
+                return self.call_builtin("get", [value, known], p)
+            return call(python_name("field·", p), [known, value, *default], p)
+
+        if isinstance(target, ast.Constant) or (default and not isinstance(default[0], PLAIN)):
+            return elsewhere(target)
+        first, again = self.twice(target, p)
+        has = compare(known, ast.In(), again(), p)
+        found = ast.Subscript(again(), known, LOAD, **p)
+        slow = elsewhere(again())
+        # Keys of what came from JSON are strings: they are tried in place too.
+        name = const(key.name, p)
+        named = ast.Subscript(again(), name, LOAD, **p)
+        nothing = default[0] if default else const(None, p)
+        inside = choose(has, found, choose(compare(name, ast.In(), again(), p), named, nothing, p), p)
+        if is_map:
+            return inside
+        return choose(self.is_type(first, "dict", p), inside, slow, p)
+
+    def where_equal(self, found: ast.expr, wanted: Any, p: Place) -> ast.expr:
+        """Return whether a field equals a constant, as ``where`` says."""
+        if wanted is None or type(wanted) is bool:
+            return is_(found, wanted, p)
+        name = wanted.name if type(wanted) is Keyword else wanted
+        if type(name) is not str:
+            return call(python_name("equal·", p), [found, self.constant(wanted, p), python_name("budget", p)], p)
+        first, again = self.twice(found, p)
+        text = compare(first, ast.Eq(), const(name, p), p)
+        keyword = same(again(), self.constant(Keyword(name), p), p)
+        return either([text, keyword], p)
+
+    def equal(self, args: list[ast.expr], *, negated: bool, p: Place) -> ast.expr:
+        """Return ``(= one other)``."""
+        one, other = args
+        if isinstance(one, ast.Constant) and not isinstance(other, ast.Constant):
+            one, other = other, one
+        found: ast.expr
+        if isinstance(other, ast.Constant) and (other.value is None or type(other.value) is bool):
+            return (is_not if negated else is_)(one, other.value, p)
+        if isinstance(other, ast.Constant) and type(other.value) is str:
+            return compare(one, ast.NotEq() if negated else ast.Eq(), other, p)
+        if (
+            isinstance(other, ast.Name)
+            and type(self.globals.get(other.id)) is Keyword
+            and not isinstance(one, ast.Constant)
+        ):
+            return compare(one, ast.IsNot() if negated else ast.Is(), other, p)
+        found = call(python_name("equal·", p), [one, other, python_name("budget", p)], p)
+        return ast.UnaryOp(ast.Not(), found, **p) if negated else found
+
+    def numbers(
+        self, args: list[ast.expr], p: Place, known: list[bool]
+    ) -> tuple[list[ast.expr], list[ast.expr]] | None:
+        """Return tests that two operands are numbers, and the operands after that; None when it is not worth it."""
+        if not any(isinstance(arg, PLAIN) for arg in args):
+            return self.computed_numbers(args, p, known)
+        tests: list[ast.expr] = []
+        operands: list[ast.expr] = []
+        for arg, is_known in zip(args, known, strict=True):
+            if isinstance(arg, ast.Constant):
+                if type(arg.value) not in {int, float}:
+                    return None
+                operands.append(arg)
+                continue
+            if isinstance(arg, ast.Name) and type(self.globals.get(arg.id)) in {int, float}:
+                operands.append(arg)
+                continue
+            if is_known and isinstance(arg, ast.Name):
+                operands.append(arg)
+                continue
+            first, again = self.twice(arg, p)
+            if is_known:
+                tests.insert(0, is_not(first, None, p))
+                operands.append(again())
+                continue
+            kinds = [
+                same(call(python_name("type", p), [each], p), python_name(kind, p), p)
+                for each, kind in ((first, "int"), (again(), "float"))
+            ]
+            # What has to be computed comes first, so that it is computed whatever the other one is.
+            tests.insert(0 if not isinstance(arg, PLAIN) else len(tests), either(kinds, p))
+            operands.append(again())
+        return tests, operands
+
+    def computed_numbers(
+        self, args: list[ast.expr], p: Place, known: list[bool]
+    ) -> tuple[list[ast.expr], list[ast.expr]]:
+        """Return one test that computes both operands, in their order and whatever the first one is."""
+        tests: list[ast.expr] = []
+        operands: list[ast.expr] = []
+        for arg, is_known in zip(args, known, strict=True):
+            first, again = self.twice(arg, p)
+            if is_known:
+                tests.append(is_not(first, None, p))
+            else:
+                kind = call(python_name("type", p), [first], p)
+                tests.append(compare(kind, ast.In(), python_name("numbers·", p), p))
+            operands.append(again())
+        return [ast.BinOp(tests[0], ast.BitAnd(), tests[1], **p)], operands
+
+    def order(self, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
+        """Return a comparison; ``known`` says which operands can only be numbers."""
+        numbers = self.numbers(args, p, known)
+        if numbers is None:
+            return self.call_builtin(name, args, p)
+        tests, (one, other) = numbers
+        compared = compare(one, ORDER[name](), other, p)
+        return choose(both(tests, p), compared, self.call_builtin(name, [one, other], p), p) if tests else compared
+
+    def arithmetic(self, operator: str, name: str, args: list[ast.expr], p: Place, known: list[bool]) -> ast.expr:
+        """Return a sum, difference or product; ``name`` is the builtin for what is not done in place."""
+        numbers = self.numbers(args, p, known)
+        if numbers is None or all(isinstance(arg, ast.Constant) for arg in args):
+            return self.call_builtin(name, args[: 1 if name in {"inc", "dec"} else 2], p)
+        tests, (one, other) = numbers
+        held = self.temporary()
+        computed = walrus(held, ast.BinOp(one, ARITHMETIC[operator](), other, **p), p)
+        names = [arg.id for arg in args if isinstance(arg, ast.Name)]
+        if len(tests) == 2 and len(names) == 2:
+            test = self.of_two_unknown(ARITHMETIC[operator](), names[0], names[1], held, p)
+            return choose(test, python_name(held, p), self.call_builtin(name, [one, other], p), p)
+        small = self.is_small(computed, held, p)
+        slow = self.call_builtin(name, [one] if name in {"inc", "dec"} else [one, other], p)
+        return choose(both([*tests, small], p), python_name(held, p), slow, p)
+
+    def of_two_unknown(self, operator: ast.operator, one: str, other: str, held: str, p: Place) -> ast.expr:
+        """Return whether two variables are numbers with a small result, then held; no type is asked twice."""
+
+        def is_a(name: str, kind: str) -> ast.expr:
+            return same(call(python_name("type", p), [python_name(name, p)], p), python_name(kind, p), p)
+
+        def within(bound: float) -> ast.expr:
+            computed = walrus(held, ast.BinOp(python_name(one, p), operator, python_name(other, p), **p), p)
+            return ast.Compare(const(-bound, p), [ast.Lt(), ast.Lt()], [computed, const(bound, p)], **p)
+
+        large = float(SMALL)
+        of_float = both([either([is_a(other, "int"), is_a(other, "float")], p), within(large)], p)
+        of_int = choose(is_a(other, "int"), within(SMALL), both([is_a(other, "float"), within(large)], p), p)
+        return choose(is_a(one, "float"), of_float, both([is_a(one, "int"), of_int], p), p)
+
+    def is_small(self, computed: ast.expr, held: str, p: Place) -> ast.expr:
+        """Return whether a result, held in a variable, is far from where integers grow and floats end.
+
+        Each type is compared with its own: a float and an integer compare slowly.
+        """
+
+        def within(bound: float) -> ast.expr:
+            return ast.Compare(const(-bound, p), [ast.Lt(), ast.Lt()], [python_name(held, p), const(bound, p)], **p)
+
+        is_float = same(call(python_name("type", p), [computed], p), python_name("float", p), p)
+        return choose(is_float, within(float(SMALL)), within(SMALL), p)
+
+
+# Which variables a program does not read any more once a call is made, so that the call may change their value.
+#
+# Two things are asked: that a variable's old value is dead where a call's result takes its place (the end of a
+# reduction's body, of a turn of a loop, of a function), and that no function made by the program can read the
+# variable later. Whether anything else has the *value* is known when the program runs (``builtins.inplace``).
+
+Owned = frozenset[Var]
+
+NOTHING: Final[Owned] = frozenset()
+
+_SHORTENING: Final = frozenset({"rest", "next", "pop"})
+"""Builtins whose call may wait until the other values of a turn are known: they call nothing."""
+
+
+def captured(node: Node) -> set[Var]:
+    """Return the variables of a program that functions inside their scope read."""
+    depth_of: dict[Var, int] = {}
+    found: set[Var] = set()
+    waiting: list[tuple[Node, int]] = [(node, 0)]
+    read: list[tuple[Var, int]] = []
+    while waiting:
+        each, depth = waiting.pop()
+        if isinstance(each, Local):
+            read.append((each.var, depth))
+            continue
+        if isinstance(each, Fn):
+            depth += 1
+            for arity in each.arities:
+                depth_of.update(dict.fromkeys(arity.params, depth))
+        elif isinstance(each, Each | Loop):
+            depth_of.update(dict.fromkeys(each.vars, depth))
+        waiting.extend((part, depth) for part in parts(each))
+    for var, depth in read:
+        if depth > depth_of.get(var, -1):
+            found.add(var)
+    return found
+
+
+def parts(node: Node) -> Iterable[Node]:
+    """Return the nodes that a node is made of."""
+    if isinstance(node, Invoke | Support | KeywordCall | Recur):
+        return node.args
+    if isinstance(node, Apply):
+        return [node.function, *node.args]
+    if isinstance(node, Make | Logic | Do):
+        return node.items
+    if isinstance(node, If):
+        return [node.test, node.then, node.otherwise]
+    if isinstance(node, Let):
+        return [*(value for _, value in node.pairs), node.body]
+    if isinstance(node, Cond):
+        return [each for clause in node.clauses for each in clause]
+    if isinstance(node, WhereTest):
+        return [node.value, node.target]
+    if isinstance(node, Fn):
+        return [arity.body for arity in node.arities]
+    return list(_parts_of_loop(node))
+
+
+def _parts_of_loop(node: Node) -> Iterator[Node]:
+    if isinstance(node, Each):
+        yield from (node.collection, node.body)
+        if node.init is not None:
+            yield node.init
+    elif isinstance(node, Loop):
+        yield from (*node.inits, node.body)
+    elif isinstance(node, Define):
+        yield node.value
+    elif isinstance(node, Try):
+        yield from (each for each in (node.body, node.handler, node.final) if each is not None)
+
+
+def variables(node: Node) -> set[Var]:
+    """Return the variables that a node reads."""
+    found: set[Var] = set()
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Local):
+            found.add(each.var)
+        else:
+            waiting.extend(parts(each))
+    return found
+
+
+def changes(node: Node, owned: Owned) -> Var | None:
+    """Return the variable whose value a call may change, if it is such a call."""
+    if not isinstance(node, Invoke) or not node.args:
+        return None
+    first = node.args[0]
+    if not isinstance(first, Local) or first.var not in owned:
+        return None
+    return first.var if BUILTINS[node.name].function in IN_PLACE else None
+
+
+def ends_in_change(node: Node, owned: Owned) -> bool:
+    """Return whether a value is, or may be, that of a call that changes a variable's value."""
+    if isinstance(node, If):
+        return ends_in_change(node.then, owned) or ends_in_change(node.otherwise, owned)
+    if isinstance(node, Let):
+        return ends_in_change(node.body, owned)
+    if isinstance(node, Do):
+        return ends_in_change(node.items[-1], owned)
+    if isinstance(node, Cond):
+        return any(ends_in_change(then, owned) for _, then in node.clauses)
+    if isinstance(node, Each):
+        return node.kind == "reduce" and isinstance(node.init, Local) and node.init.var in owned
+    return chained(node, owned) is not None
+
+
+def chained(node: Node, owned: Owned) -> list[Invoke] | None:
+    """Return the calls of ``(-> acc (assoc …) (update …))``, the innermost first.
+
+    None when it is no chain that may change ``acc`` step by step: only the innermost may read it.
+    """
+    calls: list[Invoke] = []
+    while isinstance(node, Invoke) and node.args and BUILTINS[node.name].function in IN_PLACE:
+        calls.append(node)
+        node = node.args[0]
+    if not calls or not isinstance(node, Local) or node.var not in owned:
+        return None
+    for call in calls[:-1]:
+        if any(node.var in variables(each) for each in call.args[1:]):
+            return None
+    return calls[::-1]
+
+
+def waits(node: Node, owned: Owned) -> bool:
+    """Return whether a value of the next turn may be computed after the others: ``(rest xs)``."""
+    var = changes(node, owned)
+    return var is not None and isinstance(node, Invoke) and node.name in _SHORTENING
+
+
+# Core nodes to Python expressions.
+
+_BOOLEAN: Final = frozenset(
+    (
+        *(
+            "=",
+            "not=",
+            "<",
+            ">",
+            "<=",
+            ">=",
+            "not",
+            "nil?",
+            "some?",
+            "empty?",
+            "zero?",
+            "pos?",
+            "neg?",
+            "even?",
+            "odd?",
+        ),
+        *("contains?", "every?", "not-any?", "string?", "number?", "map?", "vector?", "set?", "keyword?", "boolean?"),
+        *("coll?", "true?", "false?", "starts-with?", "ends-with?", "includes?"),
+    )
+)
+"""Builtins that give true or false and nothing else."""
+
+
+class Expressions(Operations, ABC):
+    """Emits expressions; ``captured`` are the variables that functions inside their scope read."""
+
+    captured: AbstractSet[Var] = frozenset()
+
+    @abstractmethod
+    def statements(self, node: Node) -> ast.expr:
+        """Emit statements for a node that is no expression; return the variable that has its value."""
+
+    def expression(self, node: Node) -> ast.expr:
+        """Return a node as an expression, after emitting the statements it needs."""
+        method = _EXPRESSIONS.get(type(node))
+        if method is None or (not node.simple and isinstance(node, If | Logic | Fn)):
+            return self.statements(node)
+        found: ast.expr = method(self, node)
+        return found
+
+    def ending(self, node: Node, owned: Owned) -> ast.expr:
+        """Return a simple node as an expression that may change the values of variables nothing reads after it."""
+        if owned and isinstance(node, If) and ends_in_change(node, owned):
+            then, otherwise = self.ending(node.then, owned), self.ending(node.otherwise, owned)
+            return choose(self.test(node.test), then, otherwise, self.place(node))
+        var = changes(node, owned) if owned else None
+        if var is not None:
+            assert isinstance(node, Invoke)
+            return self.changed(node, var, self.place(node))
+        return self.expression(node)
+
+    def changed(self, node: Invoke, var: Var, p: Place) -> ast.expr:
+        """Return a call that may change the value of a variable, which is its first argument."""
+        args = self.expressions(node.args[1:])
+        function = BUILTINS[node.name].function
+        known = f"o·{node.name}"
+        self.globals[known] = IN_PLACE[function]
+        return call(python_name(known, p), [python_name("budget", p), python_name(var.python, p), *args], p)
+
+    def owned(self, vars: Iterable[Var]) -> Owned:
+        """Return the variables that no function inside their scope reads."""
+        return frozenset(vars) - self.captured
+
+    def expressions(self, nodes: list[Node]) -> list[ast.expr]:
+        """Return nodes as expressions that may stand side by side and are evaluated in their order."""
+        made: list[ast.expr] = []
+        held = 0
+        for node in nodes:
+            before = len(self.block)
+            value = self.expression(node)
+            if len(self.block) > before:
+                # Statements were needed: what stands to the left is computed before them.
+                p = self.place(node)
+                spilled: list[ast.stmt] = []
+                for index in range(held, len(made)):
+                    if not isinstance(made[index], PLAIN):
+                        name = self.temporary()
+                        spilled.append(assign(name, made[index], p))
+                        made[index] = python_name(name, p)
+                self.block[before:before] = spilled
+                held = len(made)
+            if not node.simple and not isinstance(value, PLAIN):
+                name = self.temporary()
+                p = self.place(node)
+                before = len(self.block)
+                for index in range(held, len(made)):
+                    if not isinstance(made[index], PLAIN):
+                        each = self.temporary()
+                        self.block.append(assign(each, made[index], p))
+                        made[index] = python_name(each, p)
+                self.block.append(assign(name, value, p))
+                value = python_name(name, p)
+                held = len(made)
+            made.append(value)
+        return made
+
+    def test(self, node: Node) -> ast.expr:
+        """Return an expression that Python takes for true when the value of the node counts as true."""
+        p = self.place(node)
+        if isinstance(node, Const):
+            return const(node.value is not None and node.value is not False, p)
+        if isinstance(node, Invoke) and node.name in _BOOLEAN:
+            return self.expression(node)
+        if isinstance(node, Invoke) and node.name == "seq":
+            return is_not(self.expression(node), None, p)  # nil or a collection; no variable keeps it
+        if isinstance(node, WhereTest) or (isinstance(node, Support) and node.name in {"is_something", "is_missing"}):
+            return self.expression(node)
+        if isinstance(node, Logic) and node.simple:
+            tests = [self.test(item) for item in node.items]
+            return both(tests, p) if node.kind == "and" else either(tests, p)
+        return self.truth_of(self.expression(node), p)
+
+    def _const(self, node: Const) -> ast.expr:
+        return self.constant(node.value, self.place(node))
+
+    def _local(self, node: Local) -> ast.expr:
+        return python_name(node.var.python, self.place(node))
+
+    def _builtin(self, node: Builtin) -> ast.expr:
+        p = self.place(node)
+        function = self.builtin(node.name, p)
+        if BUILTINS[node.name].charges:
+            return call(python_name("partial·", p), [function, python_name("budget", p)], p)
+        return function
+
+    def _space(self, node: Space) -> ast.expr:
+        p = self.place(node)
+        return call(self.support(f"{node.space}_value", p), [python_name("run", p), const(node.name, p)], p)
+
+    def _support(self, node: Support) -> ast.expr:
+        p = self.place(node)
+        args = self.expressions(node.args)
+        if node.name == "is_something":
+            return is_not(args[0], None, p)
+        if node.name == "as_map" and isinstance(args[0], ast.Name):
+            slow = call(self.support("as_map", p), [python_name("run", p), args[0]], p)
+            return choose(self.is_type(python_name(args[0].id, p), "dict", p), python_name(args[0].id, p), slow, p)
+        return call(self.support(node.name, p), [python_name("run", p), *args], p)
+
+    def _make(self, node: Make) -> ast.expr:
+        p = self.place(node)
+        items = self.expressions(node.items)
+        if node.kind == "set" or (node.kind == "map" and not all(map(_plain_key, node.items[::2]))):
+            return call(self.support(f"make_{node.kind}", p), [python_name("run", p), *items], p)
+        is_vector = node.kind == "vector"
+        made: ast.expr = ast.List(items, LOAD, **p) if is_vector else ast.Dict(list(items[::2]), items[1::2], **p)
+        if not items:
+            return made
+        charged = call(python_name(self.charger(len(items)), p), [], p)
+        return choose(is_(charged, None, p), made, const(None, p), p)
+
+    def _if(self, node: If) -> ast.expr:
+        p = self.place(node)
+        return choose(self.test(node.test), self.expression(node.then), self.expression(node.otherwise), p)
+
+    def _logic(self, node: Logic) -> ast.expr:
+        p = self.place(node)
+        if all(_is_boolean(item) for item in node.items):
+            return self.test(node)
+        chosen = self.expression(node.items[-1])
+        for item in reversed(node.items[:-1]):
+            first, again = self.twice(self.expression(item), p)
+            if node.kind == "and":
+                true = both([is_not(first, None, p), is_not(again(), False, p)], p)
+                chosen = choose(true, chosen, again(), p)
+            else:
+                false = either([is_(first, None, p), is_(again(), False, p)], p)
+                chosen = choose(false, chosen, again(), p)
+        return chosen
+
+    def _fn(self, node: Fn) -> ast.expr:
+        p = self.place(node)
+        arity = node.arities[0]
+        params = [var.python for var in arity.params]
+        body = self.ending(arity.body, self.owned(arity.params))
+        return ast.Lambda(arguments(params, None, p), body, **p)
+
+    def _apply(self, node: Apply) -> ast.expr:
+        p = self.place(node)
+        count = len(node.args)
+        function, *args = self.expressions([node.function, *node.args])
+        if isinstance(node.function, Local) and _takes(node.function.var.arity, count):
+            tick = is_(call(python_name("tick", p), [], p), None, p)
+            return choose(tick, call(function, args, p), const(None, p), p)
+        callee = call(self.support("callee", p), [python_name("run", p), function, const(count, p)], p)
+        return call(callee, args, p)
+
+    def _keyword_call(self, node: KeywordCall) -> ast.expr:
+        p = self.place(node)
+        target, *default = self.expressions(node.args)
+        local = node.args[0]
+        return self.field(node.key, target, default, p, is_map=isinstance(local, Local) and local.var.mapping)
+
+    def _where(self, node: WhereTest) -> ast.expr:
+        p = self.place(node)
+        found = self.field(node.key, self.expression(node.target), [], p)
+        operator, value = node.operator, node.value
+        if not operator:
+            return self.truth_of(found, p)
+        if operator in ORDER:
+            wanted = self.expression(value)
+            first, again = self.twice(found, p)
+            slow = call(
+                self.support("where_order", p), [python_name("run", p), const(operator, p), again(), wanted], p
+            )
+            if not is_number(value):
+                return call(slow.func, [*slow.args[:2], found, wanted], p)  # type: ignore[attr-defined]
+            numeric = either([self.is_type(first, "float", p), self.is_type(again(), "int", p)], p)
+            return choose(numeric, compare(again(), ORDER[operator](), wanted, p), slow, p)
+        assert isinstance(value, Const)
+        equal = self.where_equal(found, value.value, p)
+        return equal if operator == "=" else ast.UnaryOp(ast.Not(), equal, **p)
+
+    def _invoke(self, node: Invoke) -> ast.expr:
+        p = self.place(node)
+        name, count = node.name, len(node.args)
+        if count == 2 and name == "get" and isinstance(key := node.args[1], Const) and type(key.value) is Keyword:
+            (target,) = self.expressions(node.args[:1])
+            return self.field(key.value, target, [], p, by_get=True)
+        args = self.expressions(node.args)
+        if count == 1:
+            if name == "not":
+                first, again = self.twice(args[0], p)
+                return either([is_(first, None, p), is_(again(), False, p)], p)
+            if name in {"nil?", "some?"}:
+                return (is_ if name == "nil?" else is_not)(args[0], None, p)
+            if name in {"inc", "dec"}:
+                known = [is_number(node.args[0]), True]
+                return self.arithmetic("+" if name == "inc" else "-", name, [args[0], const(1, p)], p, known)
+        elif count == 2:
+            if name in {"=", "not="}:
+                return self.equal(args, negated=name == "not=", p=p)
+            if name in ORDER:
+                return self.order(name, args, p, list(map(is_number, node.args)))
+            if name in ARITHMETIC:
+                return self.arithmetic(name, name, args, p, list(map(is_number, node.args)))
+        return self.call_builtin(name, args, p)
+
+
+def _takes(arity: tuple[int, int | None] | None, count: int) -> bool:
+    return arity is not None and arity[0] <= count and (arity[1] is None or count <= arity[1])
+
+
+def _plain_key(node: Node) -> bool:
+    """Return whether a constant is its own key."""
+    return isinstance(node, Const) and node.value == as_key(node.value) and type(node.value) is not bool
+
+
+def _is_boolean(node: Node) -> bool:
+    return (isinstance(node, Invoke) and node.name in _BOOLEAN) or (
+        isinstance(node, Const) and type(node.value) is bool
+    )
+
+
+_EXPRESSIONS: dict[type[Node], Any] = {
+    Const: Expressions._const,
+    Local: Expressions._local,
+    Builtin: Expressions._builtin,
+    Space: Expressions._space,
+    Support: Expressions._support,
+    Make: Expressions._make,
+    If: Expressions._if,
+    Logic: Expressions._logic,
+    Fn: Expressions._fn,
+    Apply: Expressions._apply,
+    KeywordCall: Expressions._keyword_call,
+    WhereTest: Expressions._where,
+    Invoke: Expressions._invoke,
+}
+
+
+# What every statement of a program is emitted with: the block it goes to, and the goal of its value.
+#
+# A ``Goal`` says where a value is wanted. Functions are emitted here too, since any node may need one of its own.
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is done with a value.
+
+    Args:
+        variable: It is assigned to this; None returns it from the Python function.
+        loop: The loop whose value it is: ``recur`` goes there, and after the assignment the loop is left.
+        leaves: Whether nothing of this block runs after it.
+        again: Whether ``recur`` is a return from the function that is one turn.
+        owned: Variables that nothing reads after this: what computes the value may change theirs.
+    """
+
+    variable: str | None = None
+    loop: Loop | None = None
+    leaves: bool = False
+    again: bool = False
+    owned: Owned = NOTHING
+
+
+class Statements(Expressions):
+    """Emits statements into the block that is open.
+
+    Args:
+        places: Turns offsets into lines and columns.
+    """
+
+    methods: ClassVar[Mapping[type[Node], Any]] = {}
+    """What emits each kind of node that is no expression: called with the emitter, the node and its goal."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places)
+        self.block: list[ast.stmt] = []
+        self._loops = 0
+        self._depth = 0
+        self._outer: list[set[str]] = [set()]
+
+    def _function_body(self, node: Node, goal: Goal) -> list[ast.stmt]:
+        """Return the statements of a Python function of its own."""
+        block, loops = self.block, self._loops
+        self.block, self._loops = [], 0
+        self._outer.append(set())
+        self._depth += 1
+        self.emit(node, goal)
+        body, defined = self.block, self._outer.pop()
+        self._depth -= 1
+        self.block, self._loops = block, loops
+        if defined and self._depth:
+            body.insert(0, ast.Nonlocal(sorted(defined), **self.place(node)))
+        self._outer[-1] |= defined
+        return body
+
+    def define_function(self, node: Fn, name: str) -> None:
+        """Emit statements that make a function and bind it to ``name``."""
+        p = self.place(node)
+        if len(node.arities) == 1:
+            self._define(node.arities[0], name, p)
+            return
+        parts = []
+        for arity in node.arities:
+            part = self.temporary(name.partition("·")[0])
+            self._define(arity, part, p)
+            least, most = arity.range
+            count: Any = least if most is not None else ~least
+            parts.append(ast.Tuple([const(count, p), python_name(part, p)], LOAD, **p))
+        self.block.append(assign(name, call(self.support("overloads", p), [python_name("run", p), *parts], p), p))
+
+    def _define(self, arity: Arity, name: str, p: Place) -> None:
+        body = self._function_body(arity.body, Goal(leaves=True, owned=self.owned(arity.params)))
+        params = [var.python for var in arity.params]
+        rest = None
+        if arity.rest is not None:
+            rest = arity.rest.python
+            # Clojure's rest is nil when nothing is left.
+            listed = call(self.support("rest_list", p), [python_name("run", p), python_name(rest, p)], p)
+            at = 1 if body and isinstance(body[0], ast.Nonlocal) else 0
+            body.insert(at, assign(rest, listed, p))
+        self.block.append(function(name, params, body, p, rest))
+
+    def emit(self, node: Node, goal: Goal) -> None:
+        """Emit statements that compute a node and put its value where it is wanted."""
+        if goal.owned and (calls := chained(node, goal.owned)):
+            self._change(calls, goal)
+            return
+        if node.simple:
+            self.reach(self.ending(node, goal.owned), goal, self.place(node))
+            return
+        method = self.methods.get(type(node))
+        if method is None:
+            self.reach(self.expression(node), goal, self.place(node))
+        else:
+            method(self, node, goal)
+
+    def _change(self, calls: list[Invoke], goal: Goal) -> None:
+        """Emit calls that change the value of a variable one after the other."""
+        var = calls[0].args[0]
+        assert isinstance(var, Local)
+        p = self.place(calls[-1])
+        for call in calls[:-1]:
+            changed = self.changed(call, var.var, self.place(call))
+            self.block.append(assign(var.var.python, changed, p))
+        self.reach(self.changed(calls[-1], var.var, p), goal, p)
+
+    def reach(self, value: ast.expr, goal: Goal, p: Place) -> None:
+        """Emit what is done with a value."""
+        if goal.variable is not None:
+            self.block.append(assign(goal.variable, value, p))
+            if goal.loop is not None:
+                self.block.append(ast.Break(**p))
+        elif goal.leaves:
+            self.block.append(ast.Return(value, **p))
+        elif not isinstance(value, ast.Name | ast.Constant):
+            self.block.append(ast.Expr(value, **p))
+
+    def statements(self, node: Node) -> ast.expr:
+        """Emit statements for a node that is no expression; return the variable that has its value."""
+        p = self.place(node)
+        if isinstance(node, Fn):
+            name = node.var.python if node.var else self.temporary("fn")
+            self.define_function(node, name)
+            return python_name(name, p)
+        name = self.temporary()
+        self.emit(node, Goal(name))
+        return python_name(name, p)
+
+    def _block_of(self, node: Node, goal: Goal) -> list[ast.stmt]:
+        block, self.block = self.block, []
+        self.emit(node, goal)
+        made, self.block = self.block, block
+        return made
+
+
+# Loops that go on with ``recur``: as loops of Python, or as calls where functions keep the variables of a turn.
+
+MAX_LOOPS: Final = 8
+"""Loops inside loops in one Python function, which allows 20 nested blocks."""
+
+
+class Loops(Statements):
+    """Emits ``loop`` and ``recur``."""
+
+    def _loop(self, node: Loop, goal: Goal) -> None:
+        p = self.place(node)
+        inits = self.expressions(node.inits)
+        names = [var.python for var in node.vars]
+        if node.fresh or self._loops >= MAX_LOOPS:
+            self._loop_of_calls(node, names, inits, goal, p)
+            return
+        if names:
+            self.block.append(assign_all(names, inits, p))
+        owned = self.owned(node.vars)
+        inner = Goal(leaves=True, loop=node, owned=owned)
+        result = None
+        if goal.variable is not None or not goal.leaves:
+            result = self.temporary()
+            inner = Goal(result, loop=node, leaves=True, owned=owned)
+        self._loops += 1
+        body = self._block_of(node.body, inner)
+        self._loops -= 1
+        tick: ast.stmt = ast.Expr(call(python_name("tick", p), [], p), **p)
+        self.block.append(forever([tick, *body], p))
+        if result is not None:
+            self.reach(python_name(result, p), goal, p)
+
+    def _loop_of_calls(self, node: Loop, names: list[str], inits: list[ast.expr], goal: Goal, p: Place) -> None:
+        """Emit a loop whose every turn is a call, so that functions made inside keep the variables of their turn."""
+        name = self.temporary("loop")
+        body = self._function_body(node.body, Goal(leaves=True, loop=node, again=True))
+        self.block.append(function(name, names, body, p))
+        turns = call(self.support("turns", p), [python_name("run", p), python_name(name, p), *inits], p)
+        self.reach(turns, goal, p)
+
+    def _recur(self, node: Recur, goal: Goal) -> None:
+        p = self.place(node)
+        loop = goal.loop
+        assert loop is not None, "analysis lets recur stand only where its loop ends"
+        if goal.again:
+            args = self.expressions(node.args)
+            again = call(self.support("again", p), [python_name("run", p), *args], p)
+            self.block.append(ast.Return(again, **p))
+            return
+        if node.args:
+            self._next_turn(node, loop, p)
+        self.block.append(ast.Continue(**p))
+
+    def _next_turn(self, node: Recur, loop: Loop, p: Place) -> None:
+        """Emit the assignment of a turn's values to the variables of the loop."""
+        names = [var.python for var in loop.vars]
+        owned = self._owned_by_each(node, self.owned(loop.vars))
+        if not any(owned):
+            self.block.append(assign_all(names, self.expressions(node.args), p))
+            return
+        held: list[str] = []
+        values: list[ast.expr] = []
+        late = [bool(each) and waits(arg, each) for arg, each in zip(node.args, owned, strict=True)]
+        for arg, each, wait in zip(node.args, owned, late, strict=True):
+            if wait or isinstance(arg, Const):
+                values.append(const(None, p) if wait else self.expression(arg))
+                continue
+            held.append(self.temporary())
+            self.emit(arg, Goal(held[-1], owned=each))
+            values.append(python_name(held[-1], p))
+        for index, (arg, wait) in enumerate(zip(node.args, late, strict=True)):
+            if wait:
+                assert isinstance(arg, Invoke)
+                assert isinstance(arg.args[0], Local)
+                values[index] = self.changed(arg, arg.args[0].var, p)
+        self.block.append(assign_all(names, values, p))
+        # One variable has each value, not two.
+        self.block.extend(assign(name, const(None, p), p) for name in held)
+
+    def _owned_by_each(self, node: Recur, owned: Owned) -> list[Owned]:
+        """Return for each value of the next turn the variables that it may change.
+
+        No other value may read them, unless it is computed before.
+        """
+        found: list[Owned] = []
+        read = [variables(arg) for arg in node.args]
+        one_waits = sum(waits(arg, owned) for arg in node.args) == 1
+        for index, arg in enumerate(node.args):
+            elsewhere = set().union(*read[:index], *read[index + 1 :])
+            free = owned - elsewhere
+            if not ends_in_change(arg, free):
+                free = owned if one_waits and waits(arg, owned) else NOTHING
+            found.append(free)
+        return found
+
+
+# Walks over collections: what maps, filters or reduces them, or does something for each item.
+
+
+class Walks(Statements):
+    """Emits ``Each``."""
+
+    def _each(self, node: Each, goal: Goal) -> None:
+        p = self.place(node)
+        if self._loops >= MAX_LOOPS:
+            name = self.temporary("each")
+            self.block.append(function(name, [], self._function_body(node, Goal(leaves=True)), p))
+            self.reach(call(python_name(name, p), [], p), goal, p)
+            return
+        if node.kind == "reduce":
+            assert node.init is not None
+            accumulator = node.vars[0].python
+            initial, collection = self.expressions([node.init, node.collection])
+            self.block.append(assign(accumulator, initial, p))
+            moved = self._moved(node, goal)
+            if moved:
+                self.block.append(assign(moved, const(None, p), p))
+        else:
+            collection = self.expression(node.collection)
+        over = call(self.support("over", p), [python_name("run", p), const(node.kind, p), collection], p)
+        source = self.temporary()
+        self.block.append(assign(source, over, p))
+        if node.body.simple and node.kind in {"map", "filter", "remove"}:
+            self.reach(self._comprehension(node, source, p), goal, p)
+            return
+        result = accumulator if node.kind == "reduce" else None
+        if node.kind not in {"reduce", "each"}:
+            result = self.temporary()
+            self.block.append(assign(result, ast.List([], LOAD, **p), p))
+        self.block.append(self._loop_over(node, source, result, p))
+        self.reach(python_name(result, p) if result else const(None, p), goal, p)
+        if goal.owned and node.kind == "reduce" and goal.variable is not None and goal.loop is None:
+            self.block.append(assign(accumulator, const(None, p), p))  # one variable has the value, not two
+
+    def _moved(self, node: Each, goal: Goal) -> str | None:
+        """Return the variable that gives its value up to a reduction inside, which nothing reads after it."""
+        init = node.init
+        if not isinstance(init, Local) or init.var not in goal.owned:
+            return None
+        read = variables(node.body) | variables(node.collection)
+        return None if init.var in read else init.var.python
+
+    def _comprehension(self, node: Each, source: str, p: Place) -> ast.expr:
+        item = node.vars[-1].python
+        value = self.expression(node.body) if node.kind == "map" else python_name(item, p)
+        tests = []
+        if node.kind == "filter":
+            tests = [self.test(node.body)]
+        elif node.kind == "remove":
+            tests = [ast.UnaryOp(ast.Not(), self.test(node.body), **p)]
+        walk = ast.comprehension(ast.Name(item, STORE, **p), python_name(source, p), tests, 0)
+        return ast.ListComp(value, [walk], **p)
+
+    def _loop_over(self, node: Each, source: str, result: str | None, p: Place) -> ast.stmt:
+        """Return the ``for`` that adds to ``result`` what its kind adds."""
+        item = node.vars[-1].python
+        self._loops += 1
+        if node.kind == "each":
+            body = self._block_of(node.body, Goal())
+        elif node.kind == "reduce":
+            body = self._block_of(node.body, Goal(result, owned=self.owned(node.vars[:1])))
+            if result and not is_number(node.body):
+                ended = call(self.support("is_reduced", p), [python_name(result, p)], p)
+                whole = assign(result, ast.Attribute(python_name(result, p), "value", LOAD, **p), p)
+                body.append(if_(ended, [whole, ast.Break(**p)], [], p))
+        else:
+            block, self.block = self.block, []
+            value = self.expression(node.body)
+            if node.kind == "map":
+                self._append(result, value, p)
+            else:
+                test = self.truth_of(value, p)
+                held, self.block = self.block, []
+                self._append(result, python_name(item, p), p)
+                adding, self.block = self.block, held
+                self.block.append(if_(test, *((adding, []) if node.kind == "filter" else ([], adding)), p))
+            body, self.block = self.block, block
+        self._loops -= 1
+        return ast.For(ast.Name(item, STORE, **p), python_name(source, p), body or [ast.Pass(**p)], [], None, **p)
+
+    def _append(self, out: str | None, value: ast.expr, p: Place) -> None:
+        append = ast.Attribute(python_name(out or "", p), "append", LOAD, **p)
+        self.block.append(ast.Expr(call(append, [value], p), **p))
+
+
+ENTRY: Final = "program"
+
+
+class Emitter(Loops, Walks):
+    """Emits one program."""
+
+    def program(self, node: Node) -> ast.Module:
+        """Return the module that defines the program as a function."""
+        self.captured = captured(node)
+        body = self._function_body(node, Goal(leaves=True))
+        p = self.place(node)
+        for name in sorted(self._outer[0]):
+            # Never runs: it tells Python that the name belongs to this function.
+            body.insert(0, if_(const(False, p), [assign(name, const(None, p), p)], [], p))
+        for name, cells in sorted(self.chargers.items()):
+            maker = ast.Attribute(python_name("budget", p), "charger", LOAD, **p)
+            body.insert(0, assign(name, call(maker, [const(cells, p)], p), p))
+        made = function(ENTRY, ["run", "budget", "tick"], body, p)
+        return ast.Module([made], [])
+
+    def _do(self, node: Do, goal: Goal) -> None:
+        for item in node.items[:-1]:
+            self.emit(item, Goal())
+        self.emit(node.items[-1], goal)
+
+    def _bind(self, var: Var, value: Node) -> None:
+        if isinstance(value, Fn) and not (value.simple and value.var is None):
+            own = value.var.python if value.var else var.python
+            self.define_function(value, own)
+            if own != var.python:
+                p = self.place(value)
+                self.block.append(assign(var.python, python_name(own, p), p))
+        else:
+            self.emit(value, Goal(var.python))
+
+    def _let(self, node: Let, goal: Goal) -> None:
+        for var, value in node.pairs:
+            self._bind(var, value)
+        self.emit(node.body, goal)
+
+    def _define_name(self, node: Define, goal: Goal) -> None:
+        self._outer[-1].add(node.var.python)
+        self._bind(node.var, node.value)
+        p = self.place(node)
+        self.reach(python_name(node.var.python, p), goal, p)
+
+    def _emit_if(self, node: If, goal: Goal) -> None:
+        p = self.place(node)
+        test = self.test(node.test)
+        then = self._block_of(node.then, goal)
+        otherwise = self._block_of(node.otherwise, goal)
+        if goal.leaves:
+            # The first branch has left, so the second needs no nesting.
+            self.block.append(if_(test, then, [], p))
+            self.block.extend(otherwise)
+        elif then or otherwise:
+            self.block.append(if_(test, then, otherwise, p))
+
+    def _cond(self, node: Cond, goal: Goal) -> None:
+        p = self.place(node)
+        if not goal.leaves:
+            # Flat, whatever the number of clauses: a function that returns from the first that holds.
+            name = self.temporary("cond")
+            body = self._function_body(node, Goal(leaves=True, owned=goal.owned))
+            self.block.append(function(name, [], body, p))
+            self.reach(call(python_name(name, p), [], p), goal, p)
+            return
+        for test, then in node.clauses:
+            held = self.test(test)
+            self.block.append(if_(held, self._block_of(then, goal), [], p))
+        self.reach(const(None, p), goal, p)
+
+    def _emit_logic(self, node: Logic, goal: Goal) -> None:
+        p = self.place(node)
+        name = self.temporary()
+        self.emit(node.items[0], Goal(name))
+        for item in node.items[1:]:
+            decided = self.truth_of(python_name(name, p), p)
+            if node.kind == "or":
+                decided = ast.UnaryOp(ast.Not(), decided, **p)
+            self.block.append(if_(decided, self._block_of(item, Goal(name)), [], p))
+        self.reach(python_name(name, p), goal, p)
+
+    def _try(self, node: Try, goal: Goal) -> None:
+        p = self.place(node)
+
+        def thunk(inner: Node, params: list[str]) -> ast.expr:
+            made = self.temporary("try")
+            self.block.append(function(made, params, self._function_body(inner, Goal(leaves=True)), p))
+            return python_name(made, p)
+
+        body = thunk(node.body, [])
+        handler = thunk(node.handler, [node.var.python]) if node.handler and node.var else const(None, p)
+        final = thunk(node.final, []) if node.final else const(None, p)
+        self.reach(call(self.support("attempt", p), [python_name("run", p), body, handler, final], p), goal, p)
+
+    def _emit_fn(self, node: Fn, goal: Goal) -> None:
+        self.reach(self.statements(node), goal, self.place(node))
+
+    methods: ClassVar[Mapping[type[Node], Any]] = {
+        Do: _do,
+        Let: _let,
+        Define: _define_name,
+        If: _emit_if,
+        Cond: _cond,
+        Logic: _emit_logic,
+        Loop: Loops._loop,
+        Each: Walks._each,
+        Recur: Loops._recur,
+        Try: _try,
+        Fn: _emit_fn,
+    }

@@ -1,0 +1,1075 @@
+"""The special forms; importing this package declares them all."""
+
+from __future__ import annotations
+
+from pyagentd.lisp.analysis import (
+    Analysis,
+    Arity,
+    Cond,
+    Const,
+    Define,
+    Do,
+    Each,
+    Fn,
+    If,
+    Invoke,
+    KeywordCall,
+    Let,
+    Local,
+    Logic,
+    Loop,
+    Make,
+    Node,
+    Ready,
+    Recur,
+    Scope,
+    Support,
+    Tail,
+    Target,
+    Try,
+    Var,
+    WhereTest,
+    is_number,
+    special,
+    written_out,
+)
+from pyagentd.lisp.errors import LispError
+from pyagentd.lisp.reader import Form, List, Literal, Map, Symbol, Vector
+from pyagentd.lisp.values import Keyword
+
+# Patterns that take values apart: ``[a [b c] & rest :as all]`` and ``{:keys [a b] :or {a 1} new :old :as m}``.
+
+Pairs = list[tuple[Var, Node]]
+
+
+def simple_name(analysis: Analysis, form: Form, what: str = "a name") -> str:
+    """Return the name that a form binds, which must be a plain one."""
+    if isinstance(form, Symbol):
+        if form.name[0] == "%" or ("/" in form.name and form.name != "/"):
+            analysis.fail(f"{form.name} cannot be bound", form, "Names with '/' or '%' are taken.")
+        return form.name
+    return analysis.fail(f"expected {what}", form, "Write a symbol such as x.")
+
+
+def bind(
+    analysis: Analysis, pattern: Form, value: Node, names: dict[str, Var], pairs: Pairs, *, rest: bool = False
+) -> None:
+    """Append to ``pairs`` what ``pattern`` binds when it meets ``value``, and put the names into ``names``.
+
+    A vector pattern for the ``rest`` of arguments or items takes what there is.
+    """
+    if isinstance(pattern, Symbol):
+        name = simple_name(analysis, pattern)
+        var = analysis.fresh(name)
+        var.number = is_number(value)
+        pairs.append((var, value))
+        names[name] = var
+        return
+    if isinstance(pattern, Vector):
+        _bind_vector(analysis, pattern, value, names, pairs, lenient=rest)
+    elif isinstance(pattern, Map):
+        _bind_map(analysis, pattern, _held(analysis, value, pairs), names, pairs)
+    else:
+        analysis.fail(
+            "unsupported pattern", pattern, "Bind a name, a vector [a b & rest] or a map {:keys [a b] :or {…} :as m}."
+        )
+
+
+def _held(analysis: Analysis, value: Node, pairs: Pairs) -> Local:
+    """Return a name for a value that is looked at more than once."""
+    if isinstance(value, Local):
+        return value
+    var = analysis.fresh()
+    pairs.append((var, value))
+    return Local(var, value.start)
+
+
+def _bind_vector(
+    analysis: Analysis, pattern: Vector, value: Node, names: dict[str, Var], pairs: Pairs, *, lenient: bool
+) -> None:
+    items = list(pattern.items)
+    whole: Form | None = None
+    rest: Form | None = None
+    if len(items) >= 2 and _is_keyword(items[-2], "as"):
+        whole = items[-1]
+        del items[-2:]
+    if len(items) >= 2 and isinstance(mark := items[-2], Symbol) and mark.name == "&":
+        rest = items[-1]
+        del items[-2:]
+    for item in items:
+        if isinstance(item, Symbol) and item.name == "&":
+            analysis.fail("& must be followed by exactly one name", item, "Write [a b & rest].")
+    if whole is not None:
+        value = _held(analysis, value, pairs)
+        bind(analysis, whole, value, names, pairs)
+    start = pattern.start
+    parts = analysis.fresh()
+    open_end = lenient or rest is not None
+    pairs.append((parts, Support("take_apart", [value, Const(len(items), start), Const(open_end, start)], start)))
+    for index, item in enumerate(items):
+        if isinstance(item, Symbol) and item.name == "_":
+            continue
+        bind(analysis, item, Support("item", [Local(parts, start), Const(index, start)], start), names, pairs)
+    if rest is not None:
+        left = Support("rest_of", [Local(parts, start), Const(len(items), start)], start)
+        bind(analysis, rest, left, names, pairs, rest=True)
+
+
+def _bind_map(analysis: Analysis, pattern: Map, value: Local, names: dict[str, Var], pairs: Pairs) -> None:
+    defaults = _defaults(analysis, pattern)
+    whole, value = value, _as_map(analysis, value, pairs)
+    for key, target in zip(pattern.items[::2], pattern.items[1::2], strict=True):
+        if isinstance(key, Literal) and type(key.value) is Keyword:
+            of = whole if key.value.name == "as" else value
+            _bind_option(analysis, key, target, of, defaults, names, pairs)
+        elif isinstance(target, Literal) and isinstance(target.value, str | Keyword | int):
+            _bind_key(analysis, key, target.value, value, defaults, names, pairs)
+        else:
+            analysis.fail("unsupported pattern", target, "Write {name :key}, the new name before the key.")
+    for name in defaults:
+        if name not in names:
+            analysis.fail(f":or gives a default for {name}, which is not bound", pattern)
+
+
+def _as_map(analysis: Analysis, value: Local, pairs: Pairs) -> Local:
+    """Return a name for what the pattern looks into, which is a map whatever the value is."""
+    var = analysis.fresh()
+    var.mapping = True
+    pairs.append((var, Support("as_map", [value], value.start)))
+    return Local(var, value.start)
+
+
+def _bind_option(
+    analysis: Analysis,
+    key: Literal,
+    target: Form,
+    value: Local,
+    defaults: dict[str, Form],
+    names: dict[str, Var],
+    pairs: Pairs,
+) -> None:
+    """Bind what stands behind ``:keys``, ``:strs`` or ``:as``; ``:or`` has been read."""
+    option = key.value.name
+    if option == "as":
+        bind(analysis, Symbol(simple_name(analysis, target), target.start), value, names, pairs)
+    elif option in {"keys", "strs"}:
+        if not isinstance(target, Vector):
+            analysis.fail(f":{option} needs a vector of names", target, f"Write {{:{option} [a b]}}.")
+        for item in target.items:
+            if isinstance(item, Literal) and type(item.value) is Keyword:
+                item = Symbol(item.value.name, item.start)
+            name = simple_name(analysis, item)
+            _bind_key(analysis, item, name if option == "strs" else Keyword(name), value, defaults, names, pairs)
+    elif option != "or":
+        analysis.fail(f"unsupported pattern :{option}", key, "There are :keys, :strs, :or and :as; or {name :key}.")
+
+
+def _bind_key(
+    analysis: Analysis,
+    pattern: Form,
+    key: str | Keyword | int,
+    value: Local,
+    defaults: dict[str, Form],
+    names: dict[str, Var],
+    pairs: Pairs,
+) -> None:
+    """Bind ``pattern`` to what the map has under ``key``, or to its default when it has nothing there."""
+    start = pattern.start
+    default = defaults.get(pattern.name) if isinstance(pattern, Symbol) else None
+    found: Node
+    if type(key) is not Keyword:
+        found = Support("found" if default is None else "found_or_missing", [value, Const(key, start)], start)
+    elif default is None:
+        found = KeywordCall(key, [value], start)
+    else:
+        found = Support("found_or_missing", [value, Const(key, start)], start)
+    if default is not None:
+        held = _held(analysis, found, pairs)
+        found = If(Support("is_missing", [held], start), analysis.node(default, names), held, start)
+    bind(analysis, pattern, found, names, pairs)
+
+
+def _defaults(analysis: Analysis, pattern: Map) -> dict[str, Form]:
+    for key, target in zip(pattern.items[::2], pattern.items[1::2], strict=True):
+        if _is_keyword(key, "or"):
+            if not isinstance(target, Map):
+                analysis.fail(":or needs a map of defaults", target, "Write {:keys [a] :or {a 1}}.")
+            return {
+                simple_name(analysis, name): value
+                for name, value in zip(target.items[::2], target.items[1::2], strict=True)
+            }
+    return {}
+
+
+def _is_keyword(form: Form, name: str) -> bool:
+    return isinstance(form, Literal) and type(form.value) is Keyword and form.value.name == name
+
+
+def bind_all(analysis: Analysis, bindings: Vector, scope: Scope) -> tuple[Pairs, dict[str, Var]]:
+    """Return what the pairs of a binding vector bind, and the scope in which the body is read."""
+    if len(bindings.items) % 2:
+        analysis.fail(
+            f"bindings need pairs of name and value, got {len(bindings.items)} forms",
+            bindings,
+            "Write [name value name value].",
+        )
+    names, pairs = dict(scope), Pairs()
+    for pattern, value in zip(bindings.items[::2], bindings.items[1::2], strict=True):
+        bind(analysis, pattern, analysis.node(value, names), names, pairs)
+    return pairs, names
+
+
+# ``let`` and the forms that bind one value and test it.
+
+
+def body(analysis: Analysis, forms: list[Form], scope: Scope, tail: Tail, start: int) -> Node:
+    """Return forms one after the other; nil when there are none."""
+    if not forms:
+        return Const(None, start)
+    if len(forms) == 1:
+        return analysis.node(forms[0], scope, tail)
+    first = analysis.nodes(forms[:-1], scope)
+    return Do([*first, analysis.node(forms[-1], scope, tail)], start)
+
+
+def binding_vector(analysis: Analysis, form: List) -> Vector:
+    """Return the vector of bindings that follows the name of a form."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    if len(form.items) < 2 or not isinstance(form.items[1], Vector):
+        analysis.fail(f"{name} needs a vector of bindings", form, f"Write ({name} [x 1] …).")
+    return form.items[1]
+
+
+@special("let", "let*")
+def let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(let [x 1 [a b] pair] body …)``."""
+    bindings = binding_vector(analysis, form)
+    if len(form.items) < 3:
+        analysis.fail("let needs a body", form, "Write (let [x 1] (inc x)).")
+    pairs, names = bind_all(analysis, bindings, scope)
+    for var, value in pairs:
+        if isinstance(value, Fn) and len(value.arities) == 1 and var.name:
+            var.arity = value.arities[0].range
+    inner = body(analysis, form.items[2:], names, tail, form.start)
+    return Let(pairs, inner, form.start) if pairs else inner
+
+
+@special("def", "defonce")
+def define(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(def name "documentation" value)``."""
+    if not 2 <= len(form.items) <= 4:
+        analysis.fail("def needs a name and a value", form, "Write (def x 1).")
+    name = simple_name(analysis, form.items[1])
+    documented = len(form.items) == 4
+    if documented and not (isinstance(doc := form.items[2], Literal) and type(doc.value) is str):
+        analysis.fail("def needs a name and one value", form, "Write (def x 1).")
+    value = analysis.node(form.items[-1], scope) if len(form.items) > 2 else Const(None, form.start)
+    return Define(analysis.defined[name], value, form.start)
+
+
+def one_binding(analysis: Analysis, form: List) -> tuple[Form, Form]:
+    """Return pattern and value of a form that binds exactly one."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    bindings = binding_vector(analysis, form)
+    if len(bindings.items) != 2:
+        analysis.fail(f"{name} binds exactly one value", bindings, f"Write ({name} [x value] …), and let for more.")
+    return bindings.items[0], bindings.items[1]
+
+
+def _tested(
+    analysis: Analysis,
+    form: List,
+    scope: Scope,
+    tail: Tail,
+    then: list[Form],
+    otherwise: list[Form],
+    *,
+    nil_only: bool,
+) -> Node:
+    """Bind the one value of a form when it is true, or not nil."""
+    pattern, value = one_binding(analysis, form)
+    start = form.start
+    var = analysis.fresh(pattern.name if isinstance(pattern, Symbol) else "")
+    held = Local(var, start)
+    names, pairs = dict(scope), Pairs()
+    bind(analysis, pattern, held, names, pairs)
+    inner = body(analysis, then, names, tail, start)
+    test: Node = Support("is_something", [held], start) if nil_only else held
+    return Let(
+        [(var, analysis.node(value, scope))],
+        If(test, Let(pairs, inner, start), body(analysis, otherwise, scope, tail, start), start),
+        start,
+    )
+
+
+@special("if-let", "if-some")
+def if_let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(if-let [x value] then else)``; ``if-some`` takes false for something."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    if not 3 <= len(form.items) <= 4:
+        analysis.fail(f"{name} needs a binding and one or two branches", form, f"Write ({name} [x value] then else).")
+    return _tested(analysis, form, scope, tail, form.items[2:3], form.items[3:], nil_only=name == "if-some")
+
+
+@special("when-let", "when-some")
+def when_let(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(when-let [x value] body …)``."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    if len(form.items) < 3:
+        analysis.fail(f"{name} needs a binding and a body", form, f"Write ({name} [x value] body).")
+    return _tested(analysis, form, scope, tail, form.items[2:], [], nil_only=name == "when-some")
+
+
+# ``if`` and what is said with it: ``when``, ``cond``, ``and``, ``or``, ``do`` and their kin.
+
+
+def choose(clauses: list[tuple[Node, Node]], start: int) -> Node:
+    """Return the first clause whose test is true; nil when none is."""
+    if not clauses:
+        return Const(None, start)
+    if len(clauses) <= 4:
+        chosen: Node = Const(None, start)
+        for test, then in reversed(clauses):
+            always = isinstance(test, Const) and test.value not in {None, False}
+            chosen = then if always else If(test, then, chosen, start)
+        return chosen
+    return Cond(clauses, start)
+
+
+@special("if", "if-not")
+def if_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(if test then else)``; without ``else`` it is nil."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    if not 3 <= len(form.items) <= 4:
+        analysis.fail(
+            f"{name} needs a test and one or two branches, got {len(form.items) - 1} forms",
+            form,
+            f"Write ({name} test then else); use do for several forms in one branch.",
+        )
+    test = analysis.node(form.items[1], scope)
+    then = analysis.node(form.items[2], scope, tail)
+    otherwise = body(analysis, form.items[3:], scope, tail, form.start)
+    if name == "if-not":
+        then, otherwise = otherwise, then
+    return If(test, then, otherwise, form.start)
+
+
+@special("when", "when-not")
+def when(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(when test body …)``."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    if len(form.items) < 3:
+        analysis.fail(f"{name} needs a test and a body", form, f"Write ({name} test body).")
+    test = analysis.node(form.items[1], scope)
+    then = body(analysis, form.items[2:], scope, tail, form.start)
+    nothing = Const(None, form.start)
+    return If(test, nothing, then, form.start) if name == "when-not" else If(test, then, nothing, form.start)
+
+
+@special("cond")
+def cond(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(cond test value … :else value)``."""
+    clauses = form.items[1:]
+    if not clauses or len(clauses) % 2:
+        analysis.fail(
+            f"cond needs pairs of test and value, got {len(clauses)} forms",
+            form,
+            "Write (cond test value :else value).",
+        )
+    found = []
+    for test, value in zip(clauses[::2], clauses[1::2], strict=True):
+        found.append((analysis.node(test, scope), analysis.node(value, scope, tail)))
+    return choose(found, form.start)
+
+
+@special("and", "or")
+def logic(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(and a b)``, ``(or a b)``; each stops at the first value that decides."""
+    kind = form.items[0].name  # type: ignore[attr-defined]
+    items = form.items[1:]
+    if not items:
+        return Const(True if kind == "and" else None, form.start)
+    if len(items) == 1:
+        return analysis.node(items[0], scope, tail)
+    if len(items) == 2 and tail is not None:
+        # The last one is in tail position: (and test (recur …)).
+        var = analysis.fresh()
+        held = Local(var, form.start)
+        last = analysis.node(items[1], scope, tail)
+        then, otherwise = (last, held) if kind == "and" else (held, last)
+        return Let([(var, analysis.node(items[0], scope))], If(held, then, otherwise, form.start), form.start)
+    return Logic(kind, analysis.nodes(items, scope), form.start)
+
+
+@special("do", "time", "dosync")
+def do(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(do form …)``: the value of the last; nil without any."""
+    return body(analysis, form.items[1:], scope, tail, form.start)
+
+
+@special("comment", "ns", "require", "use", "import", "declare")
+def nothing(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """Ignore what has no meaning here; nil, whatever it says."""
+    return Const(None, form.start)
+
+
+@special("println", "print", "prn", "pr", "tap>")
+def say(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """Evaluate what would be printed elsewhere; there is no output, so the value is nil."""
+    return Do([*analysis.nodes(form.items[1:], scope), Const(None, form.start)], form.start)
+
+
+@special("quote")
+def quote(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(quote data)``."""
+    if len(form.items) != 2:
+        analysis.fail("quote needs one form", form, "Write '(1 2 3).")
+    return analysis.quoted(form.items[1])
+
+
+def test_equal(one: Node, other: Node, start: int) -> Node:
+    """Return ``(= one other)``."""
+    return Invoke("=", [one, other], start)
+
+
+# What reaches out of a program: tools, memory, ``return`` and ``fail``; and errors that are caught (SPEC 004).
+
+ENDS = {"return": "leave_return", "fail": "leave_fail"}
+
+
+@special("call")
+def call(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(call "tool" {:arg value})``; the tools ``return`` and ``fail`` end the program (DD-23, DD-24)."""
+    args = form.items[1:]
+    if not args:
+        analysis.fail("call needs the name of a tool", form, 'Write (call "tool" {:arg value}).')
+    if len(args) > 2 or (len(args) == 2 and _never_a_map(args[1]) and not _ends(args[0])):
+        error = LispError(
+            "validation_error",
+            "a tool takes one map of arguments, not positional ones",
+            hint='Write (call "tool" {:arg value}).',
+        )
+        raise analysis.placed(error, form)
+    name = args[0]
+    if isinstance(name, Literal) and type(name.value) is not str:
+        analysis.fail("the name of a tool is a string", name, 'Write (call "tool" {:arg value}).')
+    if isinstance(name, Symbol) and name.name not in scope and name.name not in analysis.defined:
+        analysis.fail("the name of a tool is a string", name, f'Write (call "{name.name}" {{:arg value}}).')
+    if isinstance(name, Literal) and name.value in ENDS:
+        value = analysis.node(args[1], scope) if len(args) == 2 else Const(None, form.start)
+        return Support(ENDS[name.value], [value], form.start)
+    given = analysis.node(args[1], scope) if len(args) == 2 else Make("map", [], form.start)
+    return Support("call_tool", [analysis.node(name, scope), given], form.start)
+
+
+def _never_a_map(form: Form) -> bool:
+    return isinstance(form, Literal) and form.value is not None
+
+
+def _ends(form: Form) -> bool:
+    return isinstance(form, Literal) and form.value in ENDS
+
+
+@special("return", "fail")
+def leave(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(return value)`` and ``(fail value)`` end the program with a value, nil without one (DD-23)."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    if len(form.items) > 2:
+        analysis.fail(f"{name} takes one value, got {len(form.items) - 1}", form, f"Write ({name} {{:key value}}).")
+    value = analysis.node(form.items[1], scope) if len(form.items) == 2 else Const(None, form.start)
+    return Support(ENDS[name], [value], form.start)
+
+
+@special("memory/put")
+def put(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(memory/put :key value)``: the value."""
+    if len(form.items) != 3:
+        analysis.fail("memory/put needs a key and a value", form, "Write (memory/put :key value).")
+    return Support("memory_put", [_key(analysis, form, scope), analysis.node(form.items[2], scope)], form.start)
+
+
+@special("memory/get")
+def get(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(memory/get :key default)``: the value, or the default, or nil."""
+    if not 2 <= len(form.items) <= 3:
+        analysis.fail("memory/get needs a key", form, "Write (memory/get :key).")
+    args = [_key(analysis, form, scope), *analysis.nodes(form.items[2:], scope)]
+    return Support("memory_get", args, form.start)
+
+
+def _key(analysis: Analysis, form: List, scope: Scope) -> Node:
+    key = form.items[1]
+    if isinstance(key, Literal) and type(key.value) not in {Keyword, str}:
+        analysis.fail("a key of the memory is a keyword", key, "Write (memory/put :key value) and (memory/get :key).")
+    return analysis.node(key, scope)
+
+
+@special("throw")
+def throw(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(throw "message")`` or ``(throw (ex-info "message" {…}))``: an error that ``catch`` gets."""
+    if len(form.items) != 2:
+        analysis.fail("throw needs one value", form, 'Write (throw "what is wrong").')
+    return Support("throw", [analysis.node(form.items[1], scope)], form.start)
+
+
+@special("try")
+def try_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(try body … (catch e handler …) (finally …))``; ``e`` is a map of ``:message`` and ``:reason``."""
+    forms, final, handler, var = form.items[1:], None, None, None
+    if forms and _is(forms[-1], "finally"):
+        final = body(analysis, forms.pop().items[1:], scope, None, form.start)  # type: ignore[attr-defined]
+    if forms and _is(forms[-1], "catch"):
+        clause = forms.pop()
+        assert isinstance(clause, List)
+        # (catch e …) and Clojure's (catch Exception e …) alike.
+        named = (
+            2 if len(clause.items) > 2 and isinstance(clause.items[2], Symbol) and _is_class(clause.items[1]) else 1
+        )
+        if len(clause.items) <= named:
+            analysis.fail("catch needs a name for the error", clause, "Write (catch e (:message e)).")
+        name = simple_name(analysis, clause.items[named])
+        var = analysis.fresh(name)
+        handler = body(analysis, clause.items[named + 1 :], {**scope, name: var}, None, form.start)
+    for each in forms:
+        if _is(each, "catch") or _is(each, "finally"):
+            analysis.fail("try takes one catch, and finally after it", each)
+    inner = body(analysis, forms, scope, None, form.start)
+    if handler is None and final is None:
+        return inner
+    analysis.functions += 1  # becomes a function
+    return Try(inner, var, handler, final, form.start)
+
+
+def _is(form: Form, name: str) -> bool:
+    return (
+        isinstance(form, List)
+        and bool(form.items)
+        and isinstance(form.items[0], Symbol)
+        and form.items[0].name == name
+    )
+
+
+def _is_class(form: Form) -> bool:
+    """Return whether a name is that of a class of exceptions, which we have none of: all are caught alike."""
+    return isinstance(form, Literal) or (isinstance(form, Symbol) and (form.name[0].isupper() or "." in form.name))
+
+
+# Functions and loops: ``fn``, ``defn``, ``letfn``, ``loop`` and ``recur``.
+
+
+@special("fn", "fn*")
+def fn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(fn name? [params] body …)`` or ``(fn ([x] …) ([x y] …))``."""
+    rest = form.items[1:]
+    var = None
+    names = dict(scope)
+    if rest and isinstance(rest[0], Symbol):
+        name = simple_name(analysis, rest[0])
+        var = names[name] = analysis.fresh(name)
+        rest = rest[1:]
+    return _function(analysis, form, rest, names, var)
+
+
+def _function(analysis: Analysis, form: Form, rest: list[Form], scope: Scope, var: Var | None) -> Fn:
+    """Return the function whose parameters and bodies are ``rest``."""
+    while rest and isinstance(rest[0], Literal) and len(rest) > 1:
+        rest = rest[1:]  # documentation
+    if rest and isinstance(rest[0], Map) and len(rest) > 1:
+        rest = rest[1:]  # attributes
+    if rest and isinstance(rest[0], Vector):
+        rest = [List(rest, form.start)]
+    if not rest:
+        analysis.fail("a function needs parameters", form, "Write (fn [x] (inc x)).")
+    if var is not None and len(rest) == 1:
+        var.arity = _declared(rest[0])
+    analysis_lambda, analysis.in_lambda = analysis.in_lambda, False
+    before = analysis.functions
+    arities = [_arity(analysis, each, scope) for each in rest]
+    analysis.in_lambda = analysis_lambda
+    _check_overloads(analysis, form, arities)
+    return analysis.function(arities, var, form, before)
+
+
+def _declared(form: Form) -> tuple[int, int | None] | None:
+    """Return how many arguments a function takes, before its body has been looked at."""
+    if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Vector):
+        return None
+    names = [each.name if isinstance(each, Symbol) else "" for each in form.items[0].items]
+    if "&" in names:
+        return names.index("&"), None
+    return len(names), len(names)
+
+
+def _check_overloads(analysis: Analysis, form: Form, arities: list[Arity]) -> None:
+    counts = [len(each.params) for each in arities if each.rest is None]
+    if len(set(counts)) != len(counts) or sum(each.rest is not None for each in arities) > 1:
+        analysis.fail("two bodies of a function take the same number of arguments", form)
+
+
+def _arity(analysis: Analysis, form: Form, scope: Scope) -> Arity:
+    if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Vector):
+        analysis.fail("a function needs a vector of parameters", form, "Write (fn [x] (inc x)).")
+    patterns = list(form.items[0].items)
+    names, pairs = dict(scope), Pairs()
+    rest: Var | None = None
+    if len(patterns) >= 2 and isinstance(mark := patterns[-2], Symbol) and mark.name == "&":
+        rest = _parameter(analysis, patterns[-1], form, names, pairs, rest=True)
+        del patterns[-2:]
+    for each in patterns:
+        if isinstance(each, Symbol) and each.name == "&":
+            analysis.fail("& must be followed by exactly one name", each, "Write [a & rest].")
+    params = [_parameter(analysis, each, form, names, pairs) for each in patterns]
+    target = Target(len(params) + (rest is not None))
+    before = analysis.functions
+    inner = body(analysis, form.items[1:], names, target, form.start)
+    if pairs:
+        inner = Let(pairs, inner, form.start)
+    if target.used:
+        params, rest, inner = _looping(analysis, params, rest, inner, form.start, fresh=analysis.functions > before)
+    return Arity(params, rest, inner)
+
+
+def _looping(
+    analysis: Analysis, params: list[Var], rest: Var | None, inner: Node, start: int, *, fresh: bool
+) -> tuple[list[Var], Var | None, Node]:
+    """Return parameters and body of a function that recurs: its parameters are the variables of a loop."""
+    outside = [analysis.fresh(var.name) for var in params]
+    outside_rest = analysis.fresh(rest.name) if rest else None
+    variables = [*params, *([rest] if rest else [])]
+    inits: list[Node] = [Local(var, start) for var in [*outside, *([outside_rest] if outside_rest else [])]]
+    return outside, outside_rest, Loop(variables, inits, inner, start, fresh=fresh)
+
+
+def _parameter(
+    analysis: Analysis, pattern: Form, form: Form, names: dict[str, Var], pairs: Pairs, *, rest: bool = False
+) -> Var:
+    """Return the variable of one parameter; what a pattern binds goes to ``pairs``."""
+    if isinstance(pattern, Symbol):
+        name = simple_name(analysis, pattern)
+        var = names[name] = analysis.fresh(name)
+        return var
+    var = analysis.fresh()
+    bind(analysis, pattern, Local(var, form.start), names, pairs, rest=rest)
+    return var
+
+
+@special("defn", "defn-")
+def defn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(defn name "documentation" [params] body …)``."""
+    if len(form.items) < 3:
+        analysis.fail("defn needs a name, parameters and a body", form, "Write (defn double [x] (* 2 x)).")
+    name = simple_name(analysis, form.items[1])
+    var = analysis.defined[name]
+    once = var.arity is None and name not in analysis.redefined
+    node = _function(analysis, form, form.items[2:], scope, var if once else None)
+    if len(node.arities) == 1 and once:
+        var.arity = node.arities[0].range
+    node.var = None
+    return Define(var, node, form.start)
+
+
+@special("letfn")
+def letfn(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(letfn [(even [n] …) (odd [n] …)] body …)``: functions that know each other."""
+    bindings = binding_vector(analysis, form)
+    names = dict(scope)
+    found: list[tuple[Var, List]] = []
+    for each in bindings.items:
+        if not isinstance(each, List) or not each.items:
+            analysis.fail("letfn binds functions", each, "Write (letfn [(double [x] (* 2 x))] …).")
+        name = simple_name(analysis, each.items[0])
+        var = names[name] = analysis.fresh(name)
+        found.append((var, each))
+    pairs: Pairs = []
+    for var, each in found:
+        node = _function(analysis, each, each.items[1:], names, var)
+        node.var = None
+        pairs.append((var, node))
+    inner = body(analysis, form.items[2:], names, tail, form.start)
+    return Let(pairs, inner, form.start) if pairs else inner
+
+
+@special("loop")
+def loop(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(loop [i 0] (if (< i 3) (recur (inc i)) i))``."""
+    bindings = binding_vector(analysis, form)
+    if len(bindings.items) % 2:
+        analysis.fail("bindings need pairs of name and value", bindings, "Write (loop [i 0] …).")
+    start = form.start
+    variables: list[Var] = []
+    firsts: list[Node] = []
+    outer, pairs = Pairs(), Pairs()
+    names = dict(scope)
+    patterns = bindings.items[::2]
+    for pattern, value in zip(patterns, bindings.items[1::2], strict=True):
+        # The bindings that follow see the first value; the loop has a variable of its own.
+        first = Local(analysis.fresh(), start)
+        outer.append((first.var, analysis.node(value, names)))
+        first.var.number = is_number(outer[-1][1])
+        firsts.append(first)
+        bind(analysis, pattern, first, names, outer)
+        variables.append(analysis.fresh(pattern.name if isinstance(pattern, Symbol) else ""))
+    for pattern, var in zip(patterns, variables, strict=True):
+        if isinstance(pattern, Symbol):
+            names[pattern.name] = var
+        else:
+            bind(analysis, pattern, Local(var, start), names, pairs)
+    target = Target(len(variables))
+    before = analysis.functions
+    inner = body(analysis, form.items[2:], names, target, start)
+    if pairs:
+        inner = Let(pairs, inner, start)
+    if target.used:
+        _infer_numbers(target, variables, firsts)
+        inner = Loop(variables, firsts, inner, start, fresh=analysis.functions > before)
+    else:
+        outer.extend(zip(variables, firsts, strict=True))
+    return Let(outer, inner, start) if outer else inner
+
+
+def _infer_numbers(target: Target, variables: list[Var], firsts: list[Node]) -> None:
+    """Mark the variables of a loop that are numbers in every turn: at first, and whatever ``recur`` gives them."""
+    for var, first in zip(variables, firsts, strict=True):
+        var.number = is_number(first)
+    changed = True
+    while changed:
+        changed = False
+        for args in target.turns:
+            for var, arg in zip(variables, args, strict=True):
+                if var.number and not is_number(arg):
+                    var.number, changed = False, True
+
+
+@special("recur")
+def recur(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(recur value …)``."""
+    if tail is None:
+        analysis.fail(
+            "recur must be the last thing its loop or function does",
+            form,
+            "Put (recur …) at the end of a branch, or call the function by its name.",
+        )
+    if len(form.items) - 1 != tail.count:
+        analysis.fail(f"recur needs {tail.count} values here, got {len(form.items) - 1}", form)
+    tail.used = True
+    args = analysis.nodes(form.items[1:], scope)
+    tail.turns.append(args)
+    return Recur(args, form.start)
+
+
+# ``for``, ``doseq``, ``dotimes`` and ``while``.
+
+
+@special("for")
+def for_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(for [x xs :when test y (f x)] body)``: a vector of what body gives."""
+    bindings = binding_vector(analysis, form)
+    if len(form.items) < 3:
+        analysis.fail("for needs a body", form, "Write (for [x xs] (inc x)).")
+    start = form.start
+    out = analysis.fresh()
+    held = Local(out, start)
+
+    def inner(names: dict[str, Var]) -> Node:
+        return Support("collect", [held, body(analysis, form.items[2:], names, None, start)], start)
+
+    walk = _each(analysis, form, bindings, 0, dict(scope), inner)
+    return Let([(out, Support("new_vector", [], start))], Do([walk, held], start), start)
+
+
+@special("doseq")
+def doseq(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(doseq [x xs] body …)``: nil."""
+    bindings = binding_vector(analysis, form)
+    start = form.start
+
+    def inner(names: dict[str, Var]) -> Node:
+        return Do([body(analysis, form.items[2:], names, None, start), Const(None, start)], start)
+
+    walk = _each(analysis, form, bindings, 0, dict(scope), inner)
+    return Do([walk, Const(None, start)], start)
+
+
+def _each(analysis: Analysis, form: List, bindings: Vector, index: int, names: dict[str, Var], inner: object) -> Node:
+    """Return the walk over the bindings from ``index`` on."""
+    items, start = bindings.items, form.start
+    if index >= len(items):
+        assert callable(inner)
+        return inner(names)  # type: ignore[no-any-return]
+    if index + 1 == len(items):
+        analysis.fail("bindings need pairs of name and collection", bindings, "Write (for [x xs] …).")
+    pattern, value = items[index], items[index + 1]
+    if isinstance(pattern, Literal) and type(pattern.value) is Keyword:
+        if index == 0:
+            analysis.fail("the first binding names a collection", pattern, "Write (for [x xs :when (odd? x)] …).")
+        return _modified(analysis, form, bindings, index, names, inner)
+    before = analysis.functions
+    collection = analysis.node(value, names)
+    var = analysis.fresh()
+    scope, pairs = dict(names), Pairs()
+    bind(analysis, pattern, Local(var, start), scope, pairs)
+    rest = _each(analysis, form, bindings, index + 2, scope, inner)
+    function = analysis.function([Arity([var], None, Let(pairs, rest, start) if pairs else rest)], None, form, before)
+    if written_out(function, 1) and not _stops(items):
+        analysis.functions = before
+        return Each("each", function, collection, start)
+    return Support("for_each", [collection, function], start)
+
+
+def _stops(items: list[Form]) -> bool:
+    """Return whether one of the bindings may end a walk early."""
+    return any(isinstance(each, Literal) and each.value is Keyword("while") for each in items[::2])
+
+
+def _modified(
+    analysis: Analysis, form: List, bindings: Vector, index: int, names: dict[str, Var], inner: object
+) -> Node:
+    """Return the walk from a modifier on: ``:when``, ``:while`` or ``:let``."""
+    modifier, value = bindings.items[index], bindings.items[index + 1]
+    assert isinstance(modifier, Literal)
+    start = form.start
+    match modifier.value.name:
+        case "let":
+            if not isinstance(value, Vector):
+                analysis.fail(":let needs a vector of bindings", value, "Write :let [y (inc x)].")
+            pairs, scope = bind_all(analysis, value, names)
+            rest = _each(analysis, form, bindings, index + 2, scope, inner)
+            return Let(pairs, rest, start) if pairs else rest
+        case "when":
+            test = analysis.node(value, names)
+            return If(test, _each(analysis, form, bindings, index + 2, names, inner), Const(None, start), start)
+        case "while":
+            test = analysis.node(value, names)
+            stop = Support("stop", [], start)
+            return If(test, _each(analysis, form, bindings, index + 2, names, inner), stop, start)
+        case other:
+            return analysis.fail(f"unknown :{other}", modifier, "There are :when, :while and :let.")
+
+
+@special("dotimes")
+def dotimes(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(dotimes [i 3] body …)``: nil."""
+    pattern, count = one_binding(analysis, form)
+    start = form.start
+    before = analysis.functions
+    var = analysis.fresh(name := simple_name(analysis, pattern))
+    inner = body(analysis, form.items[2:], {**scope, name: var}, None, start)
+    function = analysis.function([Arity([var], None, inner)], None, form, before)
+    return Support("times", [analysis.node(count, scope), function], start)
+
+
+@special("while")
+def while_(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(while test body …)``: nil; useful with ``(memory/get …)`` in its test."""
+    if len(form.items) < 2:
+        analysis.fail("while needs a test", form)
+    before = analysis.functions
+    start = form.start
+    test = analysis.node(form.items[1], scope)
+    turn = Do([body(analysis, form.items[2:], scope, None, start), Recur([], start)], start)
+    node = If(test, turn, Const(None, start), start)
+    return Loop([], [], node, start, fresh=analysis.functions > before)
+
+
+# ``case``, ``condp`` and ``where``: a value is compared with others.
+
+OPERATORS = ("=", "not=", ">", "<", ">=", "<=", "includes", "in")
+
+
+@special("case")
+def case(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(case value constant result (c1 c2) result default)``."""
+    if len(form.items) < 3:
+        analysis.fail("case needs a value and clauses", form, 'Write (case x 1 "one" "other").')
+    clauses = form.items[2:]
+    start = form.start
+    var = analysis.fresh()
+    held = Local(var, start)
+    found: list[tuple[Node, Node]] = []
+    for index in range(0, len(clauses) - 1, 2):
+        constants = clauses[index]
+        group = constants.items if isinstance(constants, List) else [constants]
+        tests = [test_equal(held, analysis.quoted(each), start) for each in group]
+        test = tests[0] if len(tests) == 1 else Logic("or", tests, start) if tests else Const(False, start)
+        found.append((test, analysis.node(clauses[index + 1], scope, tail)))
+    if len(clauses) % 2:
+        found.append((Const(True, start), analysis.node(clauses[-1], scope, tail)))
+    else:
+        found.append((Const(True, start), Support("no_clause", [], start)))
+    return Let([(var, analysis.node(form.items[1], scope))], choose(found, start), start)
+
+
+@special("condp")
+def condp(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(condp = value test result … default)``."""
+    if len(form.items) < 4:
+        analysis.fail("condp needs a predicate, a value and clauses", form, "Write (condp = x 1 :one :other).")
+    clauses = form.items[3:]
+    start = form.start
+    var = analysis.fresh()
+    held = Ready(Local(var, start))
+    found: list[tuple[Node, Node]] = []
+    for index in range(0, len(clauses) - 1, 2):
+        test = analysis.node(List([form.items[1], clauses[index], held], clauses[index].start), scope)
+        found.append((test, analysis.node(clauses[index + 1], scope, tail)))
+    last = analysis.node(clauses[-1], scope, tail) if len(clauses) % 2 else Support("no_clause", [], start)
+    found.append((Const(True, start), last))
+    return Let([(var, analysis.node(form.items[2], scope))], choose(found, start), start)
+
+
+@special("where")
+def where(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(where :field op value)``: a predicate over maps; ``(where :field)`` tests for truth."""
+    parts = form.items[1:]
+    if len(parts) not in {1, 3}:
+        analysis.fail(
+            "where needs a field, or a field, an operator and a value",
+            form,
+            'Write (where :status = "active") or (where :active).',
+        )
+    path = _path(analysis, parts[0])
+    if len(parts) == 1:
+        return _inline(analysis, path, "", Const(None, form.start), form) or Support("where_true", [path], form.start)
+    operator = parts[1]
+    if not isinstance(operator, Symbol) or operator.name not in OPERATORS:
+        analysis.fail("unknown operator in where", operator, f"There are {' '.join(OPERATORS)}.")
+    value = analysis.node(parts[2], scope)
+    if found := _inline(analysis, path, operator.name, value, form):
+        return found
+    return Support("where", [path, Const(operator.name, operator.start), value], form.start)
+
+
+def _inline(analysis: Analysis, path: Const, operator: str, value: Node, form: Form) -> Node | None:
+    """Return the frequent kinds of predicates as functions: one field, compared with a constant or a name."""
+    if len(path.value) != 1 or type(path.value[0]) is not Keyword or operator in {"in", "includes"}:
+        return None
+    if not isinstance(value, Const) and not (isinstance(value, Local) and operator in {"<", ">", "<=", ">="}):
+        return None
+    var = analysis.fresh()
+    test = WhereTest(path.value[0], operator, value, Local(var, form.start), form.start)
+    return analysis.function([Arity([var], None, test)], None, form, analysis.functions)
+
+
+def _path(analysis: Analysis, form: Form) -> Const:
+    """Return the field of a ``where``: a keyword, a string, or a vector of them and of indices."""
+    steps = form.items if isinstance(form, Vector) else [form]
+    if not steps or not all(isinstance(each, Literal) and type(each.value) in {Keyword, str, int} for each in steps):
+        analysis.fail(
+            "the field of where is a keyword or a vector of keywords", form, "Write :name or [:user :name]."
+        )
+    return Const(tuple(each.value for each in steps if isinstance(each, Literal)), form.start)
+
+
+# ``->``, ``->>`` and their kin: a value handed from step to step.
+#
+# A chain becomes a sequence of bindings, not calls inside calls, so its length costs no nesting.
+
+_NESTED = 4
+"""A chain of so many steps is short enough to stay one expression."""
+
+
+def _step(form: Form, value: Node, *, last: bool) -> Form:
+    """Return a step as a call with the value as its first or last argument."""
+    argument = Ready(value)
+    if not isinstance(form, List) or not form.items or _makes_function(form):
+        return List([form, argument], form.start)
+    if last:
+        return List([*form.items, argument], form.start)
+    return List([form.items[0], argument, *form.items[1:]], form.start)
+
+
+def _makes_function(form: List) -> bool:
+    """Return whether a step is itself a function written out, which is called with the value."""
+    head = form.items[0]
+    return isinstance(head, Symbol) and head.name in {"fn", "fn*"}
+
+
+class _Chain:
+    """Bindings of a chain that grows."""
+
+    def __init__(self, analysis: Analysis, start: int) -> None:
+        self.analysis = analysis
+        self.start = start
+        self.pairs: list[tuple[Var, Node]] = []
+
+    def hold(self, node: Node) -> Local:
+        """Bind the value of a step and return its name."""
+        var = self.analysis.fresh()
+        var.number = is_number(node)
+        self.pairs.append((var, node))
+        return Local(var, self.start)
+
+    def end(self, node: Node) -> Node:
+        return Let(self.pairs, node, self.start) if self.pairs else node
+
+
+@special("->", "->>")
+def thread(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(-> x (f a) g)`` is ``(g (f x a))``; ``->>`` puts the value last."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    if len(form.items) < 2:
+        analysis.fail(f"{name} needs a value", form, f"Write ({name} x (f) (g)).")
+    steps = form.items[2:]
+    chain = _Chain(analysis, form.start)
+    node = analysis.node(form.items[1], scope)
+    for step in steps:
+        value = chain.hold(node) if len(steps) > _NESTED else node
+        node = analysis.node(_step(step, value, last=name == "->>"), scope)
+    return chain.end(node)
+
+
+@special("some->", "some->>")
+def thread_some(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """Like ``->`` and ``->>``; stops with nil at the first nil."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    if len(form.items) < 2:
+        analysis.fail(f"{name} needs a value", form, f"Write ({name} x (f) (g)).")
+    chain = _Chain(analysis, form.start)
+    node = analysis.node(form.items[1], scope)
+    for step in form.items[2:]:
+        value = chain.hold(node)
+        called = analysis.node(_step(step, value, last=name == "some->>"), scope)
+        node = If(Support("is_something", [value], form.start), called, Const(None, form.start), form.start)
+    return chain.end(node)
+
+
+@special("cond->", "cond->>")
+def thread_cond(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(cond-> x test (f a))``: every step whose test is true."""
+    name = form.items[0].name  # type: ignore[attr-defined]
+    clauses = form.items[2:]
+    if len(form.items) < 2 or len(clauses) % 2:
+        analysis.fail(f"{name} needs a value and pairs of test and step", form, f"Write ({name} x test (f)).")
+    chain = _Chain(analysis, form.start)
+    node = analysis.node(form.items[1], scope)
+    for test, step in zip(clauses[::2], clauses[1::2], strict=True):
+        value = chain.hold(node)
+        called = analysis.node(_step(step, value, last=name == "cond->>"), scope)
+        node = If(analysis.node(test, scope), called, value, form.start)
+    return chain.end(node)
+
+
+@special("as->")
+def thread_as(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(as-> x name (f a name) (g name b))``."""
+    if len(form.items) < 3:
+        analysis.fail("as-> needs a value and a name", form, "Write (as-> x $ (f a $)).")
+    name = simple_name(analysis, form.items[2])
+    chain = _Chain(analysis, form.start)
+    node = analysis.node(form.items[1], scope)
+    for step in form.items[3:]:
+        value = chain.hold(node)
+        node = analysis.node(step, {**scope, name: value.var})
+    return chain.end(node)
+
+
+@special("doto")
+def doto(analysis: Analysis, form: List, scope: Scope, tail: Tail) -> Node:
+    """``(doto x (f a))``: every step is called with the value, which is the result."""
+    if len(form.items) < 2:
+        analysis.fail("doto needs a value", form)
+    chain = _Chain(analysis, form.start)
+    value = chain.hold(analysis.node(form.items[1], scope))
+    for step in form.items[2:]:
+        chain.hold(analysis.node(_step(step, value, last=False), scope))
+    return chain.end(value)
