@@ -176,13 +176,6 @@ def test_the_command_line_is_installed_as_a_script() -> None:
     assert PROJECT["scripts"] == {"pyagentd": "pyagentd.cli:main"}
 
 
-def test_the_pages_that_are_linked_to_exist() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    links = ((page, link) for page in pages for link in re.findall(r"\]\(([^)#:\s]+)[)#]", page.read_text("utf-8")))
-    missing = [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()]
-    assert missing == []
-
-
 def test_messages_name_nodes_of_the_manual_that_exist_and_no_page_of_the_repository() -> None:
     """Whoever has the package has the manual, and not ``docs/``."""
     titles = (page.read_text().splitlines()[0].removeprefix("# ") for page in (ROOT / "docs").glob("*.md"))
