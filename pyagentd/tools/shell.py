@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -264,7 +263,8 @@ def _own_program(reading: shell.ShellReading, scope: ShellScope, root: Path, env
     """Return why a name does not stand for the system's program: `PATH` leads to one that the agent may write."""
     writable = (*scope.write, f"{root}/**")
     for name in {word for command in reading.commands for word in command.said if "/" not in word}:
-        found = shutil.which(name, path=env.get("PATH"))
+        places = (os.path.join(place, name) for place in env.get("PATH", os.defpath).split(os.pathsep))  # noqa: PTH118
+        found = next((place for place in places if os.access(root / place, os.X_OK)), None)
         if found and first_match(writable, os.path.realpath(root / found)) is not None:
             return f"`{name}` is {found}, which this agent may change"
     return None

@@ -51,7 +51,7 @@ def test_denies_come_from_the_whole_family_and_all_else_from_the_agent_itself(tm
     places = {f"{tmp_path}/sessions", f"{tmp_path}/config/presets", f"{tmp_path}/config/config.toml", str(session)}
     assert set(scope.protected) == places | set(map(str, installation.installed()))
     assert scope.hidden == (f"{tmp_path}/run",)
-    assert (scope.closed, scope.own) == ((f"{tmp_path}/sessions", f"{tmp_path}/agents"), (str(session),))
+    assert (scope.closed, scope.own) == ((f"{tmp_path}/sessions", f"{tmp_path}/sessions-agents"), (str(session),))
     assert scope.records == (agent.key, parent.key)
     given[parent.key] = replace(plain, paths=Paths(deny=("/other/**",)))
     assert read().deny == ("**/.env", "/other/**")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,8 @@ async def test_what_looks_like_a_way_out_and_is_inside_changes_nothing_else(tree
         agent.decisions.clear()
         envelope = await agent.call(tool, **arguments(tool, tree.filled(case.path)))
         assert SECRET not in envelope.text, tool
-        assert isinstance(agent.decisions[0], Allow), (tool, agent.decisions)
+        if len(case.path) < os.pathconf("/", "PC_PATH_MAX"):  # a longer one is refused before anything is decided
+            assert isinstance(agent.decisions[0], Allow), (tool, agent.decisions)
     assert tree.guarded() == before
 
 

@@ -14,17 +14,17 @@ _of = partial(Break, spec="004")
 BREAKS_OF_SIGNATURES = [
     _of(
         "Signature Type Syntax",
-        f"{_SIGNATURE}/meaning.py",
+        f"{_SIGNATURE}/parsing.py",
         'return fields_of(parens.value, "parameter"), _result(arrow, rest)',
         "return (), _result(arrow, rest)",
     ),
     _of(
         "Shorthand Syntax",
-        f"{_SIGNATURE}/meaning.py",
+        f"{_SIGNATURE}/parsing.py",
         "return maybe(meaning) if marked(form) else meaning",
         "return meaning",
     ),
-    _of("Malli Data (Advanced)", f"{_SIGNATURE}/malli.py", '"or": _or,', '"or": _and,'),
+    _of("Malli Data (Advanced)", f"{_SIGNATURE}/parsing.py", '"or": _or,', '"or": _and,'),
     _of(
         "PtcRunner.SubAgent.Signature",
         f"{_SIGNATURE}/contract.py",
@@ -33,13 +33,13 @@ BREAKS_OF_SIGNATURES = [
     ),
     _of(
         "DD-1: Optional Field Syntax (`?` suffix)",
-        f"{_SIGNATURE}/malli.py",
+        f"{_SIGNATURE}/parsing.py",
         "return Field(name, type_of(form), optional=marked(form))",
         "return Field(name, type_of(form))",
     ),
     _of(
         "DD-3: Lenient Extra Fields by Default",
-        f"{_SIGNATURE}/fitting.py",
+        f"{_SIGNATURE}/validation.py",
         'closed = of.closed or mode != "lenient"',
         "closed = True",
     ),
@@ -52,12 +52,12 @@ BREAKS_OF_SIGNATURES = [
     _of(
         "Signature Validation Strictness",
         f"{_SIGNATURE}/validation.py",
-        "if report.strict or of.closed:",
-        "if of.closed:",
+        "                return\n        if report.strict or of.closed:",
+        "                return\n        if of.closed:",
     ),
     _of(
         "Implicit Conversion",
-        f"{_SIGNATURE}/coercion.py",
+        f"{_SIGNATURE}/validation.py",
         "            made = converted(name, value)\n",
         "            made = FAILED\n",
     ),
