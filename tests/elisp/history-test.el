@@ -151,7 +151,7 @@ The variable `branch' is bound to its directory."
          'fake-raw (format "(return %d (:session-id \"talk-copy\"))"
                            (caar pyagentd-rpc--pending)))
         (pyagentd-test-await
-         (seq-some (lambda (text) (string-prefix-p "talk-copy was made" text))
+         (seq-some (lambda (text) (string-prefix-p "talk-copy was created" text))
                    said))))
     (should (equal buffer-file-name file))))
 

@@ -307,7 +307,7 @@ The variable `branch' is that of the session it is about."
         (pyagentd-test-settle)))
     (should-not (pyagentd-test-calls 'trust-presets))
     (pyagentd-test-answer 'presets '(:presets ((:name "ours"))))
-    (should (string-match-p "No preset of .* awaits"
+    (should (string-match-p "No preset of .* needs to be trusted"
                             (pyagentd-test-said (pyagentd-trust-presets))))))
 
 (ert-deftest pyagentd-trust-that-is-missing-is-said-where-a-preset-is-chosen ()
