@@ -13,7 +13,7 @@ from tests.e2e.conftest import System
 def test_an_agent_lives_and_ends_twice_without_emacs(system: System) -> None:
     made = system.json("agent", "init", "bob", "--system-prompt", "You look after things.", "--permissions", "open")
     place = Path(made["dir"])
-    assert made == {"name": "bob", "dir": str(system.home / "agents/bob"), "session_id": "bob"}
+    assert made == {"name": "bob", "dir": str(system.home / "sessions-agents/bob"), "session_id": "bob"}
     assert {"agent.json", "docs", "sessions", "workspace"} <= {entry.name for entry in place.iterdir()}
     system.ok("send", "bob", "Remember the sheep")
     (listed,) = system.json("agent", "list")["agents"]

@@ -97,6 +97,9 @@ def attack(system: System, model_server: ModelServer) -> Attack:
         said = _result(model_server)
         words_of = [line.split() for line in said.splitlines()]
         found = {words[0]: words[1] for words in words_of if words[1:2] in (["did"], ["failed"])}
+        config = system.sessions.parent / "config.toml"
+        if not (config.exists() and config.read_text() == "x"):
+            found["config"] = "failed"  # what a command wrote was a file of its own, that nobody else sees
         kept = str(preset.read_bytes() == before)
         return {**found, "text": said, "shown": sent.stderr, "kept": kept, "file": str(preset)}
 

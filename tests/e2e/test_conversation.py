@@ -184,7 +184,7 @@ def test_an_agent_is_asked_for_shown_and_answers(system: System, model_server: M
     emacs.wait(FINISHED)
     assert emacs.eval(overlay) is None
     body = emacs.eval("(progn (save-buffer) (buffer-substring-no-properties (point-min) (point-max)))")
-    agents = list((branch / "agents").glob("*")) if (branch / "agents").exists() else []
+    agents = list((branch / "agents").glob("[!.]*")) if (branch / "agents").exists() else []
     if kind == "agent":
         assert "It says alpha." in body and "The agent says alpha." in body
         (agent,) = agents

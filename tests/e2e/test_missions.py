@@ -77,7 +77,7 @@ def test_emacs_checks_the_signature_and_shows_the_trace_as_an_outline(system: Sy
     emacs = system.emacs(terminal=True, size=(110, 40))
     emacs.keys("M-x")
     type_text(emacs, "pyagentd-mission\n")
-    shows(emacs, "Mission:")
+    shows(emacs, "Mission (the task):")
     type_text(emacs, "How many lines has each of *.md?\n")
     shows(emacs, "Returns")
     type_text(emacs, "{total :imt}\n")

@@ -18,7 +18,7 @@ def tools(server: ModelServer) -> set[str]:
 
 
 @pytest.mark.spec("002", APPROVING)
-def test_a_plan_is_made_and_approved_with_one_key(system: System, model_server: ModelServer) -> None:
+def test_a_plan_is_made_and_approved_with_a_key_that_is_confirmed(system: System, model_server: ModelServer) -> None:
     system.use_server(model_server.url)
     session, main = system.new("plan")
     (system.project / "AGENTS.md").write_text("Tabs only.")
@@ -35,7 +35,7 @@ def test_a_plan_is_made_and_approved_with_one_key(system: System, model_server: 
     system_text = "".join(block["text"] for block in model_server.last.body["system"])
     assert "Tabs only." in system_text and "- write-a-skill:" in system_text
     model_server.say("Done.")
-    emacs.eval('(progn (execute-kbd-macro (kbd "C-c C-c")) t)')
+    emacs.eval('(progn (execute-kbd-macro (kbd "C-c C-c y")) t)')
     shows(emacs, "### Approved, continue.", "Done.", "[build]")
     emacs.wait(IDLE)
     assert {"Write", "Edit", "Bash"} <= tools(model_server)

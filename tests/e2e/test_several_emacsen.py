@@ -194,7 +194,7 @@ def test_two_that_take_over_at_once_take_turns(system: System) -> None:
     with ThreadPoolExecutor(2) as pool:
         outcomes = [pool.submit(emacs.eval, "(driver-call #'pyagentd-take-over)") for emacs in (second, third)]
     for outcome in outcomes:  # who was asked to give way at once says so
-        assert re.search("You write|at the same time|took over", outcome.result())
+        assert re.search("You now write|at the same time|took over", outcome.result())
     emacsen = (writer, second, third)
     wait_for(lambda: sorted(bool(e.eval(EDITS)) for e in emacsen) == [False, False, True], "one to write")
     for emacs in emacsen:

@@ -81,7 +81,7 @@ class Ending:
 ENDINGS = [
     Ending("success", r"found\Z", (LOOK, answer("found"))),
     Ending("empty answer", r"finished without saying anything", (answer(),)),
-    Ending("provider error", r"Error: Network failure\n.*no such model", (refusal(400, "x", "no such model"),)),
+    Ending("provider error", r"Error: API failure\n.*no such model", (refusal(400, "x", "no such model"),)),
     Ending("cut in the middle", r"Error: Network failure", (answer(text("found", chunks=3), cut_after=5),) * 12),
     Ending("agent stopped", r"Error: User aborted agent", act=abort_agent),
     Ending("parent stopped", r"abort", act=abort_parent),
@@ -110,7 +110,7 @@ def test_every_end_is_one_result_and_no_overlay_in_emacs(
     emacs.eval(f"(advice-add 'pyagentd-overlay-update :after (lambda (&rest _) (setq most (max most {OVERLAYS}))))")
     send(emacs, "Delegate.")
     if ending.act is not wait:
-        agent = wait_for(lambda: next(iter((branch / "agents").glob("*")), None), "the agent to begin")
+        agent = wait_for(lambda: next(iter((branch / "agents").glob("[!.]*")), None), "the agent to begin")
         wait_for(lambda: "Hello" in log(agent), "the agent to speak")
         emacs.wait(f"(= 1 {OVERLAYS})")
         ending.act(system, emacs, agent)

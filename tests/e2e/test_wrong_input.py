@@ -147,7 +147,7 @@ def test_a_17_mb_prompt_is_refused_before_it_is_sent(system: System) -> None:
     _, branch = system.new()
     done = system.run("send", str(branch), "-", input="x" * 17_000_000)
     assert done.returncode == 1
-    assert "put it into a file" in done.stderr
+    assert "send it as a file: --attach FILE" in done.stderr
     assert (branch / "session.md").read_text() == ""
 
 
