@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -16,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from pyagentd import __version__
 from pyagentd.agent.approving.trust import Trust
@@ -50,6 +52,25 @@ IDLE_CHECK_S = 30.0
 SWITCH_INTERVAL_S = 0.0005
 # Conversations are trees, not cycles: looking for cycles at the usual pace costs several percent and finds nothing.
 COLLECT = (50_000, 20, 100)
+
+
+_LARGE = 16 * 1024 * 1024
+"""Bytes of memory that are worth giving back."""
+
+
+def _resident() -> int:
+    """Return how many bytes of memory this process takes; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def _give_back() -> None:
+    """Give memory back to the system that a large case took: the C library keeps what was freed otherwise."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def serve(config: Config, *, detach: bool, tcp_port: int | None) -> int:
@@ -168,8 +189,12 @@ class _Daemon:
 
     async def _stop_when_idle(self, host: Host, server: Server) -> None:
         idle_s = 0.0
+        tidied = _resident()
         while idle_s < IDLE_S:
             await asyncio.sleep(IDLE_CHECK_S)
+            if not host.runs and _resident() > tidied + _LARGE:
+                await asyncio.to_thread(_give_back)
+                tidied = _resident()
             needed = (
                 server.clients or host.runs or host.schedules.pending or host.idling.pending or host.tasks.pending
             )

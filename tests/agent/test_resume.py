@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
+import weakref
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -422,3 +425,27 @@ async def test_what_a_run_was_told_meanwhile_is_still_there_when_it_goes_on(worl
     assert_prefix(world.server.requests)
     assert [part["type"] for part in world.server.last.messages[2]["content"]] == ["tool_result", "text"]
     assert_closed(ref)
+
+
+class _Asker:
+    """Who asks for something, as the context of a task holds it."""
+
+
+async def test_a_tree_that_was_looked_at_keeps_nothing_of_who_asked(world: World) -> None:
+    current: ContextVar[_Asker] = ContextVar("asker")
+
+    async def ask(asker: _Asker) -> None:
+        current.set(asker)
+        await world.host.trees.wake(world.session())
+
+    asker = _Asker()
+    gone = weakref.ref(asker)
+    asking = asyncio.create_task(ask(asker))
+    await asking
+    del asker, asking
+
+    def is_gone() -> bool:
+        gc.collect()
+        return gone() is None
+
+    await until(is_gone)

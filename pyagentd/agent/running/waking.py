@@ -47,7 +47,8 @@ class Trees:
     def __init__(self, owner: Owner, knows: Callable[[str], bool]) -> None:
         self._owner = owner
         self._knows = knows
-        self._looks: dict[str, asyncio.Task[None]] = {}  # by the root's key
+        self._looks: dict[str, asyncio.Task[None]] = {}  # going on now, by the root's key
+        self._looked: set[str] = set()  # keys of roots; a finished task would keep the client it began for
         self._suspended: dict[str, Suspended] = {}  # by key, until it is opened
         self._late: dict[str, Late] = {}  # by the root's key
         self._expected: dict[str, str] = {}  # ids of questions that will be asked again, with their runs
@@ -68,11 +69,16 @@ class Trees:
     async def wake(self, ref: BranchRef) -> None:
         """Return when the tree of a branch has been looked at."""
         root = paths.root_of(ref)
-        task = self._looks.get(root.key)
-        if task is None:
+        if root.key in self._looked:
+            return
+        if (task := self._looks.get(root.key)) is None:
             task = self._looks[root.key] = self._owner.own(self._look(root))
-        if not task.done():
-            await asyncio.shield(task)
+            task.add_done_callback(lambda _: self._note_looked(root.key))
+        await asyncio.shield(task)
+
+    def _note_looked(self, root: str) -> None:
+        self._looked.add(root)
+        del self._looks[root]
 
     async def awake(self) -> None:
         """Return when the questions that an earlier daemon left open are asked again, as far as that is known."""
