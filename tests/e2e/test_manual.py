@@ -55,3 +55,21 @@ def test_commands_options_and_keys_that_are_named_exist(tmp_path: Path) -> None:
     where = [*load_path(ROOT / "elisp"), "--eval", form]
     said = subprocess.run(["emacs", "-Q", "--batch", *where], capture_output=True, text=True, check=True).stdout
     assert said == "(nil nil nil)"
+
+
+def test_functions_for_lisp_take_the_arguments_that_the_manual_names() -> None:
+    named = re.findall(r"^- ~\((jf/\S+?)((?: [A-Z&a-z-]+)*)\)~ ::", MANUAL, re.MULTILINE)
+    assert len(named) > 10
+    wanted = []
+    for name, arguments in named:
+        needed, _, optional = arguments.partition("&optional")
+        wanted.append((name, len(needed.split()), len(needed.split()) + len(optional.split())))
+    # One that is a command too has a last argument that tells so; it is not for programs.
+    form = """(progn (require 'pyagentd-jf)
+      (prin1 (mapcar (pcase-lambda (`(,name ,least ,most))
+                       (pcase-let ((`(,min . ,max) (func-arity name)))
+                         (and (= min least) (= max (if (commandp name) (1+ most) most)) name)))
+                     '({}))))""".format(" ".join(f"({name} {least} {most})" for name, least, most in wanted))
+    where = [*load_path(ROOT / "elisp"), "--eval", form]
+    said = subprocess.run(["emacs", "-Q", "--batch", *where], capture_output=True, text=True, check=True).stdout
+    assert said == f"({' '.join(name for name, *_ in wanted)})"
