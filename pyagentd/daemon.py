@@ -27,22 +27,21 @@ from pyagentd.agent.lifecycle import recovering
 from pyagentd.agent.presets import Presets, configured_default, configured_profiles
 from pyagentd.agent.running.hints import PendingHints
 from pyagentd.agent.titles import Titles
-from pyagentd.background import in_background
-from pyagentd.clock import SystemClock
+from pyagentd.clock import Pulse, SystemClock
 from pyagentd.config import Config
+from pyagentd.installation import in_background
 from pyagentd.llm import warm
 from pyagentd.llm.factory import close_backends
 from pyagentd.log import LOG_NAME, setup_logging
-from pyagentd.pulse import Pulse
-from pyagentd.rpc.auth import new_token
-from pyagentd.rpc.lifecycle import Instance
-from pyagentd.rpc.server import Server
 from pyagentd.service import Service
 from pyagentd.store import sessions, templates
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.state import State
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
+from pyagentd.wire.connection import new_token
+from pyagentd.wire.lifecycle import Instance
+from pyagentd.wire.server import Server
 
 log = logging.getLogger(__name__)
 

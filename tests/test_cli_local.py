@@ -14,7 +14,7 @@ from pyagentd.cli import checks, main
 from pyagentd.cli.link import run_environment
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.config import load_config
-from pyagentd.rpc.framing import PROTOCOL
+from pyagentd.wire.framing import PROTOCOL
 
 
 @pytest.fixture(autouse=True)

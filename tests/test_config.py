@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.config import BUILTIN_PROFILES, Config, ProfileSettings, Setting, load_config, runtime_dir, sessions_dir
-from pyagentd.config.compaction import CompactionSettings
+from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ConfigError
 from pyagentd.policy.profiles import BUILTIN
 

@@ -23,12 +23,12 @@ from pyagentd.acp.prompts import Prompt
 from pyagentd.acp.updates import Update, Updates
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import run_environment
+from pyagentd.clock import new_id
 from pyagentd.errors import PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.ids import new_id
-from pyagentd.rpc.client import CALL_TIMEOUT_S
 from pyagentd.store import atomic, paths
 from pyagentd.store.lines import Row
+from pyagentd.wire.client import CALL_TIMEOUT_S
 
 _COMMAND_S: Final = 300.0  # a slash command may ask a model
 

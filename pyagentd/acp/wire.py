@@ -14,9 +14,9 @@ from typing import Any, Final
 from pyagentd.cli.link import daemon
 from pyagentd.errors import PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.rpc.client import CALL_TIMEOUT_S, event_of
-from pyagentd.rpc.framing import MAX_FRAME, FrameReader, Incoming, call, error_from, parse
-from pyagentd.sexp import plists_to_dicts
+from pyagentd.wire.client import CALL_TIMEOUT_S, event_of
+from pyagentd.wire.framing import MAX_FRAME, FrameReader, Incoming, call, error_from, parse
+from pyagentd.wire.sexp import plists_to_dicts
 
 _READ: Final = 1 << 18  # bytes at once
 _ENDED: Final = Unreachable("The daemon has ended", mend="The next call starts it again")

@@ -50,12 +50,11 @@ from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.agent.turns.queueing import Queueing
 from pyagentd.agent.turns.submitting import Submitting
 from pyagentd.agent.turns.turn import Prompt
-from pyagentd.clock import Clock
+from pyagentd.clock import Clock, Pulse
 from pyagentd.config import Config
 from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.messages import Message
-from pyagentd.pulse import Pulse
 from pyagentd.store.index.state import State
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.recorded import Message as QueuedMessage

@@ -20,7 +20,7 @@ from pyagentd.agent.approving.trust import Origins, Trust, preset_hash
 from pyagentd.agent.lifecycle.overlay import Overlay
 from pyagentd.agent.mcp.projectservers import server_scripts
 from pyagentd.config import Config
-from pyagentd.config.mcp import ServerSettings
+from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import PresetError, PyagentdError, StoreError
 from pyagentd.policy.presets import Preset, parse_preset
 from pyagentd.policy.profiles import Profile, make_profile

@@ -19,7 +19,7 @@ from pyagentd.cli.views import JsonView, TextView, View, event_object
 from pyagentd.events import Event
 
 if TYPE_CHECKING:
-    from pyagentd.rpc.client import DaemonClient
+    from pyagentd.wire.client import DaemonClient
 
 _QUIET = ("idle", "error")
 

@@ -41,7 +41,7 @@ def stop() -> None:
     asks again. A daemon that speaks another protocol is told in the one way it understands.
     """
     from pyagentd.config import runtime_dir
-    from pyagentd.rpc.client import terminate
+    from pyagentd.wire.client import terminate
 
     try:
         with daemon(start=False) as link:

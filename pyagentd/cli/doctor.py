@@ -22,7 +22,7 @@ def doctor(no_emacs: bool, as_json: bool) -> int:
     Starts nothing and changes nothing.
     """
     from pyagentd.cli.checks import all_checks
-    from pyagentd.rpc.framing import PROTOCOL
+    from pyagentd.wire.framing import PROTOCOL
 
     findings = []
     for finding in all_checks(emacs=not no_emacs):

@@ -20,7 +20,7 @@ from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event
 
 if TYPE_CHECKING:
-    from pyagentd.rpc.client import DaemonClient
+    from pyagentd.wire.client import DaemonClient
 
 _TICK_S = 0.1
 _ASKING_TICK_S = 0.01  # the keyboard is waited for instead

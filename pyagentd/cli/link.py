@@ -17,7 +17,7 @@ import click
 from pyagentd.errors import Busy, ConfigError, Unreachable
 
 if TYPE_CHECKING:
-    from pyagentd.rpc.client import DaemonClient
+    from pyagentd.wire.client import DaemonClient
 
 # What a run needs to know of the environment it was asked for in (DESIGN §5); never the whole environment.
 _SENT = ("PYAGENTD_BACKEND", "ANTHROPIC_BASE_URL", "PATH")
@@ -38,7 +38,7 @@ def daemon(*, start: bool = True, human: bool = False, name: str = "") -> Iterat
         ConfigError: The daemon that answers serves other sessions than ours.
     """
     from pyagentd.config import load_config, runtime_dir, sessions_dir
-    from pyagentd.rpc.client import connect, start_daemon
+    from pyagentd.wire.client import connect, start_daemon
 
     # Both come from the environment alone: a mistake in the configuration keeps nobody from a daemon that runs.
     runtime = runtime_dir()

@@ -259,7 +259,7 @@ def _pair(text: str, mark: str, option: str) -> tuple[str, str]:
 def _added(name: str, table: dict[str, Any], scope: str | None, root: Path) -> None:
     """Write a server down, unless there is one of that name or it could not be used."""
     from pyagentd.config import config_file
-    from pyagentd.config.mcp import read_server
+    from pyagentd.config.tables import read_server
     from pyagentd.store.atomic import make_dirs, write_text
 
     if scope == "local":

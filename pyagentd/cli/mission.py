@@ -22,7 +22,7 @@ from pyagentd.events import Event
 if TYPE_CHECKING:
     from pyagentd.cli.follow import Ending
     from pyagentd.cli.views import View
-    from pyagentd.rpc.client import DaemonClient
+    from pyagentd.wire.client import DaemonClient
 
 _LONGEST = 900_000  # bytes of prompt and context; a call to the daemon holds 1 MiB
 _CUT, _LINES = 600, 6  # characters and lines of a result in a trace

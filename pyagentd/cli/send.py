@@ -37,7 +37,7 @@ from pyagentd.events import Event
 if TYPE_CHECKING:
     from pyagentd.cli.follow import Ending
     from pyagentd.cli.views import Noting, ResultView, TextView
-    from pyagentd.rpc.client import DaemonClient
+    from pyagentd.wire.client import DaemonClient
 
 Form = Literal["text", "json", "events"]
 """What is printed: text for people, one object at the end, or each event as a line."""

@@ -16,7 +16,7 @@ from pyagentd.cli.options import preset_option, workplace_option
 from pyagentd.cli.output import json_option, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
-    from pyagentd.rpc.client import DaemonClient
+    from pyagentd.wire.client import DaemonClient
 
 LIST_TIMEOUT_S = 120.0
 

@@ -13,7 +13,7 @@ from pyagentd.cli.output import dim, print_json, shown
 from pyagentd.errors import NotFound
 
 if TYPE_CHECKING:
-    from pyagentd.rpc.client import DaemonClient
+    from pyagentd.wire.client import DaemonClient
 
 _BUCKETS = (("input", "in"), ("cache_read", "cached"), ("cache_write", "to cache"), ("reasoning", "thought"))
 

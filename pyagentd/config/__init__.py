@@ -66,11 +66,10 @@ a backend names the *variable* its key is in. A file looks like this::
     url = "https://tracker.example.org/mcp"
 """
 
-from pyagentd.config.backends import BackendSettings
+from pyagentd.config.file import Environment, Setting
 from pyagentd.config.loading import CONFINEMENTS, LOG_LEVELS, Config, Confinement, load_config
 from pyagentd.config.locations import config_file, runtime_dir, sessions_dir
-from pyagentd.config.profiles import BUILTIN_PROFILES, ProfileSettings
-from pyagentd.config.setting import Environment, Setting
+from pyagentd.config.tables import BUILTIN_PROFILES, BackendSettings, ProfileSettings
 
 __all__ = [
     "BUILTIN_PROFILES",

@@ -8,20 +8,35 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pyagentd.config.backends import BackendSettings, backend_tables, takes_address_from_environment
-from pyagentd.config.compaction import COMPACTION_KEYS, CompactionSettings, compaction_table
-from pyagentd.config.file import ConfigFile
-from pyagentd.config.hooks import HookSettings, read_hooks
-from pyagentd.config.locations import absolute, config_file, runtime_setting, sessions_setting
-from pyagentd.config.mcp import ServerSettings, read_server
-from pyagentd.config.models import ModelSettings, model_tables
-from pyagentd.config.places import KEYS as SKILLS_KEYS
-from pyagentd.config.places import OwnPlaces, own_places
-from pyagentd.config.privacy import PRIVACY_KEYS, by_hand, extra_requests, withheld
-from pyagentd.config.profiles import ProfileSettings, profile_tables
-from pyagentd.config.setting import SWITCH, Environment, Setting, picked, switched
-from pyagentd.config.triggers import TRIGGER_KEYS, TriggerSettings, trigger_table
-from pyagentd.config.web import WEB_KEYS, WebSettings, web_table
+from pyagentd.config.file import SWITCH, ConfigFile, Environment, Setting, picked, switched
+from pyagentd.config.locations import KEYS as SKILLS_KEYS
+from pyagentd.config.locations import OwnPlaces, absolute, config_file, own_places, runtime_setting, sessions_setting
+from pyagentd.config.tables import (
+    COMPACTION_KEYS,
+    PRIVACY_KEYS,
+    TRIGGER_KEYS,
+    WEB_KEYS,
+    BackendSettings,
+    CompactionSettings,
+    HookSettings,
+    ModelSettings,
+    ProfileSettings,
+    ServerSettings,
+    TriggerSettings,
+    WebSettings,
+    backend_tables,
+    by_hand,
+    compaction_table,
+    extra_requests,
+    model_tables,
+    profile_tables,
+    read_hooks,
+    read_server,
+    takes_address_from_environment,
+    trigger_table,
+    web_table,
+    withheld,
+)
 from pyagentd.errors import ConfigError
 
 Confinement = Literal["auto", "bubblewrap", "landlock", "off"]

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeGuard
 from typing import Literal as Literal_
 
+from pyagentd.errors import did_you_mean
 from pyagentd.lisp.builtins import BUILTINS
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.reader import Form, Lambda, List, Literal, Map, Places, Quote, Set, Symbol, Vector
 from pyagentd.lisp.values import Keyword, wrong_arity
-from pyagentd.spelling import did_you_mean
 
 # What analysis makes of forms: few kinds of nodes, every name resolved, every sugar gone.
 #

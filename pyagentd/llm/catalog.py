@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.config import Config
-from pyagentd.config.models import ModelSettings
+from pyagentd.config.tables import ModelSettings
 from pyagentd.messages import Usage
 
 UNKNOWN_WINDOW = 200_000  # tokens

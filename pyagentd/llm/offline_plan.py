@@ -146,6 +146,6 @@ RULES = (
     Rule("Bash", _commands),  # run `make test`, run `make` in the background and wake
     Rule("Write", _writes),  # write `text` to notes.md
     Rule("Grep", _searches),  # search for `TODO`
-    Rule("Read", _reads),  # README.md, pyagentd/ids.py
+    Rule("Read", _reads),  # README.md, pyagentd/clock.py
     Rule("Glob", _globs),  # presets/*.md, pyagentd/llm, "list the files", "the presets"
 )

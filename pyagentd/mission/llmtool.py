@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyagentd import jsontext, lisp
-from pyagentd.errors import TemplateError, UserError
+from pyagentd.errors import TemplateError, UserError, did_you_mean
 from pyagentd.lisp import Keyword, printing
 from pyagentd.mission import response, template
 from pyagentd.mission import signature as signatures
 from pyagentd.mission.options import Message, Request
 from pyagentd.mission.signature import Signature, SignatureError, type_text
 from pyagentd.mission.step import Step
-from pyagentd.spelling import did_you_mean
 
 CALLER = "caller"
 OPTIONS = frozenset(

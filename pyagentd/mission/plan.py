@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pyagentd import lisp
-from pyagentd.errors import ToolError, UserError
+from pyagentd.errors import ToolError, UserError, did_you_mean
 from pyagentd.lisp import encoding, values
 from pyagentd.lisp.errors import LispError
 from pyagentd.mission import signature
@@ -27,7 +27,6 @@ from pyagentd.mission.runtime import run_here, words_of
 from pyagentd.mission.step import Fail, MissionFailed, Step, failed
 from pyagentd.mission.tools import Tool, normalize
 from pyagentd.mission.turn import fail_of
-from pyagentd.spelling import did_you_mean
 from pyagentd.store import atomic
 
 VERSION = 1

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from pyagentd.errors import NotFound, UserError
+from pyagentd.errors import NotFound, UserError, did_you_mean
 from pyagentd.mission.asking import LLMError
 from pyagentd.mission.llmtool import CALLER
 from pyagentd.mission.options import LLM, Request
-from pyagentd.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from pyagentd.config import Config

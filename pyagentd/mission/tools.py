@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 from weakref import WeakKeyDictionary
 
-from pyagentd.errors import PyagentdError
+from pyagentd.errors import PyagentdError, did_you_mean
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.values import check_data
@@ -32,7 +32,6 @@ from pyagentd.mission.runtime import Runtime, called, words_of
 from pyagentd.mission.signature import Problem, Signature, SignatureError
 from pyagentd.mission.step import MissionFailed, Step, ToolCall
 from pyagentd.mission.telemetry import new_span
-from pyagentd.spelling import did_you_mean
 
 # How arguments under string keys reach a Python function, and what the function says of itself.
 #

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyagentd import lisp
+from pyagentd.errors import did_you_mean
 from pyagentd.lisp import values
 from pyagentd.lisp.errors import LispError
 from pyagentd.lisp.printing import check_extent
@@ -24,7 +25,6 @@ from pyagentd.mission.runtime import Runtime
 from pyagentd.mission.step import Fail, Turn, Usage
 from pyagentd.mission.telemetry import new_span
 from pyagentd.mission.tools import Tool, Toolbox
-from pyagentd.spelling import did_you_mean
 
 # A mission between two turns, and how it is over.
 

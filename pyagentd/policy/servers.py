@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyagentd.config.mcp import ServerSettings, read_server
+from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import ConfigError
 
 _ALL, _NONE = "all", "none"

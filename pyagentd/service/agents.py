@@ -10,9 +10,9 @@ from pyagentd.agent.delegating.tree import Open, agents_below
 from pyagentd.errors import Ambiguous, NotFound, PyagentdError
 from pyagentd.policy.presets import Result
 from pyagentd.service.group import INLINE_LIMIT, Client, Group
-from pyagentd.sexp import encode
 from pyagentd.store.atomic import write_bytes
 from pyagentd.store.paths import BranchRef
+from pyagentd.wire.sexp import encode
 
 
 class Agents(Group):

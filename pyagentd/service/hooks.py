@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyagentd.agent.hooking.projecthooks import ProjectHooks, project_hooks
-from pyagentd.config.hooks import HookSettings
+from pyagentd.config.tables import HookSettings
 from pyagentd.errors import BadRequest
 from pyagentd.service.group import Client, Group, directory
 

@@ -19,7 +19,6 @@ from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import Profile
 from pyagentd.service.group import INLINE_LIMIT, Client, Group
 from pyagentd.service.usage import summary
-from pyagentd.sexp import tagged
 from pyagentd.store import paths
 from pyagentd.store.atomic import write_text
 from pyagentd.store.index import audit
@@ -27,6 +26,7 @@ from pyagentd.store.index.audit import Entry
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.traced import TracedStep, as_json, read_trace
+from pyagentd.wire.sexp import tagged
 
 _MOST_DECISIONS = 5000
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
 from pyagentd.agent.mcp.servers import Server
 from pyagentd.agent.running.settings import SendOptions
-from pyagentd.config.mcp import ServerSettings, read_server
+from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound, ToolError
 from pyagentd.service.group import Client, Group, directory, workplace
 from pyagentd.service.options import send_options

@@ -15,12 +15,12 @@ from pyagentd.events import Event
 from pyagentd.service.group import Client, Group, described
 from pyagentd.service.models import checked_model
 from pyagentd.service.options import send_options
-from pyagentd.sexp import SexpError, plist_to_dict
 from pyagentd.store import atomic, paths
 from pyagentd.store.index import agents
 from pyagentd.store.index.agents import AgentRow
 from pyagentd.store.namedagents import agentfile, layout, names
 from pyagentd.store.paths import BranchRef
+from pyagentd.wire.sexp import SexpError, plist_to_dict
 
 
 class NamedAgents(Group):

@@ -11,7 +11,7 @@ from pyagentd.errors import BadRequest
 from pyagentd.policy.presets import parse_message_settings
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client
-from pyagentd.sexp import SexpError, plist_to_dict
+from pyagentd.wire.sexp import SexpError, plist_to_dict
 
 
 def send_options(

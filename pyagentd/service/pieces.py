@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd import ids
+from pyagentd import clock as ids
 from pyagentd.clock import stamp
 from pyagentd.errors import NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.log import of_session

@@ -13,10 +13,9 @@ from pyagentd.agent.presets import ProjectPresets, Template
 from pyagentd.agent.prompting import skilltool
 from pyagentd.agent.running import toolbox
 from pyagentd.config import Config
-from pyagentd.errors import BadRequest, ConfigError, PyagentdError
+from pyagentd.errors import BadRequest, ConfigError, PyagentdError, nearest
 from pyagentd.policy.presets import Preset
 from pyagentd.service.group import Client, Group, expanded, workplace
-from pyagentd.spelling import nearest
 from pyagentd.store import presetfile
 from pyagentd.tools.builtin import builtin_tools
 

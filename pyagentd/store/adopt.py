@@ -16,10 +16,10 @@ from typing import Any
 from pyagentd.store.align import Placed, placed
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document, Span, merged
-from pyagentd.store.elisp_data import read_call
 from pyagentd.store.pieces import Found, found_pieces, recorded_pieces
 from pyagentd.store.render import FENCE_CLOSE, REASONING_OPEN, reasoning_block, tool_body, writable
 from pyagentd.store.rows import message_row, part_row
+from pyagentd.wire.sexp import read_call
 
 Fact = tuple[str, dict[str, Any]]  # type and data of a row
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyagentd import ids
+from pyagentd import clock as ids
 from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
 from pyagentd.log import of_session
 from pyagentd.store import atomic, lineage, metadata, paths

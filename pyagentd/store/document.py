@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
-from pyagentd.store.elisp_data import LispError, print_string, print_symbol, read_call
 from pyagentd.store.local_variables import (
     BOUNDS,
     OPENING,
@@ -31,6 +30,7 @@ from pyagentd.store.local_variables import (
     is_fenced,
     print_block,
 )
+from pyagentd.wire.sexp import LispError, print_string, print_symbol, read_call
 
 PROMPT_PREFIX = "### "
 BLANK = " \t\r\n"  # what gptel trims

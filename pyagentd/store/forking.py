@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyagentd import ids, regularfile
+from pyagentd import clock as ids
+from pyagentd import regularfile
 from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
 from pyagentd.errors import NotFound
 from pyagentd.log import of_session

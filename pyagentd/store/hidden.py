@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from pyagentd.ids import new_id
+from pyagentd.clock import new_id
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.recorded import Message
 

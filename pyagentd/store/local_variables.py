@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pyagentd.store.elisp_data import NIL, LispError, Symbol, print_string, print_symbol, read
+from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, print_string, print_symbol, read
 
 BOUNDS = "gptel--bounds"
 _SYSTEM_MESSAGE = ("gptel-system-prompt", "gptel--system-message")
@@ -275,7 +275,7 @@ def _names(datum: Any) -> tuple[str, ...]:
 
 
 def _number(datum: Any) -> float | None:
-    if isinstance(datum, Symbol) and datum == NIL:
+    if isinstance(datum, ElispSymbol) and datum == NIL:
         return None
     if not isinstance(datum, int | float):
         raise LispError("not a number")
@@ -283,7 +283,7 @@ def _number(datum: Any) -> float | None:
 
 
 def _count(datum: Any) -> int | None:
-    if isinstance(datum, Symbol) and datum == NIL:
+    if isinstance(datum, ElispSymbol) and datum == NIL:
         return None
     if not isinstance(datum, int) or isinstance(datum, bool) or datum < 1:
         raise LispError("not a whole number above 0")

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 from pyagentd.events import InsertRole
 from pyagentd.store.compaction import COMPACTION, compaction_block
 from pyagentd.store.document import PROMPT_PREFIX
-from pyagentd.store.elisp_data import print_call, print_json
 from pyagentd.store.journal import Row
+from pyagentd.wire.sexp import print_call, print_json
 
 REASONING_OPEN = "``` reasoning\n"
 TOOL_OPEN = "``` tool "

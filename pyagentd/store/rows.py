@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pyagentd.ids import new_id
+from pyagentd.clock import new_id
 
 
 class Served(NamedTuple):

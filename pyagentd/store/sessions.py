@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pyagentd import ids
+from pyagentd import clock as ids
 from pyagentd.clock import Clock, iso8601, stamp
 from pyagentd.errors import BadRequest, StoreError
 from pyagentd.log import of_session

@@ -15,8 +15,8 @@ from pyagentd.messages import Message, Part, Reasoning, Role, Text, ToolCall, To
 from pyagentd.store import recorded as record
 from pyagentd.store.compaction import output_stub, wrapped
 from pyagentd.store.document import BLANK
-from pyagentd.store.elisp_data import LispError, read_call
 from pyagentd.store.pieces import Found, Recorded, Step
+from pyagentd.wire.sexp import LispError, read_call
 
 ABORTED = "aborted"
 BEGINNING = "(The beginning of this conversation was removed.)"

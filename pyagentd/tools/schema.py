@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyagentd.errors import ToolError
-from pyagentd.spelling import did_you_mean
+from pyagentd.errors import ToolError, did_you_mean
 
 Schema = Mapping[str, Any]
 

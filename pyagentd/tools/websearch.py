@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from pyagentd.config.web import WebSettings
+from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 from pyagentd.tools.webaddress import canonical

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyagentd.agent.compacting.pruning import KEEP_RECENT, prunable, pruned, saving
 from pyagentd.agent.compacting.summariser import CUT, Summariser
 from pyagentd.agent.compacting.tail import chosen, cuts, tokens_of
-from pyagentd.config.compaction import CompactionSettings
+from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.llm.catalog import ModelFacts

@@ -12,7 +12,7 @@ from pyagentd.agent.hooking.hooks import with_text
 from pyagentd.agent.mcp import mentions
 from pyagentd.agent.mcp.lent import Lent
 from pyagentd.agent.mcp.mentions import mentioned
-from pyagentd.config.mcp import read_server
+from pyagentd.config.tables import read_server
 from pyagentd.errors import BadRequest
 from pyagentd.policy.servers import read_wanted
 from pyagentd.store import paths

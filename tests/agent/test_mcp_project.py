@@ -15,7 +15,7 @@ from pyagentd.agent.mcp.projectservers import project_servers
 from pyagentd.cli import main
 from pyagentd.cli.mcp import _show
 from pyagentd.config import load_config
-from pyagentd.config.mcp import ServerSettings, read_server
+from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound
 from pyagentd.policy.servers import WantedServers
 from pyagentd.store import paths

@@ -12,12 +12,12 @@ from pyagentd.agent.lifecycle import creating
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.policy.presets import Preset
 from pyagentd.service import Service
-from pyagentd.sexp import Symbol
 from pyagentd.store import document, paths, presetfile
 from pyagentd.store.document import Document, body_sha256
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.namedagents import agentfile
 from pyagentd.store.paths import BranchRef
+from pyagentd.wire.sexp import Symbol
 from tests.agent.test_attaching import file_of, talk
 from tests.agent.world import Watcher, World, body, rows
 from tests.server import answer, tool_use

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from pyagentd import sexp
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.opening import RESTARTED
@@ -29,6 +28,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.store.render import replay
 from pyagentd.tools.spec import Target, ToolSpec
+from pyagentd.wire import sexp
 from tests.agent.world import OVERLOADED, Watcher, World, assert_closed, attached, body, last_of, rows
 from tests.server import Block, Request, answer, error_event, malformed, refusal, text, thinking, tool_use
 from tests.store.shelf import update

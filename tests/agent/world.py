@@ -14,10 +14,10 @@ from pyagentd.agent.branches.attaching import attach
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
 from pyagentd.agent.running.settings import Presets, SendOptions
+from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
-from pyagentd.pulse import Pulse
 from pyagentd.service import Service
 from pyagentd.store import document, sessions
 from pyagentd.store.journal import Journal, Row

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyagentd.rpc.client import DaemonClient, connect
 from pyagentd.store import document
 from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.state import State
 from pyagentd.store.paths import BranchRef, ref_of
 from pyagentd.store.registry import Registry
+from pyagentd.wire.client import DaemonClient, connect
 from tests.bench.figure import Fact, Figure, Result, at_most
 from tests.bench.measure import timed_ms
 from tests.bench.shelves import Talker, fill, rare, write

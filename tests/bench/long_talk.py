@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyagentd.ids import new_id
+from pyagentd.clock import new_id
 from pyagentd.store import atomic, document, paths
 from pyagentd.store.document import Document, Span, merged
 from pyagentd.store.journal import Journal

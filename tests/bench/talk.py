@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyagentd.rpc.client import DaemonClient
 from pyagentd.store import paths
 from pyagentd.store.traced import read_trace
+from pyagentd.wire.client import DaemonClient
 from tests.bench.figure import Figure, Result, at_most
 from tests.bench.measure import Spent, median
 from tests.bench.references import reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyagentd.events import Event
-from pyagentd.rpc.outbox import Outbox
+from pyagentd.wire.connection import Outbox
 from tests.bench import peers
 from tests.bench.figure import Figure, Result, at_least, at_most
 from tests.bench.measure import median

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyagentd.rpc.client import DaemonClient, connect
-from pyagentd.sexp import decode
 from pyagentd.store import document
+from pyagentd.wire.client import DaemonClient, connect
+from pyagentd.wire.sexp import decode
 from tests.bench import corpus
 from tests.bench.model import FILE
 from tests.e2e.compiled import elisp, load_path

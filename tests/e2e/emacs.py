@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyagentd.sexp import decode
+from pyagentd.wire.sexp import decode
 from tests.e2e.compiled import ELPA, ROOT, elisp, load_path, native
 
 __all__ = ["ELPA", "ROOT", "Emacs", "EmacsError", "wait_for"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.sexp import plist_to_dict
+from pyagentd.wire.sexp import plist_to_dict
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs, EmacsError
 from tests.e2e.test_conversation import converse

@@ -9,7 +9,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from pyagentd.sexp import decode
+from pyagentd.wire.sexp import decode
 from tests.e2e.conftest import System
 from tests.e2e.emacs import EmacsError, wait_for
 from tests.server import ModelServer, refusal

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.errors import PyagentdError
-from pyagentd.rpc.client import connect
 from pyagentd.store import atomic, paths
 from pyagentd.store.document import read
+from pyagentd.wire.client import connect
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs, EmacsError, wait_for
 from tests.faults.files import branch_problems, branches_below

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.rpc.client import connect
 from pyagentd.store.document import body_sha256, read
+from pyagentd.wire.client import connect
 
 _ATTEMPTS = 20
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from pyagentd.clock import Pulse
 from pyagentd.errors import Busy
-from pyagentd.pulse import Pulse
-from pyagentd.rpc.connection import Client
-from pyagentd.rpc.framing import call
-from pyagentd.rpc.lifecycle import Instance, Runtime
-from pyagentd.rpc.server import Server
-from pyagentd.sexp import decode
+from pyagentd.wire.connection import Client
+from pyagentd.wire.framing import call
+from pyagentd.wire.lifecycle import Instance, Runtime
+from pyagentd.wire.server import Server
+from pyagentd.wire.sexp import decode
 
 TOKEN = "a-token"
 EMACS = ("emacs", "-Q", "--batch")

@@ -15,7 +15,7 @@ import pytest
 
 from pyagentd.errors import BadRequest, Busy, PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
-from pyagentd.rpc.client import connect, start_daemon
+from pyagentd.wire.client import connect, start_daemon
 from tests.rpc.conftest import Daemon
 
 

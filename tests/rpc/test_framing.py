@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pyagentd.errors import Busy, PyagentdError, TransientProviderError, WireError
-from pyagentd.rpc.framing import (
+from pyagentd.wire.framing import (
     MAX_FRAME,
     BadHeader,
     FrameReader,
@@ -20,7 +20,7 @@ from pyagentd.rpc.framing import (
     parse,
     uid_of,
 )
-from pyagentd.sexp import decode
+from pyagentd.wire.sexp import decode
 
 
 def test_the_header_counts_bytes_and_the_newline() -> None:

@@ -10,8 +10,8 @@ import sexpdata
 from epc.handler import EPCError, ReturnError
 
 from pyagentd.events import Event
-from pyagentd.rpc.scripting import epc_client
-from pyagentd.sexp import decode
+from pyagentd.wire.client import epc_client
+from pyagentd.wire.sexp import decode
 from tests.rpc.conftest import Daemon, run_emacs
 
 TIMEOUT = 10

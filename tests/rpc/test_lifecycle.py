@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ConfigError, Unreachable, UserError
-from pyagentd.rpc.lifecycle import Instance, private_directory, read_runtime
+from pyagentd.wire.lifecycle import Instance, private_directory, read_runtime
 from tests.rpc.conftest import run_emacs
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest
-from pyagentd.rpc.operations import operation
-from pyagentd.sexp import decode
+from pyagentd.wire.connection import operation
+from pyagentd.wire.sexp import decode
 
 
 async def attach(client: Any, *, branch: str, seq: int | None, sha256: str = "", take_it: bool = False) -> None:

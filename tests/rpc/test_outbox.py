@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.events import Event
-from pyagentd.rpc.framing import FrameReader
-from pyagentd.rpc.outbox import BACKLOG, BATCH, PIECE, Outbox
-from pyagentd.sexp import decode
+from pyagentd.wire.connection import BACKLOG, BATCH, PIECE, Outbox
+from pyagentd.wire.framing import FrameReader
+from pyagentd.wire.sexp import decode
 from tests.examples import examples
 
 

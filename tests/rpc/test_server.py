@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from pyagentd.clock import Pulse
 from pyagentd.events import Event
-from pyagentd.pulse import Pulse
-from pyagentd.rpc import auth
-from pyagentd.rpc.framing import call, frame
-from pyagentd.rpc.server import Server
+from pyagentd.wire import connection as auth
+from pyagentd.wire.framing import call, frame
+from pyagentd.wire.server import Server
 from tests.rpc.conftest import TOKEN, Daemon, Peer, serving, until
 
 Strangers = Callable[..., Awaitable[Peer]]

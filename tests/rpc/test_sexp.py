@@ -14,16 +14,7 @@ import sexpdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyagentd.sexp import (
-    SexpError,
-    Symbol,
-    Unencodable,
-    decode,
-    encode,
-    plist_to_dict,
-    plists_to_dicts,
-    tagged,
-)
+from pyagentd.wire.sexp import SexpError, Symbol, Unencodable, decode, encode, plist_to_dict, plists_to_dicts, tagged
 from tests.examples import examples
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.sexp import SexpError, Symbol, decode, encode
+from pyagentd.wire.sexp import SexpError, Symbol, decode, encode
 from tests.rpc.conftest import run_emacs
 
 SPECIAL = "\"\\()[]{};:'`,#?.|@&*+-=<>!~^%$ \t\n\r\f\b\v\0\x1b\x7f\x85\xa0\u2018\u2019\u2028\ufeff"

@@ -33,7 +33,7 @@ BREAKS = [
     ),
     Break(
         "Session ID generation",
-        "pyagentd/ids.py",
+        "pyagentd/clock.py",
         'return f"{slugify(name)}-{stamp}"',
         'return f"{stamp}-{slugify(name)}"',
     ),

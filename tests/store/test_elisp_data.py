@@ -10,16 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.store.elisp_data import (
-    LispError,
-    Symbol,
-    print_call,
-    print_json,
-    print_symbol,
-    read,
-    read_call,
-    to_json,
-)
+from pyagentd.wire.sexp import ElispSymbol, LispError, print_call, print_json, print_symbol, read, read_call, to_json
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -66,9 +57,9 @@ def test_emacs_reads_what_we_print_and_prints_it_alike() -> None:
 @pytest.mark.parametrize(
     ("text", "datum"),
     [
-        ("foo", Symbol("foo")),
-        (r"gpt-5\.2", Symbol("gpt-5.2")),
-        (r"\1", Symbol("1")),
+        ("foo", ElispSymbol("foo")),
+        (r"gpt-5\.2", ElispSymbol("gpt-5.2")),
+        (r"\1", ElispSymbol("1")),
         ("12.", 12),
         ('"a\\n\\t\\u00e9\\x41\\ b\\\nc"', "a\n\té" + "Abc"),
         ("; note\n (1 [2 (3)])", [1, [2, [3]]]),
@@ -101,7 +92,7 @@ def test_what_is_no_call_is_refused(text: str) -> None:
 )
 def test_symbols_are_escaped_as_emacs_does(name: str, printed: str) -> None:
     assert print_symbol(name) == printed
-    assert read(printed)[0] == Symbol(name)
+    assert read(printed)[0] == ElispSymbol(name)
 
 
 def test_a_number_of_thousands_of_digits_is_refused_as_other_bad_data_is() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.config.mcp import ServerSettings
+from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, ToolError
 from pyagentd.policy.servers import WantedServers, read_wanted
 from pyagentd.tools.mcp.catalog import Answered, Piece, ServerTool

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.resolver import ThreadedResolver
 
-from pyagentd.config.web import WebSettings
+from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.pagetext import text_of

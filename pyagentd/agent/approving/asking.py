@@ -15,8 +15,8 @@ from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.openbranches import OpenBranches
 from pyagentd.agent.running.hints import Hints
 from pyagentd.agent.running.settings import SendOptions
+from pyagentd.clock import new_id
 from pyagentd.errors import StoreError
-from pyagentd.ids import new_id
 from pyagentd.store.paths import BranchRef
 
 _DEFAULTS: Mapping[str, Any] = {

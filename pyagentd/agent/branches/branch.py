@@ -30,11 +30,10 @@ from pyagentd.agent.turns.beginning import Beginning
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.agent.turns.turnagent import TurnPresets, shown
 from pyagentd.agent.turns.waitlist import Waitlist
-from pyagentd.clock import Clock
+from pyagentd.clock import Clock, Pulse
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.policy.presets import Preset
-from pyagentd.pulse import Pulse
 from pyagentd.store import paths
 from pyagentd.store.condition import stamp_of
 from pyagentd.store.journal import Row

@@ -21,10 +21,9 @@ from pyagentd.agent.branches.status import Session, SessionStatus
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.running.waking import Trees
-from pyagentd.clock import Clock
+from pyagentd.clock import Clock, Pulse
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
-from pyagentd.pulse import Pulse
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.suspended import Suspended
 from pyagentd.store.unfinished import unfinished_agents

@@ -23,9 +23,8 @@ from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.run import new_run_id
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.agent.turns.turn import Prompt
-from pyagentd.errors import PyagentdError, UserError
+from pyagentd.errors import PyagentdError, UserError, did_you_mean
 from pyagentd.events import Event
-from pyagentd.spelling import did_you_mean
 from pyagentd.store import hidden
 from pyagentd.store.remembered import memory
 from pyagentd.store.render import writable

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from pyagentd.config.compaction import CompactionSettings
+from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
 from pyagentd.llm.catalog import ModelFacts

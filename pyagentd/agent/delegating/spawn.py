@@ -29,9 +29,9 @@ from pyagentd.policy.patterns import validate_pattern
 from pyagentd.policy.presets import Commands, Preset
 from pyagentd.policy.servers import WantedServers
 from pyagentd.policy.shell import ANY
-from pyagentd.sexp import encode
 from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.wire.sexp import encode
 
 log = logging.getLogger(__name__)
 

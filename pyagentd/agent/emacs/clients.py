@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyagentd.agent.emacs.offered import OfferedTool
+from pyagentd.clock import new_id
 from pyagentd.errors import BadRequest, ToolError
 from pyagentd.events import Event, Sink
-from pyagentd.ids import new_id
 from pyagentd.jsontext import object_in
 from pyagentd.store.atomic import write_text
 from pyagentd.tools.beneath import read_bytes

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pyagentd.agent.hooking.hookprocess import Word
-from pyagentd.config.hooks import EVENTS
+from pyagentd.clock import new_id
+from pyagentd.config.tables import EVENTS
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event, Sink
-from pyagentd.ids import new_id
 from pyagentd.jsontext import object_in
 
 TIMEOUT_S = 3.0

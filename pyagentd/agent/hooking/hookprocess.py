@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd import installation, jsontext
-from pyagentd.config.hooks import HookSettings
+from pyagentd.config.tables import HookSettings
 from pyagentd.tools.environment import child_environment
 from pyagentd.tools.process import Group
 

@@ -21,7 +21,7 @@ from pyagentd.agent.hooking.projecthooks import ProjectHooks, project_hooks
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.turn import Prompt
-from pyagentd.config.hooks import HookSettings
+from pyagentd.config.tables import HookSettings
 from pyagentd.errors import Blocked, NotASession
 from pyagentd.events import Event, Sink
 from pyagentd.messages import Message, Text

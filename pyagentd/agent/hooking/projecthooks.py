@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyagentd import regularfile
 from pyagentd.config.file import read_toml
-from pyagentd.config.hooks import HookSettings, read_hooks
+from pyagentd.config.tables import HookSettings, read_hooks
 from pyagentd.errors import ConfigError
 from pyagentd.tools.confine.scope import ShellScope
 

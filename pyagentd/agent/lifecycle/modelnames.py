@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyagentd.config import Config
-from pyagentd.errors import BadRequest, ToolError
+from pyagentd.errors import BadRequest, ToolError, did_you_mean
 from pyagentd.llm import catalog
-from pyagentd.spelling import did_you_mean
 
 _SHOWN = 40  # models in a message
 

@@ -19,10 +19,9 @@ from pyagentd.agent.lifecycle.modelnames import Provider, found_in, mend, syntax
 from pyagentd.agent.running.settings import SendOptions, key_of, server_of
 from pyagentd.clock import Clock, iso8601
 from pyagentd.config import BackendSettings, Config
-from pyagentd.errors import BadRequest, NoKey, PyagentdError
+from pyagentd.errors import BadRequest, NoKey, PyagentdError, did_you_mean
 from pyagentd.llm import catalog
 from pyagentd.llm.factory import list_models
-from pyagentd.spelling import did_you_mean
 from pyagentd.store import modellists
 from pyagentd.store.modellists import ModelList
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pyagentd.config.mcp import ServerSettings
+from pyagentd.config.tables import ServerSettings
 from pyagentd.log import conceal
 
 

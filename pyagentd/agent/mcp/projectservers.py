@@ -19,7 +19,7 @@ from typing import Any
 from pyagentd import jsontext
 from pyagentd.agent.hooking.projecthooks import content, scripts_of
 from pyagentd.config.file import read_toml
-from pyagentd.config.mcp import ServerSettings, read_server
+from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import ConfigError
 from pyagentd.tools.mcp.launch import at_root
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from pyagentd.config.mcp import ServerSettings
+from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import StoreError
 from pyagentd.store.index.state import State
 from pyagentd.tools.mcp.catalog import ServerPrompt, ServerResource

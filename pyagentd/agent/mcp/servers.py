@@ -16,7 +16,7 @@ from pyagentd.agent.mcp.lent import Lent
 from pyagentd.agent.mcp.projectservers import ProjectServers, project_servers
 from pyagentd.agent.mcp.remembered import Remembered
 from pyagentd.agent.running.settings import SendOptions, variable_of
-from pyagentd.config.mcp import ServerSettings
+from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, PyagentdError, ToolError
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset

@@ -26,8 +26,8 @@ from pyagentd.agent.running.calling import describe
 from pyagentd.agent.running.machine import Signal as S
 from pyagentd.agent.running.machine import State as Phase
 from pyagentd.agent.running.run import Run, Step
+from pyagentd.clock import new_id
 from pyagentd.errors import PyagentdError, ToolError
-from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
     ModelRequest,
     PartDelta,

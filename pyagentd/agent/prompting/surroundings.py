@@ -21,7 +21,7 @@ from pyagentd.agent.prompting.skills import Skills, find_skills, shipped_skills
 from pyagentd.agent.turns.turnagent import TAKEN_OVER
 from pyagentd.clock import Clock
 from pyagentd.config import Config
-from pyagentd.config.places import OwnPlaces
+from pyagentd.config.locations import OwnPlaces
 from pyagentd.events import Event
 
 

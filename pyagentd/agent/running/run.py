@@ -33,8 +33,8 @@ from pyagentd.agent.running.outcome import BY_PARENT, RESTART, Outcome, told_of
 from pyagentd.agent.running.resuming import Resumed
 from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.agent.running.view import Steering, View, no_steering
+from pyagentd.clock import new_id
 from pyagentd.errors import ContextOverflow, PyagentdError, StoreError
-from pyagentd.ids import new_id
 from pyagentd.llm.backend import (
     ModelRequest,
     PartDelta,

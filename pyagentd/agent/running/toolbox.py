@@ -14,7 +14,7 @@ from pyagentd.agent.delegating.task import task
 from pyagentd.agent.dialogue.question import question
 from pyagentd.agent.dialogue.todo import TODO_WRITE
 from pyagentd.agent.missions.missiontool import Lending, mission_tool
-from pyagentd.config.web import WebSettings
+from pyagentd.config.tables import WebSettings
 from pyagentd.store.conversation import Conversation
 from pyagentd.tools.spec import ToolSpec
 from pyagentd.tools.webfetch import web_fetch

@@ -20,9 +20,8 @@ from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.triggering.occurrences import When, following
 from pyagentd.agent.triggering.triggers import Delivered, Trigger
-from pyagentd.clock import epoch_ms
+from pyagentd.clock import epoch_ms, new_id
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited
-from pyagentd.ids import new_id
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store import paths
 from pyagentd.store.index import schedules as table

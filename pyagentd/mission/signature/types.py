@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast, get_args
 
-from pyagentd.spelling import did_you_mean
+from pyagentd.errors import did_you_mean
 
 Name = Literal["string", "int", "float", "bool", "keyword", "map", "any", "datetime", "nil"]
 Operator = Literal[">", ">=", "<", "<="]

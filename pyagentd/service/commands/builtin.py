@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyagentd.agent.commands.command import Answer, Argument, Call, Command, Commands
-from pyagentd.errors import NotFound
+from pyagentd.errors import NotFound, did_you_mean
 from pyagentd.service.commands import agents, contexts, models, session
 from pyagentd.service.commands.asking import Asking, Operations, columns
-from pyagentd.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from pyagentd.store.paths import BranchRef

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from pyagentd.ids import slugify
+from pyagentd.clock import slugify
 from pyagentd.store.align import placed
 from pyagentd.store.document import PROMPT_PREFIX, Region, regions
-from pyagentd.store.elisp_data import read_call
 from pyagentd.store.exchange import blocks
 from pyagentd.store.exchange.blocks import count, cut, date, first_line
 from pyagentd.store.exchange.prose import Prose
@@ -27,6 +26,7 @@ from pyagentd.store.pieces import fragments
 from pyagentd.store.recorded import Message, Part
 from pyagentd.store.render import RUN_OPEN, writable
 from pyagentd.store.rows import served_by
+from pyagentd.wire.sexp import read_call
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _REASONING = re.compile(r"``` reasoning\n(.*?)(?:\n```|\Z)", re.DOTALL)

@@ -20,9 +20,9 @@ from pyagentd.store import atomic, document, paths, presetfile, yamlfile
 from pyagentd.store.adopt import Adopted, adopted
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.document import Document, format_file
-from pyagentd.store.elisp_data import NIL, LispError, Symbol, read
 from pyagentd.store.journal import Journal
 from pyagentd.store.local_variables import Settings, find_block
+from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, read
 
 LARGEST = 64 * 1024 * 1024  # bytes
 
@@ -195,4 +195,4 @@ def _system(text: str, notes: list[str]) -> str | None:
 
 
 def _is_text(datum: object) -> bool:
-    return isinstance(datum, str) and not isinstance(datum, Symbol)
+    return isinstance(datum, str) and not isinstance(datum, ElispSymbol)

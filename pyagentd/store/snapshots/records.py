@@ -17,8 +17,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from pyagentd import regularfile
+from pyagentd.clock import new_id
 from pyagentd.errors import StoreError
-from pyagentd.ids import new_id
 from pyagentd.store import atomic
 from pyagentd.store.paths import BranchRef
 

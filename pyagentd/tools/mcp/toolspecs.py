@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from itertools import starmap
 from typing import Any
 
-from pyagentd.config.mcp import ServerSettings
+from pyagentd.config.tables import ServerSettings
 from pyagentd.jsontext import MAX_DEPTH, is_deeper
 from pyagentd.tools.mcp.catalog import ServerTool
 from pyagentd.tools.mcp.connection import Connection

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from pyagentd.errors import PyagentdError, WireError
-from pyagentd.sexp import Symbol, decode, encode
+from pyagentd.wire.sexp import Symbol, decode, encode
 
 PROTOCOL: Final = 1  # raised when a client of before could misunderstand us
 MAX_FRAME: Final = 0xFFFFFF  # what six digits can say

@@ -13,9 +13,8 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from pyagentd.pulse import Pulse
-from pyagentd.rpc.connection import Client, Connection
-from pyagentd.rpc.operations import Operation, operation
+from pyagentd.clock import Pulse
+from pyagentd.wire.connection import Client, Connection, Operation, operation
 
 HELLO_TIMEOUT_S: Final = 5.0
 GRACE_S: Final = 1.0

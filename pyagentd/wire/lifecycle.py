@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from pyagentd.errors import ConfigError, StoreError, Unreachable, UserError
-from pyagentd.rpc.framing import PROTOCOL
-from pyagentd.sexp import SexpError, decode, encode, plist_to_dict
+from pyagentd.wire.framing import PROTOCOL
+from pyagentd.wire.sexp import SexpError, decode, encode, plist_to_dict
 
 RUNTIME_FILE: Final = "daemon.eld"
 SOCKET: Final = "daemon.sock"

@@ -1,1 +1,0 @@
-"""The wire: EPC frames over a unix socket or TCP; the only room that knows the protocol (DESIGN §5)."""

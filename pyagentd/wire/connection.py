@@ -1,0 +1,781 @@
+"""One connection: first ``hello``, then calls, each a task with exactly one answer.
+
+A peer that does not introduce itself in time, in form or with the token is dropped without a word. Afterwards only a
+lost frame boundary ends the connection; whatever else is wrong is answered. Losing a client cancels none of its
+calls: what it asked for is still done, only the answer has nobody to go to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import inspect
+import logging
+import os
+import socket
+import struct
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+from pyagentd.clock import Pulse
+from pyagentd.errors import BadRequest, PyagentdError, WireError
+from pyagentd.events import Event
+from pyagentd.log import telling
+from pyagentd.wire.framing import (
+    MAX_FRAME,
+    MAX_INCOMING,
+    PROTOCOL,
+    BadHeader,
+    FrameReader,
+    Incoming,
+    Oversized,
+    answer,
+    failure,
+    frame,
+    parse,
+    uid_of,
+)
+from pyagentd.wire.sexp import SexpError, Symbol, Unencodable, encode, plist_to_dict, tagged
+
+# Who may talk to the daemon: the user it belongs to, and on TCP whoever holds the token.
+
+# Darwin's <sys/un.h>; the module `socket` does not name them.
+_SOL_LOCAL: Final = 0
+_LOCAL_PEERCRED: Final = 1
+_XUCRED: Final = struct.Struct("=IIh16I")
+
+
+def new_token() -> str:
+    """Return a fresh secret of 256 bits."""
+    return os.urandom(32).hex()
+
+
+def token_matches(expected: str, given: object) -> bool:
+    """Compare in constant time; what is no string matches nothing."""
+    return isinstance(given, str) and hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace"))
+
+
+def same_user(peer: socket.socket) -> bool:
+    """Return whether the process at the other end of a unix socket runs as the user of this one."""
+    return _peer_uid(peer) == os.geteuid()
+
+
+def is_descendant(peer: socket.socket) -> bool:
+    """Return whether the process at the other end was started by this one: a command of an agent, no client.
+
+    A peer that is gone counts as one. Nothing is known of a peer in a container, or on macOS: those do not.
+    """
+    if peer.family != socket.AF_UNIX:
+        return _is_held_by_descendant(peer)
+    try:
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except (OSError, AttributeError):
+        return False
+    pid = int(struct.unpack("3i", credentials)[0])
+    while pid > 0:
+        if pid == os.getpid():
+            return True
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return Path("/proc/self/stat").exists()
+    return False
+
+
+def _is_held_by_descendant(peer: socket.socket) -> bool:
+    """Return whether a process that this one started has the other end of a TCP connection of this machine open.
+
+    One that hides what it has open counts as such.
+    """
+    if not Path("/proc/self/stat").exists():
+        return False
+    end = _inode_of(peer.getpeername(), peer.getsockname())
+    if end is None:
+        return True
+    for pid in _family():
+        try:
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                if str(descriptor.readlink()) == f"socket:[{end}]":
+                    return True
+        except FileNotFoundError:  # it ended, or closed it
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def _inode_of(own: tuple[str, int], other: tuple[str, int]) -> str | None:
+    """Return the inode of the socket that is bound to ``own`` and connected to ``other``; None when it is closed."""
+    wanted = (_as_in_proc(own), _as_in_proc(other))
+    for table in ("tcp", "tcp6"):  # the second has IPv4 too, of who asked for both; its address ends in the same
+        for line in Path("/proc/net", table).read_text("ascii").splitlines()[1:]:
+            fields = line.split()
+            if (fields[1][-13:], fields[2][-13:]) == wanted and fields[9] != "0":
+                return fields[9]
+    return None
+
+
+def _as_in_proc(address: tuple[str, int]) -> str:
+    number = struct.unpack("=I", socket.inet_aton(address[0]))[0]
+    return f"{number:08X}:{address[1]:04X}"
+
+
+def _family() -> list[int]:
+    """Return the ids of this process and of all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                parent = int(Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [os.getpid()]
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def _peer_uid(peer: socket.socket) -> int | None:
+    try:
+        if sys.platform == "darwin":
+            credentials = peer.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, _XUCRED.size)
+            return int(_XUCRED.unpack(credentials)[1])
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", credentials)[1])
+    except OSError:
+        return None
+
+
+# What one client still has to be told: merged while it waits, bounded when the client is slow.
+#
+# Adjacent ``insert`` events of a branch with the same role become one; other branches' events in between do not
+# matter, the branch's own do, so the order of each branch is exact. Everything leaves in one frame per beat of the
+# pulse. While the socket is full nothing leaves and merging goes on; beyond ``BACKLOG`` bytes everything queued is
+# dropped, each branch concerned is told ``resync`` once and is silent until it is attached anew (``reset``).
+#
+# The SEQ a client sees means: *with this event, everything up to row SEQ is shown*. Where one row became several
+# events (a tool's result, a text longer than ``PIECE``) only the last has its number; the others have the number of
+# the row they complete, or 0 when they complete none. A backlog is dropped between rows, never inside one.
+
+EVENTS: Final = "events"
+PIECE: Final = 32_768  # characters of one insert, so ≤ 128 kB as UTF-8
+BATCH: Final = 256_000  # bytes of one frame; only a single event may be longer
+BACKLOG: Final = 8 << 20
+
+_HEAD: Final = f"(call 0 {EVENTS} ((".encode()
+_TAIL: Final = b")))"
+_LARGEST: Final = MAX_FRAME - len(_HEAD) - len(_TAIL) - 1
+_OVERHEAD: Final = 400  # bytes of an entry beside its text
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """One event to send; the text of an insert stays open for merging, everything else is encoded already."""
+
+    kind: str
+    branch: str
+    seq: int  # the last row it completes, 0 for none
+    row: int  # the last row it belongs to
+    rest: bytes  # the arguments (of an insert: the role) with the closing parenthesis
+    size: int
+    text: str | None = None  # of an insert
+    role: Any = None  # of an insert
+    before: int = 0  # the last row it completes before ``row``
+
+    def encoded(self) -> bytes:
+        head = (Symbol(self.kind), self.branch, self.seq)
+        return encode(head if self.text is None else (*head, self.text))[:-1] + self.rest
+
+
+class Outbox:
+    """The queue of events of one connection.
+
+    Args:
+        write: Sends a frame; may call ``pause`` before it returns.
+        request: Has the function it is given called at the next beat.
+    """
+
+    def __init__(self, write: Callable[[bytes], None], request: Callable[[Callable[[], None]], None]) -> None:
+        self._write = write
+        self._request = request
+        self._queue: deque[_Entry] = deque()
+        self._last: dict[str, _Entry] = {}  # the newest queued entry of each branch
+        self._last_row: dict[str, _Entry] = {}  # ... and the newest that has a number
+        self._shown: dict[str, int] = {}  # what each branch has been shown, by the client's own account
+        self._unfinished: set[str] = set()  # branches with a row of which only a part has left
+        self._silent: set[str] = set()  # branches that lost events and were not attached since
+        self._size = 0
+        self._paused = False
+        self._closed = False
+
+    def push(self, event: Event) -> None:
+        """Queue ``event``; never blocks and never raises."""
+        if self._closed or event.branch in self._silent:
+            return
+        try:
+            if event.kind == "insert":
+                self._push_insert(event.branch, event.seq, *event.args)
+            else:
+                self._push_other(event)
+        except (Unencodable, TypeError):
+            _log.exception("An event of kind %s cannot be sent", event.kind)
+            return
+        if self._size > BACKLOG:
+            self._overflow()
+        self._wake()
+
+    def reset(self, branch: str, seq: int) -> None:
+        """Forget what is queued for ``branch``, whose rows up to ``seq`` the client is told in another way.
+
+        For the operation that attaches: its answer covers ``seq``, and is sent before any later event as long as
+        nothing is awaited between this call and the return.
+        """
+        self._silent.discard(branch)
+        self._unfinished.discard(branch)
+        self._forget(branch)
+        self._shown[branch] = seq
+
+    def pause(self) -> None:
+        """Hold everything back: the socket is full."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on sending."""
+        self._paused = False
+        self._wake()
+
+    def close(self) -> None:
+        """Drop everything, now and later: nobody listens."""
+        self._closed = True
+        self._clear()
+
+    def flush(self) -> None:
+        """Send what is queued, until the socket is full."""
+        while self._queue and not self._paused:
+            batch = self._next_batch()
+            if batch:
+                self._write(frame(_HEAD + b" ".join(batch) + _TAIL))
+
+    def _wake(self) -> None:
+        if self._queue and not self._paused:
+            self._request(self.flush)
+
+    def _push_insert(self, branch: str, seq: int, text: str, role: Any) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"The text of an insert is {type(text).__name__}")
+        if not text:
+            return
+        self._reopen_row(branch, seq)
+        for start in range(0, len(text), PIECE):
+            piece = text[start : start + PIECE]
+            complete = start + PIECE >= len(text)
+            last = self._last.get(branch)
+            if last is not None and last.text is not None and last.role == role and _fits(last.text, piece):
+                self._merge(last, piece, seq, complete)
+            else:
+                rest = b" " + encode(tagged(role)) + b")"
+                self._enqueue(_Entry("insert", branch, seq if complete else 0, seq, rest, _size(piece), piece, role))
+
+    def _push_other(self, event: Event) -> None:
+        rest = b" " + encode(event.args)[1:] if event.args else b")"
+        self._reopen_row(event.branch, event.seq)
+        self._enqueue(_Entry(event.kind, event.branch, event.seq, event.seq, rest, _OVERHEAD + len(rest)))
+
+    def _reopen_row(self, branch: str, seq: int) -> None:
+        """Let the entry before another one of the same row no longer claim that the row is complete."""
+        last = self._last_row.get(branch)
+        if last is not None and last.row == seq:
+            last.seq = last.before
+
+    def _merge(self, last: _Entry, piece: str, row: int, complete: bool) -> None:
+        text = f"{last.text}{piece}"
+        size = _size(text)
+        self._size += size - last.size
+        last.text, last.size = text, size
+        if last.row != row:
+            last.row, last.before = row, last.seq
+        if complete:
+            last.seq = row
+
+    def _enqueue(self, entry: _Entry) -> None:
+        self._queue.append(entry)
+        self._last[entry.branch] = entry
+        if entry.row:
+            self._last_row[entry.branch] = entry
+        self._size += entry.size
+
+    def _dequeue(self) -> None:
+        entry = self._queue.popleft()
+        self._size -= entry.size
+        for newest in (self._last, self._last_row):
+            if newest.get(entry.branch) is entry:
+                del newest[entry.branch]
+        if entry.seq:
+            self._shown[entry.branch] = entry.seq
+        if entry.seq != entry.row:
+            self._unfinished.add(entry.branch)
+        elif entry.row:
+            self._unfinished.discard(entry.branch)
+
+    def _next_batch(self) -> list[bytes]:
+        batch: list[bytes] = []
+        total = 0
+        while self._queue:
+            entry = self._queue[0]
+            encoded = entry.encoded()
+            if len(encoded) > _LARGEST:
+                _log.error("An event of kind %s is too large for a frame", entry.kind)
+                self._forget(entry.branch)
+                self._resync(entry.branch, self._shown.get(entry.branch, 0))
+                continue
+            if batch and total + len(encoded) > BATCH:
+                break
+            self._dequeue()
+            batch.append(encoded)
+            total += len(encoded) + 1
+        return batch
+
+    def _overflow(self) -> None:
+        """Drop the backlog; every branch in it starts again from the last row it was shown whole."""
+        backlog = tuple(self._queue)
+        self._clear()
+        reached = dict(self._shown)
+        unfinished = set(self._unfinished)
+        for entry in backlog:
+            if entry.branch in unfinished:
+                self._enqueue(entry)
+                reached[entry.branch] = entry.seq or reached.get(entry.branch, 0)
+                if entry.seq == entry.row != 0:
+                    unfinished.discard(entry.branch)
+        _log.warning("A client is too slow: %d events dropped", len(backlog) - len(self._queue))
+        for branch in dict.fromkeys(entry.branch for entry in backlog):
+            self._resync(branch, reached.get(branch, 0))
+
+    def _resync(self, branch: str, seq: int) -> None:
+        if not branch:  # events of no branch stand for themselves, and nobody attaches to none
+            return
+        self._silent.add(branch)
+        self._enqueue(_Entry("resync", branch, seq, seq, b")", _OVERHEAD))
+
+    def _forget(self, branch: str) -> None:
+        if self._last.pop(branch, None) is not None:
+            self._last_row.pop(branch, None)
+            self._queue = deque(entry for entry in self._queue if entry.branch != branch)
+            self._size = sum(entry.size for entry in self._queue)
+
+    def _clear(self) -> None:
+        self._queue.clear()
+        self._last.clear()
+        self._last_row.clear()
+        self._size = 0
+
+
+def _fits(text: str, piece: str) -> bool:
+    return len(text) + len(piece) <= PIECE
+
+
+def _size(text: str) -> int:
+    return _OVERHEAD + sys.getsizeof(text)
+
+
+# How a plist meets a signature: operations take keyword arguments, callers send ``(:a-key value …)``.
+#
+# A keyword that is nil counts as left out where the parameter has a default, as everywhere in Lisp: a flag is
+# declared ``flag: bool = False``, a list ``names: Sequence[str] = ()``, and neither ever sees None. A parameter
+# annotated with one of ``_KINDS`` gets a value of that kind, so that no operation begins with what it would stumble
+# over later.
+
+_OR_NIL = " | None"
+_SHOWN = 60  # characters of a value that does not fit
+
+
+def _are_strings(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "str": ("a string", lambda value: isinstance(value, str)),
+    "int": ("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "Sequence[str]": ("a list of strings", _are_strings),
+}
+"""By annotation: what the parameter takes, in words, and whether a value is that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method offered to clients."""
+
+    name: str  # as on the wire, kebab-case
+    run: Callable[..., Awaitable[Any]]
+    parameters: Mapping[str, bool]  # snake_case name → whether it must be given
+    kinds: Mapping[str, str]  # of the parameters that take one of ``_KINDS``; " | None" behind it allows nil
+    doc: str  # first line of the docstring
+
+    @property
+    def arguments(self) -> str:
+        """The plist it takes, for people: ``(:branch :seq)``."""
+        return _keywords(self.parameters)
+
+    def bind(self, arguments: object) -> dict[str, Any]:
+        """Return the keyword arguments in ``arguments``, the argument list of a call.
+
+        Raises:
+            BadRequest: It is not one plist, its keywords are not the parameters, or a value is of the wrong kind.
+        """
+        given = self._plist(arguments)
+        unknown = given.keys() - self.parameters
+        missing = [name for name, required in self.parameters.items() if required and name not in given]
+        if unknown or missing:
+            raise BadRequest(
+                f"{self.name}: " + ", ".join([*_complain("unknown", unknown), *_complain("missing", missing)]),
+                mend=f"It takes {self.arguments}.",
+            )
+        bound = {name: value for name, value in given.items() if value is not None or self.parameters[name]}
+        for name, kind in self.kinds.items():
+            wanted, fits = _KINDS[kind.removesuffix(_OR_NIL)]
+            if name not in bound or (bound[name] is None and kind.endswith(_OR_NIL)):
+                continue
+            if not fits(bound[name]):
+                raise BadRequest(f"{self.name}: {_key(name)} must be {wanted}, got {_shown(bound[name])}")
+        return bound
+
+    def _plist(self, arguments: object) -> dict[str, Any]:
+        match arguments:
+            case None | []:
+                return {}
+            case [None | list() as plist]:
+                try:
+                    return plist_to_dict(plist)
+                except SexpError as error:
+                    raise BadRequest(f"{self.name}: {error.message}", mend=f"It takes {self.arguments}.") from error
+            case _:
+                raise BadRequest(f"{self.name} takes one plist", mend=f"It takes {self.arguments}.")
+
+
+def operation(name: str, run: Callable[..., Awaitable[Any]]) -> Operation:
+    """Return ``run`` as an operation; its first parameter is the client, the others are keyword-only."""
+    found = [
+        parameter
+        for parameter in inspect.signature(run).parameters.values()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    kinds = {each.name: _kind(each.annotation) for each in found}
+    return Operation(
+        name=name.replace("_", "-"),
+        run=run,
+        parameters={each.name: each.default is inspect.Parameter.empty for each in found},
+        kinds={name: kind for name, kind in kinds.items() if kind.removesuffix(_OR_NIL) in _KINDS},
+        doc=(inspect.getdoc(run) or "").partition("\n")[0],
+    )
+
+
+def _kind(annotation: Any) -> str:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return text.removeprefix("collections.abc.")
+
+
+def _shown(value: object) -> str:
+    """Return a value as Lisp writes it, cut where it is long."""
+    text = encode(value).decode()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _complain(what: str, names: Iterable[str]) -> Sequence[str]:
+    names = sorted(names)
+    return [f"{what} {_keywords(names).strip('()')}"] if names else []
+
+
+def _keywords(names: Iterable[str]) -> str:
+    return "(" + " ".join(map(_key, names)) + ")"
+
+
+def _key(name: str) -> str:
+    return ":" + name.replace("_", "-")
+
+
+HELLO_LIMIT: Final = 1024  # bytes
+
+_EVENTS_WAIT: Final = 256 << 10  # bytes unsent beyond which events wait
+_CALLS_WAIT: Final = 8 << 20  # ... and beyond which no more calls are read
+
+_log = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    operations: Mapping[str, Operation]
+    greeting: Mapping[str, Any]
+    pulse: Pulse
+    hello_timeout_s: float
+    own_children: bool
+
+    def opened(self, client: Client) -> None:
+        """Take note of a client that has introduced itself."""
+        ...
+
+    def closed(self, connection: Connection, client: Client | None) -> None:
+        """Take note of the end of a connection."""
+        ...
+
+
+class Client:
+    """A peer that said hello, as operations see it; a ``Sink`` of events.
+
+    Attributes:
+        name: What it calls itself, such as ``"emacs 28.2"``.
+        human: Whether a person is there to answer questions.
+        logs: Whether it shows the session log.
+    """
+
+    def __init__(self, *, name: str, human: bool, logs: bool, outbox: Outbox) -> None:
+        self.name = name
+        self.human = human
+        self.logs = logs
+        self._loop = asyncio.get_running_loop()
+        self._outbox = outbox
+        self._on_close: list[Callable[[], None]] = []
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Client {self.name!r}{' human' if self.human else ''}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection has ended."""
+        return self._closed
+
+    def push(self, event: Event) -> None:
+        """Queue ``event`` for delivery at the next beat; never blocks and never raises."""
+        self._outbox.push(event)
+
+    def reset(self, branch: str, seq: int) -> None:
+        """Drop what is queued for ``branch``; the answer being made covers its rows up to ``seq``.
+
+        An operation that attaches calls it last, with nothing awaited before its return. It also ends the silence
+        that follows ``resync``.
+        """
+        self._outbox.reset(branch, seq)
+
+    def tell(self, level: str, text: str, session_dir: str, written: bool) -> None:
+        """Show a record of the session log; may be called from any thread."""
+        if self.logs and not self._closed:
+            record = {"level": level, "text": text, "session_dir": session_dir or None, "written": written}
+            self._loop.call_soon_threadsafe(self.push, Event("log", "", 0, (record,)))
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called when the connection ends, at once if it already has."""
+        if self._closed:
+            callback()
+        else:
+            self._on_close.append(callback)
+
+    def end(self) -> None:
+        """Run the callbacks; the connection says so when it has ended."""
+        self._closed = True
+        self._outbox.close()
+        callbacks, self._on_close = self._on_close, []
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:  # one subscriber must not keep the others from hearing it
+                _log.exception("A callback at the end of %r failed", self)
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one socket.
+
+    Args:
+        host: The server.
+        token: What ``hello`` must bring; None where the kernel vouches for the peer.
+    """
+
+    def __init__(self, host: Host, token: str | None) -> None:
+        self._host = host
+        self._token = token
+        self._reader = FrameReader(HELLO_LIMIT)
+        self._client: Client | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._outbox = Outbox(self._write, lambda flush: host.pulse.request("show", flush))
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def tasks(self) -> frozenset[asyncio.Task[None]]:
+        """Calls that are not answered yet."""
+        return frozenset(self._tasks)
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self._outbox.flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close without sending anything more."""
+        self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # noqa: D102
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_EVENTS_WAIT, low=_EVENTS_WAIT // 4)
+        self._deadline = self._loop.call_later(self._host.hello_timeout_s, self._drop, "said nothing in time")
+        # The directory's mode keeps other users out already; this holds where a mode is ignored or was changed.
+        peer = transport.get_extra_info("socket")
+        if self._token is None and not same_user(peer):
+            self._drop("is another user")
+        elif not self._host.own_children and is_descendant(peer):
+            self._drop("was started by this daemon")  # a command must not approve itself
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102
+        self._deadline.cancel()
+        self._outbox.close()
+        if self._client is not None:
+            self._client.end()
+        self._host.closed(self, self._client)
+        self.ended.set_result(None)
+
+    def pause_writing(self) -> None:  # noqa: D102
+        self._outbox.pause()
+
+    def resume_writing(self) -> None:  # noqa: D102
+        self._outbox.resume()
+        self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:  # noqa: D102
+        try:
+            for item in self._reader.feed(data):
+                self._received(item)
+                if self._transport.is_closing():
+                    return
+        except BadHeader as error:
+            self._drop(error.message)
+
+    # Incoming
+
+    def _received(self, item: bytes | Oversized) -> None:
+        if self._client is None:
+            self._introduce(item)
+        elif isinstance(item, Oversized):
+            mend = f"At most {MAX_INCOMING} bytes go into one call: send a path."
+            self._refuse(uid_of(item.head), WireError(f"A frame of {item.length} bytes", mend=mend))
+        else:
+            try:
+                message = parse(item)
+            except WireError as error:
+                self._refuse(uid_of(item), error)
+            else:
+                self._handle(message)
+
+    def _handle(self, message: Incoming) -> None:
+        match message:
+            case ("call", uid, (str() as method, arguments)):
+                self._call(uid, method, arguments)
+            case ("methods", uid, ()):
+                self._send(answer, uid, self._methods())
+            case ("call" | "methods", uid, _):
+                self._refuse(uid, WireError(f"A malformed {message.verb}"))
+            case _:  # answers to notifications: stock epc.el sends them
+                pass
+
+    def _call(self, uid: int, method: str, arguments: object) -> None:
+        operation = self._host.operations.get(method)
+        if operation is None:
+            self._refuse(uid, WireError(f"No such method: {method}", mend="Daemon and client may differ in version."))
+            return
+        self._tasks.add(self._loop.create_task(self._run(uid, operation, arguments)))
+
+    async def _run(self, uid: int, operation: Operation, arguments: object) -> None:
+        """Run one call; the boundary where every exception becomes an answer."""
+        client = cast(Client, self._client)  # nothing is called before it said hello
+        try:
+            with telling(client.tell):
+                result = await operation.run(client, **operation.bind(arguments))
+        except PyagentdError as error:
+            self._send(failure, uid, error)
+        except asyncio.CancelledError:
+            self._send(failure, uid, PyagentdError(f"{operation.name} was cancelled: the daemon stops"))
+            raise
+        except (Exception, SystemExit) as error:  # a stray sys.exit must not end the daemon
+            _log.exception("%s failed", operation.name)
+            self._send(failure, uid, PyagentdError(f"{operation.name}: {type(error).__name__}: {error}"))
+        else:
+            self._send(answer, uid, result)
+        finally:
+            # Not by add_done_callback, which costs every call another turn of the loop.
+            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    def _methods(self) -> object:
+        return [
+            (Symbol(operation.name), operation.arguments, operation.doc)
+            for operation in self._host.operations.values()
+        ]
+
+    # Introduction
+
+    def _introduce(self, item: bytes | Oversized) -> None:
+        try:
+            match parse(item if isinstance(item, bytes) else item.head):
+                case ("call", uid, ("hello", [list() | None as plist])):
+                    self._greet(uid, plist_to_dict(plist))
+                case _:
+                    self._drop("did not say hello")
+        except WireError:
+            self._drop("did not say hello")
+
+    def _greet(self, uid: int, hello: Mapping[str, Any]) -> None:
+        if self._token is not None and not token_matches(self._token, hello.get("token")):
+            self._drop("has no valid token")
+            return
+        if hello.get("proto") != PROTOCOL:
+            mend = "Install the same version of both, then restart the daemon with `pyagentd stop`."
+            said = f"The daemon speaks protocol {PROTOCOL}, the client {hello.get('proto')}"
+            self._refuse(uid, WireError(said, mend=mend))
+            self._transport.close()
+            return
+        self._deadline.cancel()
+        self._reader.limit = MAX_INCOMING
+        name = str(hello.get("client") or "unknown")
+        human, logs = bool(hello.get("human")), bool(hello.get("logs"))
+        self._client = Client(name=name, human=human, logs=logs, outbox=self._outbox)
+        self._send(answer, uid, {"proto": PROTOCOL, **self._host.greeting})
+        self._host.opened(self._client)
+
+    def _drop(self, reason: str) -> None:
+        _log.info("A connection was closed: the peer %s", reason)
+        if self._client is None:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    # Outgoing
+
+    def _refuse(self, uid: int | None, error: WireError) -> None:
+        """Answer a call that reached no operation; without its uid there is nobody to answer."""
+        _log.info("A call was refused: %s", error.message)
+        if uid is not None:
+            self._send(failure, uid, error, verb="epc-error")
+
+    def _send(self, build: Callable[..., bytes], uid: int, value: object, **options: str) -> None:
+        """Write the answer to call ``uid``; a value that cannot travel becomes an error, never silence."""
+        if uid == 0:  # a notification
+            return
+        try:
+            message = build(uid, value, **options)
+        except WireError as error:
+            _log.exception("An answer cannot be sent")
+            message = failure(uid, error)
+        self._write(message)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        self._transport.write(data)
+        # A peer that does not read its answers may not ask for more: this bounds what we hold for it.
+        if self._transport.get_write_buffer_size() > _CALLS_WAIT:
+            self._transport.pause_reading()
