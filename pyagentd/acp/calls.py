@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from acp import schema, start_tool_call, text_block, tool_content, tool_diff_content, update_tool_call
 
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.action import canonical_tool
 
 KINDS: Final[Mapping[str, schema.ToolKind]] = {
     "Read": "read", "Glob": "search", "Grep": "search", "Edit": "edit", "Write": "edit", "Bash": "execute",

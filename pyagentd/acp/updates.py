@@ -20,7 +20,7 @@ from acp import (
 )
 
 from pyagentd.acp import calls
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.action import canonical_tool
 from pyagentd.store.compaction import COMPACTION
 from pyagentd.store.hidden import COMMAND
 from pyagentd.store.lines import Row

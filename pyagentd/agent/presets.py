@@ -22,9 +22,8 @@ from pyagentd.agent.mcp.projectservers import server_scripts
 from pyagentd.config import Config
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import PresetError, PyagentdError, StoreError
-from pyagentd.policy.presets import Preset, parse_preset
+from pyagentd.policy.presets import Preset, WantedServers, parse_preset
 from pyagentd.policy.profiles import Profile, make_profile
-from pyagentd.policy.servers import WantedServers
 from pyagentd.store import paths, presetfile, templates
 from pyagentd.store.paths import BranchRef
 

@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from pyagentd.errors import BadRequest
-from pyagentd.policy.action import Action
-from pyagentd.policy.aliases import action_names
+from pyagentd.policy.action import META_TOOLS, Action, Kind, action_names, action_prefixes, canonical_tool
 
 if TYPE_CHECKING:
     from pyagentd.policy.shell import Effect, SimpleCommand
@@ -188,3 +187,96 @@ BUILTIN = {
         make_profile("locked", allow=["tool:view:.*"]),
     )
 }
+
+
+# Which tools a model is told about: not those that its profile denies for every detail.
+#
+# Hiding a tool spares the model a refusal; the decision itself is made anew for every call. So a tool is hidden only
+# when it is certain that nothing it could do would pass: an expression is asked whether the beginning that all
+# actions of the tool share can be continued to a match.
+
+# What looks at the end of the text, where the partial matcher takes the end of what is known for the end of all, and
+# what ``regex`` reads differently from ``re``: such an expression may match anything.
+_UNSURE = re.compile(r"\\[bBZzGKmMXRLpPN]|\$(?!\Z)|\[\[|\{(?![\d,])|\(\?\(|--|&&|\|\||~~")
+
+
+def offered(profile: Profile | None, tool: str) -> bool:
+    """Return whether some action of ``tool`` may pass ``profile``; no profile denies nothing."""
+    if profile is None or canonical_tool(tool) in META_TOOLS:
+        return True
+    patterns = [pattern.pattern for pattern in (*profile.allow, *profile.ask)]
+    return any(_may_match(pattern, prefix) for prefix in action_prefixes(tool) for pattern in patterns)
+
+
+@lru_cache(maxsize=4096)
+def _may_match(pattern: str, prefix: str) -> bool:
+    """Return False only when no text that begins with ``prefix`` is matched by ``pattern``."""
+    if _UNSURE.search(pattern):
+        return True
+    import regex  # it takes a while, and most sessions have no profile
+
+    try:
+        return regex.fullmatch(pattern, prefix, regex.DOTALL | regex.VERSION0, partial=True, timeout=1.0) is not None
+    except (regex.error, TimeoutError):
+        return True
+
+
+# Agents that only look: what a preset with ``read-only: true`` may do, and all its agents with it; pure.
+#
+# This is what makes plan mode a fact and no promise (mode-plan I4): the decision asks here before it looks at scope,
+# profile, grant or answer, so nothing that anybody allowed, allows or will allow lets such an agent change anything.
+# It names what may happen and not what may not: a tool that nobody thought of is refused, wherever it comes from and
+# whatever it says of itself.
+#
+# Commands are refused whole. Whether one only looks depends on what its options, its configuration and the programs
+# that it calls do, and who plans can read and search without any.
+
+_EXPANSION = "request_scope_expansion"
+
+LOOKING: dict[str, frozenset[Kind]] = {
+    **dict.fromkeys(("Read", "Glob", "Grep"), frozenset[Kind]({"read"})),
+    # What these tell goes to the user or to the model, and an agent may do what its parent may.
+    **dict.fromkeys(
+        ("question", "TodoWrite", "skill", "tool_search", "PersistentAgent", "task", "mission", _EXPANSION),
+        frozenset[Kind]({"meta", "read"}),
+    ),
+    **dict.fromkeys(("WebSearch", "WebFetch"), frozenset[Kind]({"net"})),
+}
+"""The tools that change nothing, each with the kinds of action that it has for it."""
+
+PLAN = "plan"
+"""The preset of this name is read-only whoever wrote it."""
+
+
+def looks(tool: str) -> bool:
+    """Return whether ``tool`` may be offered to an agent that only looks."""
+    return canonical_tool(tool) in LOOKING
+
+
+def refusal(action: Action, *, own: bool, above: bool) -> str | None:
+    """Return why an agent that only looks may not do this; None when it may, or when it is no such agent.
+
+    Args:
+        action: What is about to happen.
+        own: Its own preset is read-only.
+        above: That of a session above it is, or was when it was spawned.
+    """
+    if not (own or above) or _looks(action):
+        return None
+    if own:
+        return (
+            f"{action.tool} may not do this: this session is in plan mode (read-only), where nothing can be changed "
+            f"and no command is run, whoever allows it. Write what should be done into your plan as text; it is "
+            f"carried out once the user has approved it."
+        )
+    return (
+        f"{action.tool} may not do this: a session above this agent is in plan mode (read-only), so its agents can "
+        f"change nothing and run no command either. Report what you found, and what should be done, in your answer."
+    )
+
+
+def _looks(action: Action) -> bool:
+    tool = canonical_tool(action.tool)
+    if action.kind not in LOOKING.get(tool, ()) or action.writes or action.command is not None:
+        return False
+    return tool != _EXPANSION or looks(action.detail.split(" ", 1)[0])  # nobody is asked for nothing

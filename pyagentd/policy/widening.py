@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyagentd.policy.action import Action
-from pyagentd.policy.context import Context
-from pyagentd.policy.guard import once_key
+from pyagentd.policy.guard import Context, once_key
 from pyagentd.policy.patterns import exactly
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.shell import ANY

@@ -16,7 +16,7 @@ from pyagentd.agent.running.toolbox import NAMES
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest
 from pyagentd.jsontext import object_in
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.patterns import under
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, spill, workplace
 from pyagentd.service.options import send_options, told_submitted

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import ResolvedPath
+from pyagentd.policy.action import ResolvedPath
 from pyagentd.tools.beneath import read_bytes
 from pyagentd.tools.buffers import Buffers, Seen, replacements
 from pyagentd.tools.spec import ToolContext

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import ResolvedPath
+from pyagentd.policy.action import ResolvedPath
 from pyagentd.tools.resolve import resolve
 from pyagentd.tools.search import (
     PATH_SCHEMA,

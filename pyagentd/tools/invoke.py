@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyagentd.errors import NotInstalled, ToolError
-from pyagentd.policy.guard import Action
+from pyagentd.policy.action import Action
 from pyagentd.tools import spool
 from pyagentd.tools.around import Kept
 from pyagentd.tools.schema import checked

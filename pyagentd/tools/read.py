@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import ResolvedPath
+from pyagentd.policy.action import ResolvedPath
 from pyagentd.tools import beneath
 from pyagentd.tools.buffers import Seen, is_remote, only_open
 from pyagentd.tools.resolve import describe_file, file_of, resolve

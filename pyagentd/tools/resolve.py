@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import ResolvedPath
+from pyagentd.policy.action import ResolvedPath
 from pyagentd.tools.spec import Args, Target, ToolContext
 
 _LONGEST = 4095  # bytes of a path that a call of the system takes

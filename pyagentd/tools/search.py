@@ -18,7 +18,7 @@ from pathlib import Path
 from wcmatch import glob
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import ResolvedPath
+from pyagentd.policy.action import ResolvedPath
 from pyagentd.tools.environment import child_environment
 from pyagentd.tools.process import Group
 from pyagentd.tools.resolve import resolve

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pyagentd.policy.guard import Action, Confirm, ResolvedPath
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.guard import Confirm
 from pyagentd.policy.shell import ShellReading
 from pyagentd.tools.around import Hooking, Keeping, Tasking
 from pyagentd.tools.buffers import Buffers

@@ -14,7 +14,7 @@ from itertools import islice
 from threading import Lock
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import ResolvedPath
+from pyagentd.policy.action import ResolvedPath
 from pyagentd.tools.beneath import read_bytes, replace_bytes
 from pyagentd.tools.buffered import changed_in_buffer, shown_in_buffer
 from pyagentd.tools.buffers import is_remote, only_open

@@ -8,9 +8,8 @@ import pytest
 
 from pyagentd.agent.prompting.skilltool import NAME as SKILL
 from pyagentd.agent.running import offer, toolbox
-from pyagentd.policy.aliases import canonical_tool
-from pyagentd.policy.offering import offered
-from pyagentd.policy.profiles import BUILTIN
+from pyagentd.policy.action import canonical_tool
+from pyagentd.policy.profiles import BUILTIN, offered
 from pyagentd.service import Service
 from pyagentd.tools.builtin import builtin_tools
 from tests.agent.test_approvals import results, talking

@@ -14,7 +14,7 @@ from pyagentd.agent.mcp.lent import Lent
 from pyagentd.agent.mcp.mentions import mentioned
 from pyagentd.config.tables import read_server
 from pyagentd.errors import BadRequest
-from pyagentd.policy.servers import read_wanted
+from pyagentd.policy.presets import read_wanted
 from pyagentd.store import paths
 from tests.agent.test_approvals import talking
 from tests.agent.test_mcp import having, notices, offered

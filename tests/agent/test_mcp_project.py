@@ -17,7 +17,7 @@ from pyagentd.cli.mcp import _show
 from pyagentd.config import load_config
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound
-from pyagentd.policy.servers import WantedServers
+from pyagentd.policy.presets import WantedServers
 from pyagentd.store import paths
 from tests.agent.test_approvals import Talk
 from tests.agent.test_mcp import having, notices, offered

@@ -11,8 +11,7 @@ import pytest
 
 from pyagentd.agent.delegating.spawn import MAX_DEPTH, Assignment, persistent_agent
 from pyagentd.agent.running.outcome import Outcome
-from pyagentd.policy.presets import Commands, Paths, Preset
-from pyagentd.policy.servers import read_wanted
+from pyagentd.policy.presets import Commands, Paths, Preset, read_wanted
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.policy import shell
-from pyagentd.policy.guard import Action, Allow, Ask, Context, Deny, ResolvedPath, decide, once_key
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.policy.profiles import BUILTIN, compile_action, make_profile
 

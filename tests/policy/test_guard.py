@@ -6,9 +6,9 @@ from posixpath import normpath
 import pytest
 
 from pyagentd.policy import shell
-from pyagentd.policy.guard import Action, Allow, Ask, Context, Deny, ResolvedPath, decide
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.guard import SESSION_RECORDS, Allow, Ask, Context, Deny, decide
 from pyagentd.policy.presets import Commands, Paths, Preset
-from pyagentd.policy.protected import SESSION_RECORDS
 from pyagentd.store import paths as store_paths
 
 HOME = "/home/me"

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pyagentd.policy.guard import Action, Allow, Ask, Context, Deny, decide, once_key
+from pyagentd.policy.action import Action
+from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import BUILTIN, Profile, compile_action, make_profile
 from pyagentd.policy.remember import covered, remember, told

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyagentd.policy.aliases import META_TOOLS, action_prefixes
-from pyagentd.policy.offering import offered
-from pyagentd.policy.profiles import BUILTIN, make_profile
+from pyagentd.policy.action import META_TOOLS, action_prefixes
+from pyagentd.policy.profiles import BUILTIN, make_profile, offered
 
 ALL = ("Read", "Write", "Edit", "Glob", "Grep", "Bash", *sorted(META_TOOLS))
 

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import PresetError
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.action import Roam, canonical_tool
 from pyagentd.policy.presets import Commands, Paths, parse_preset
 from pyagentd.policy.profiles import BUILTIN, make_profile
-from pyagentd.policy.roam import Roam
 from pyagentd.store import presetfile
 
 LEAST = "backend: Claude\nmodel: m\n"

@@ -7,8 +7,7 @@ import pytest
 
 from pyagentd.errors import BadRequest
 from pyagentd.policy import shell
-from pyagentd.policy.action import Action, ResolvedPath
-from pyagentd.policy.aliases import action_names, canonical_tool
+from pyagentd.policy.action import Action, ResolvedPath, action_names, canonical_tool
 from pyagentd.policy.profiles import BUILTIN, _is_quick, compile_action, fits, make_profile, resolved, verdict
 
 ROOT = "/home/me/project"

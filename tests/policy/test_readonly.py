@@ -6,11 +6,10 @@ import pytest
 
 from pyagentd.errors import PresetError
 from pyagentd.policy import shell
-from pyagentd.policy.guard import Action, Allow, Ask, Context, Deny, ResolvedPath, decide, once_key
+from pyagentd.policy.action import Action, ResolvedPath, RoamTarget
+from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide, once_key
 from pyagentd.policy.presets import Commands, Paths, Preset, parse_preset
-from pyagentd.policy.profiles import BUILTIN, compile_action, make_profile
-from pyagentd.policy.readonly import looks
-from pyagentd.policy.roam import RoamTarget
+from pyagentd.policy.profiles import BUILTIN, compile_action, looks, make_profile
 
 HERE = "/home/me/project/a.py"
 PLAN_MODE = pytest.mark.spec("002", 'How do I design a "plan mode"?')

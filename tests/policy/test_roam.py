@@ -2,9 +2,9 @@
 
 import pytest
 
-from pyagentd.policy.guard import Action, Allow, Context, Deny, decide
+from pyagentd.policy.action import Action, Roam, RoamTarget, refusal
+from pyagentd.policy.guard import Allow, Context, Deny, decide
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.roam import Roam, RoamTarget, refusal
 
 RULES = Roam(subdirectory=("gptel/**",), tags=("gptel",))
 

@@ -4,7 +4,7 @@ import pytest
 
 from pyagentd.policy.presets import Commands
 from pyagentd.policy.shell import denied, read, refusal
-from pyagentd.policy.shell.scripts import is_harmless_awk, is_harmless_sed
+from pyagentd.policy.shell.arguments import is_harmless_awk, is_harmless_sed
 
 
 def words(text):

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pyagentd.policy import shell
-from pyagentd.policy.shell.builtins import HARMLESS, REFUSED
 from pyagentd.policy.shell.grammar import KEYWORDS
+from pyagentd.policy.shell.programs import HARMLESS, REFUSED
 from tests.examples import examples
 from tests.policy.bash import BASH, run
 

@@ -3,10 +3,10 @@
 import pytest
 
 from pyagentd.policy import shell
-from pyagentd.policy.guard import Action, Allow, Ask, Context, Deny, ResolvedPath, decide
-from pyagentd.policy.offering import offered
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide
 from pyagentd.policy.presets import parse_preset
-from pyagentd.policy.profiles import resolved, verdict
+from pyagentd.policy.profiles import offered, resolved, verdict
 from pyagentd.store import presetfile
 from pyagentd.store.templates import find_templates, shipped_dir
 

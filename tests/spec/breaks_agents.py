@@ -43,7 +43,7 @@ BREAKS_OF_AGENTS = [
     _of("Optional path inheritance from parent", _AGENTS, '(wanted.read or ["/**"])', "wanted.read"),
     _of(
         "Meta tool bypasses scope validation",
-        "pyagentd/policy/scope.py",
+        "pyagentd/policy/guard.py",
         '        case "meta":\n            return None\n',
         '        case "meta":\n            return "it may not"\n',
     ),
@@ -321,7 +321,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "Agent scope loaded from preset.md",
-        "pyagentd/policy/scope.py",
+        "pyagentd/policy/guard.py",
         '_outside(action, "read", action.paths, paths.read, context.readable)',
         '_outside(action, "read", action.paths, paths.write, context.readable)',
     ),

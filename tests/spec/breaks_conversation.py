@@ -11,7 +11,7 @@ _of = partial(Break, spec="002")
 BREAKS_OF_CONVERSATIONS = [
     _of(
         'How do I design a "plan mode"?',
-        "pyagentd/policy/readonly.py",
+        "pyagentd/policy/profiles.py",
         "    if not (own or above) or _looks(action):\n",
         "    if not above or _looks(action):\n",
     ),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.policy.guard import Action
+from pyagentd.policy.action import Action
 from pyagentd.tools.invoke import Envelope, invoke
 from pyagentd.tools.spec import ToolContext, ToolSpec
 from tests.tools import processes

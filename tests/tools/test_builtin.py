@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.action import canonical_tool
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.spec import ToolSpec
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.policy.guard import ResolvedPath
+from pyagentd.policy.action import ResolvedPath
 from pyagentd.policy.patterns import matches
 from pyagentd.tools.glob import GLOB
 from pyagentd.tools.spec import ToolContext

@@ -21,7 +21,7 @@ import pytest
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.messages import ToolCall
-from pyagentd.policy.context import Context
+from pyagentd.policy.guard import Context
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.policy.profiles import Profile

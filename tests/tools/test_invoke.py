@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import Action
+from pyagentd.policy.action import Action
 from pyagentd.tools.invoke import invoke
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec, schema_of
 from tests.tools.conftest import Call, allow

@@ -12,7 +12,7 @@ import pytest
 
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, ToolError
-from pyagentd.policy.servers import WantedServers, read_wanted
+from pyagentd.policy.presets import WantedServers, read_wanted
 from pyagentd.tools.mcp.catalog import Answered, Piece, ServerTool
 from pyagentd.tools.mcp.connection import Connection
 from pyagentd.tools.mcp.content import text_of

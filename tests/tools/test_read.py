@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.policy.guard import Action
+from pyagentd.policy.action import Action
 from pyagentd.tools.read import READ
 from pyagentd.tools.spec import ToolContext
 from tests.tools.conftest import Call

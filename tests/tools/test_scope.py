@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import Action, Allow, Context, ResolvedPath, decide
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.guard import Allow, Context, decide
 from pyagentd.policy.presets import Paths, Preset
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.invoke import Envelope, invoke

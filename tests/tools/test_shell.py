@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.policy.guard import Action
+from pyagentd.policy.action import Action
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.tools.conftest import Call

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.guard import Action
+from pyagentd.policy.action import Action
 from pyagentd.tools.read import READ
 from pyagentd.tools.spec import ToolContext, ToolSpec
 from pyagentd.tools.write import EDIT, WRITE

@@ -11,7 +11,8 @@ from typing import Any
 from pyagentd import jsontext
 from pyagentd.errors import ToolError
 from pyagentd.messages import ToolCall
-from pyagentd.policy.guard import Action, Ask
+from pyagentd.policy.action import Action
+from pyagentd.policy.guard import Ask
 from pyagentd.policy.remember import told
 from pyagentd.tools.schema import checked
 from pyagentd.tools.spec import ToolContext, ToolSpec

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyagentd.errors import ToolError, UserError
 from pyagentd.policy import shell
-from pyagentd.policy.aliases import META_TOOLS
+from pyagentd.policy.action import META_TOOLS
 from pyagentd.policy.patterns import exactly, normalised, validate_pattern
 from pyagentd.policy.widening import ROAM_KEYS, Right, Widening
 from pyagentd.tools.spec import ToolSpec

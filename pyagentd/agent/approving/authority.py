@@ -17,7 +17,8 @@ from pyagentd.agent.approving.askedcall import AskedCall
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.errors import BadRequest, PresetError, StoreError, ToolError
 from pyagentd.messages import ToolCall
-from pyagentd.policy.guard import Action, Allow, Ask, Confirm, Context, Decision, Deny, ResolvedPath, decide
+from pyagentd.policy.action import Action, ResolvedPath
+from pyagentd.policy.guard import Allow, Ask, Confirm, Context, Decision, Deny, decide
 from pyagentd.policy.widening import Widening
 from pyagentd.store.index.audit import Decided
 from pyagentd.tools.invoke import Authorise, Denied, Edited

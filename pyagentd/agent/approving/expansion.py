@@ -19,8 +19,7 @@ from pyagentd.agent.approving.askedscope import asked_lines, widening_for
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.clock import Clock
 from pyagentd.errors import PyagentdError, ToolError
-from pyagentd.policy.action import Action, ResolvedPath
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.action import Action, ResolvedPath, canonical_tool
 from pyagentd.policy.guard import Deny
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.widening import Widening

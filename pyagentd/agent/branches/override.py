@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyagentd.policy.aliases import canonical_tool, is_ours
+from pyagentd.policy.action import canonical_tool, is_ours
 from pyagentd.policy.presets import Preset
 from pyagentd.store.local_variables import Settings
 

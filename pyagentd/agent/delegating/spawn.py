@@ -26,8 +26,7 @@ from pyagentd.errors import (
     UserError,
 )
 from pyagentd.policy.patterns import validate_pattern
-from pyagentd.policy.presets import Commands, Preset
-from pyagentd.policy.servers import WantedServers
+from pyagentd.policy.presets import Commands, Preset, WantedServers
 from pyagentd.policy.shell import ANY
 from pyagentd.store.presetfile import DEFAULT_WRITE
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.action import canonical_tool
 from pyagentd.store.conversation import Conversation
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 

@@ -21,8 +21,8 @@ from pyagentd.agent.running.settings import protected_paths
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import NotFound, PyagentdError, StoreError, ToolError
 from pyagentd.events import Event
+from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.policy.patterns import first_match_folded
-from pyagentd.policy.protected import CREDENTIALS, SESSION_RECORDS
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.snapshots import tree

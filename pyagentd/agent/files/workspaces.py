@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pyagentd.config import Config
 from pyagentd.errors import StoreError
+from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.policy.patterns import first_match_folded
-from pyagentd.policy.protected import CREDENTIALS, SESSION_RECORDS
 from pyagentd.store.snapshots.objects import Objects
 from pyagentd.store.snapshots.scan import Scan, TooMuch
 from pyagentd.store.snapshots.stats import Stats

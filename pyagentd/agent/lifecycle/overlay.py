@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.errors import NotFound, PresetError, StoreError
-from pyagentd.policy.frontmatter import Keys
-from pyagentd.policy.presets import Preset
+from pyagentd.policy.presets import Keys, Preset
 from pyagentd.policy.profiles import Profile
 from pyagentd.store.namedagents import agentfile, layout
 from pyagentd.store.namedagents.agentfile import AgentFile

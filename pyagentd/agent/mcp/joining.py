@@ -16,8 +16,7 @@ from pyagentd.agent.mcp.servers import Server, Servers
 from pyagentd.agent.running.offer import CORE, Offer
 from pyagentd.agent.running.settings import Configured, SendOptions
 from pyagentd.errors import ToolError
-from pyagentd.policy.action import Action
-from pyagentd.policy.aliases import is_ours
+from pyagentd.policy.action import Action, is_ours
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import resolved, verdict
 from pyagentd.store.paths import BranchRef

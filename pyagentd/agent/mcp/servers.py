@@ -19,8 +19,7 @@ from pyagentd.agent.running.settings import SendOptions, variable_of
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, PyagentdError, ToolError
 from pyagentd.events import Event
-from pyagentd.policy.presets import Preset
-from pyagentd.policy.servers import WantedServers
+from pyagentd.policy.presets import Preset, WantedServers
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.mcp.connection import Connection
 from pyagentd.tools.mcp.launch import Launch, Surrounding, launch

@@ -17,7 +17,7 @@ from pyagentd.agent.missions.tooltypes import signature_of
 from pyagentd.errors import ToolError
 from pyagentd.messages import ToolResult
 from pyagentd.mission.tools import Tool
-from pyagentd.policy.scope import EXPAND
+from pyagentd.policy.guard import EXPAND
 from pyagentd.tools.spec import ToolSpec
 
 _AS_DATA = {"mission": ":any", "task": ":map"}

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pyagentd.policy.aliases import canonical_tool
+from pyagentd.policy.action import canonical_tool
 from pyagentd.store.compaction import estimated
 from pyagentd.store.conversation import Conversation
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec, schema_of

@@ -15,7 +15,7 @@ from pyagentd.agent.branches.opening import RESTARTED
 from pyagentd.errors import ToolError
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.messages import ToolCall
-from pyagentd.policy.guard import Action
+from pyagentd.policy.action import Action
 from pyagentd.store.suspended import Standing
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 

@@ -17,11 +17,9 @@ from pyagentd.llm.backend import Backend
 from pyagentd.llm.factory import BackendSettings, make_backend
 from pyagentd.log import conceal
 from pyagentd.policy.guard import Context
-from pyagentd.policy.offering import offered
 from pyagentd.policy.patterns import exactly, under
 from pyagentd.policy.presets import Preset
-from pyagentd.policy.profiles import resolved
-from pyagentd.policy.readonly import looks
+from pyagentd.policy.profiles import looks, offered, resolved
 from pyagentd.store import paths
 from pyagentd.store.namedagents import layout
 from pyagentd.store.paths import BranchRef

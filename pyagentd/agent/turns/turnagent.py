@@ -20,7 +20,7 @@ from pyagentd.agent.presets import Presets, ProjectPresets
 from pyagentd.agent.running.settings import SendOptions, answering
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
 from pyagentd.policy.presets import Commands, Preset, parse_message_settings
-from pyagentd.policy.readonly import PLAN
+from pyagentd.policy.profiles import PLAN
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef

@@ -3,10 +3,215 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
-from pyagentd.policy.shell.lexer import Token, tokens
 from pyagentd.policy.shell.values import Unreadable, Word, names
+
+# Words and operators of a command line, as bash 5 reads them; whatever is not a literal is unreadable.
+#
+# Bash gives several characters a meaning that depends on where they stand. Where that is hard to tell, the text is
+# refused instead: a command that is refused can be written more plainly, one that is misread can not be taken back.
+
+_OPERATORS = sorted(
+    {"\n"} | names("&>> <<< <<- ;;& && || |& ;; ;& << >> >| >& <& <> &> ; & | < > ( )"), key=len, reverse=True
+)
+_REFUSED = {
+    "(": "a parenthesis (subshell, function or process substitution)",
+    ")": "a parenthesis",
+    "<<": "a here-document",
+    "<<-": "a here-document",
+    "<<<": "a here-string",
+    ";;": "`;;`",
+    ";&": "`;&`",
+    ";;&": "`;;&`",
+}
+_ENDS_WORD = frozenset(" \t\n;&|<>()")
+_ESCAPED_IN_DOUBLE = frozenset('$`"\\\n')
+_TWO_DIGITS = re.compile(r"[0-9]{1,2}")
+_HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A word, or an operator (``word`` is None)."""
+
+    start: int
+    end: int
+    word: Word | None = None
+    operator: str = ""
+    descriptor: str = ""  # the digits right before a redirect
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the words and operators of ``text``.
+
+    Raises:
+        Unreadable: It has something that is not a literal, or quotes that do not close.
+    """
+    check_characters(text)
+    return _Lexer(text).all()
+
+
+def check_characters(text: str) -> None:
+    """Refuse what a person who approves the text would not see as what it is."""
+    for char in text:
+        if char not in " \t\n" and unicodedata.category(char) in _HIDDEN:
+            raise Unreadable(f"it has the character U+{ord(char):04X}, which is invisible or looks like another")
+
+
+class _Lexer:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._found: list[Token] = []
+
+    def all(self) -> list[Token]:
+        text = self._text
+        while self._at < len(text):
+            char = text[self._at]
+            if char in " \t":
+                self._at += 1
+            elif text.startswith("\\\n", self._at):
+                self._at += 2
+            elif char == "#":
+                end = text.find("\n", self._at)
+                self._at = len(text) if end < 0 else end
+            elif char in _ENDS_WORD:
+                self._operator()
+            else:
+                self._word()
+        return self._found
+
+    def _operator(self, descriptor: str = "", start: int | None = None) -> None:
+        start = self._at if start is None else start
+        operator = next(op for op in _OPERATORS if self._text.startswith(op, self._at))
+        self._at += len(operator)
+        if operator in _REFUSED:
+            raise Unreadable(f"it has {_REFUSED[operator]}")
+        if operator not in ("&&", "||", "\n") and self._text.startswith("\\\n", self._at):
+            raise Unreadable("a line is continued right after an operator")
+        self._found.append(Token(start=start, end=self._at, operator=operator, descriptor=descriptor))
+
+    def _word(self) -> None:
+        start = self._at
+        word = _WordReader(self._text, start)
+        self._at = word.end
+        written = self._text[start : self._at]
+        if self._text[self._at : self._at + 1] in ("<", ">"):
+            if _TWO_DIGITS.fullmatch(written):
+                return self._operator(written, start)
+            if word.value.isdigit() or (written.startswith("{") and written.endswith("}")):
+                raise Unreadable(f"`{written}` right before a redirect")
+        self._found.append(Token(start=start, end=self._at, word=word.word()))
+        return None
+
+
+class _WordReader:
+    """One word: its characters, and which of them were quoted."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self._text = text
+        self._start = start
+        self.end = start
+        self._chars: list[tuple[str, bool]] = []  # character, quoted
+        self._bare = True
+        self._read()
+
+    @property
+    def value(self) -> str:
+        return "".join(char for char, _ in self._chars)
+
+    def word(self) -> Word:
+        """Return the word; refuse what bash would expand to something else."""
+        value, unquoted = self.value, "".join("\0" if quoted else char for char, quoted in self._chars)
+        self._refuse_braces(value, unquoted)
+        self._refuse_history(unquoted)
+        home = self._home(unquoted, self._text[self._start : self.end])
+        varies = value != "[" and any(char in unquoted for char in "*?[")
+        leads = varies and (unquoted[0] in "*?[" or value[0] == "-")
+        return Word(text=value, bare=self._bare, varies=varies, leads=leads, home=home)
+
+    def _read(self) -> None:
+        text = self._text
+        while self.end < len(text) and (char := text[self.end]) not in _ENDS_WORD:
+            if char == "\\":
+                self._escape()
+            elif char == "'":
+                self._single()
+            elif char == '"':
+                self._double()
+            else:
+                self._refuse_expansion(char)
+                self._chars.append((char, False))
+                self.end += 1
+
+    def _escape(self) -> None:
+        following = self._text[self.end + 1 : self.end + 2]
+        if not following:
+            raise Unreadable("it ends in a backslash")
+        self.end += 2
+        if following != "\n":
+            self._bare = False
+            self._chars.append((following, True))
+
+    def _single(self) -> None:
+        close = self._text.find("'", self.end + 1)
+        if close < 0:
+            raise Unreadable("its quotes are not balanced")
+        self._bare = False
+        self._chars += [(char, True) for char in self._text[self.end + 1 : close]]
+        self.end = close + 1
+
+    def _double(self) -> None:
+        text, at = self._text, self.end + 1
+        self._bare = False
+        while (char := text[at : at + 1]) != '"':
+            if not char:
+                raise Unreadable("its quotes are not balanced")
+            if (
+                char == "\\"
+                and (following := text[at + 1 : at + 2])
+                and (following in _ESCAPED_IN_DOUBLE or following == "\n")
+            ):
+                if following != "\n":
+                    self._chars.append((following, True))
+                at += 2
+                continue
+            self._refuse_expansion(char)
+            self._chars.append((char, True))
+            at += 1
+        self.end = at + 1
+
+    def _refuse_expansion(self, char: str) -> None:
+        if char == "`":
+            raise Unreadable("it has a command substitution (a backtick)")
+        if char == "$":
+            following = self._text[self.end : self.end + 2] if self._text[self.end] == "$" else ""
+            kind = {"$(": "a substitution `$(`", "$'": "a quote `$'`", '$"': 'a quote `$"`'}.get(following)
+            raise Unreadable(f"it has {kind}" if kind else "it has an unquoted `$` (a variable or substitution)")
+
+    @staticmethod
+    def _refuse_braces(value: str, unquoted: str) -> None:
+        if "{" in unquoted and ("," in value or ".." in value):
+            raise Unreadable(f"`{value}` has a brace expansion; quote it or write the words out")
+
+    @staticmethod
+    def _refuse_history(unquoted: str) -> None:
+        if "!" in unquoted and unquoted != "!" and re.search(r"(?<!\[)!(?!=)", unquoted):
+            raise Unreadable("it has an unquoted `!` in a word")
+
+    @staticmethod
+    def _home(unquoted: str, written: str) -> bool:
+        """Return whether the word begins with the user's own home directory."""
+        if re.search(r"[=:]~", unquoted) and "=" in unquoted:
+            raise Unreadable("it has an unquoted `~` after `=`")
+        if not unquoted.startswith("~"):
+            return False
+        if written != "~" and not written.startswith("~/"):
+            raise Unreadable("it has `~` with a name or a quote: perhaps another directory")
+        return True
+
 
 KEYWORDS = names("if then else elif fi case esac for select while until do done in function { } ! [[ ]] coproc time")
 

@@ -6,19 +6,30 @@ import posixpath
 import re
 import shlex
 
-from pyagentd.policy.shell import builtins
-from pyagentd.policy.shell.archives import read_dd, read_tar
-from pyagentd.policy.shell.arguments import apply
-from pyagentd.policy.shell.find import read_find, read_xargs
-from pyagentd.policy.shell.found import Found, literal
-from pyagentd.policy.shell.git import read_git
+from pyagentd.policy.shell import programs as builtins
+from pyagentd.policy.shell.arguments import (
+    apply,
+    read_awk,
+    read_dd,
+    read_find,
+    read_git,
+    read_sed,
+    read_tar,
+    read_xargs,
+)
 from pyagentd.policy.shell.grammar import Simple, check_program, parse
-from pyagentd.policy.shell.program import roles_of
-from pyagentd.policy.shell.programs import ALIASES, PLAIN, PROGRAMS
-from pyagentd.policy.shell.scripts import read_awk, read_sed
+from pyagentd.policy.shell.programs import ALIASES, PLAIN, PROGRAMS, unwrap
 from pyagentd.policy.shell.understood import misunderstood
-from pyagentd.policy.shell.values import ShellReading, SimpleCommand, Unreadable, Word, names
-from pyagentd.policy.shell.wrappers import unwrap
+from pyagentd.policy.shell.values import (
+    Found,
+    ShellReading,
+    SimpleCommand,
+    Unreadable,
+    Word,
+    literal,
+    names,
+    roles_of,
+)
 
 _MAX_DEPTH = 6  # commands inside commands
 _MAX_PLACES = 8  # directories a line may be in

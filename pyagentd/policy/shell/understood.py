@@ -14,10 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from pyagentd.policy.shell.found import Found
-from pyagentd.policy.shell.options import Given, Role, given, is_abbreviated
-from pyagentd.policy.shell.program import Program, roles_of
-from pyagentd.policy.shell.values import Word, names
+from pyagentd.policy.shell.values import Found, Given, Program, Role, Word, given, is_abbreviated, names, roles_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyagentd.errors import ToolError
-from pyagentd.policy.protected import CREDENTIALS
+from pyagentd.policy.guard import CREDENTIALS
 from pyagentd.tools.confine import closed, git, places
 from pyagentd.tools.confine.names import Effect, Rules, floats
 from pyagentd.tools.confine.places import inside, parts
