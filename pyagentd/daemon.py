@@ -30,7 +30,7 @@ from pyagentd.agent.titles import Titles
 from pyagentd.clock import Pulse, SystemClock
 from pyagentd.config import Config
 from pyagentd.installation import in_background
-from pyagentd.llm import warm
+from pyagentd.llm import factory as warm
 from pyagentd.llm.factory import close_backends
 from pyagentd.log import LOG_NAME, setup_logging
 from pyagentd.service import Service

@@ -19,7 +19,7 @@ from pyagentd.agent.turns.turnagent import answers_next
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
-from pyagentd.llm.title import sanitised, title_request
+from pyagentd.llm.prompts import sanitised, title_request
 from pyagentd.messages import Text
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef

@@ -7,6 +7,9 @@ made on. Making one is cheap and loads no SDK; the first request does, off the l
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
+import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -15,12 +18,63 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from pyagentd.errors import ConfigError, NoKey
-from pyagentd.llm import warm
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.llm.retry import RetryPolicy, with_retry
 
-if TYPE_CHECKING:  # it loads the SDK
+if TYPE_CHECKING:
     from pyagentd.llm.anthropic import AnthropicBackend
+
+
+# Load the provider's SDK once, off the event loop.
+#
+# Importing it takes about a second and the first request through it builds its types, so a daemon runs ``warm`` in a
+# thread as soon as its socket listens. Whoever needs the SDK earlier awaits ``ready`` and shares that one import.
+
+_once = threading.Lock()
+_done = threading.Event()
+
+
+def warm() -> None:
+    """Import the SDK and send one request through it in process; blocks, is idempotent, never runs on the loop."""
+    with _once:
+        if _done.is_set():
+            return
+        _load()
+        asyncio.run(_exercise())
+        _done.set()
+
+
+async def ready() -> None:
+    """Return when the SDK is loaded, without blocking the loop."""
+    if not _done.is_set():
+        await asyncio.to_thread(warm)
+
+
+def _load() -> None:
+    # Three thousand modules of live objects: collecting garbage while they load costs a third of the time and finds
+    # none, and scanning them later costs every full collection of a long-lived process.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        importlib.import_module("pyagentd.llm.offline")
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+async def _exercise() -> None:
+    # Not at the top of the module: importing it is what this module puts off.
+    from pyagentd.llm.backend import ModelRequest
+    from pyagentd.llm.offline import offline_backend
+    from pyagentd.messages import Message, Text
+
+    backend = offline_backend(pace_s=0.0)
+    hello = Message(role="user", parts=(Text(text="hello"),))
+    async for _ in backend.stream(ModelRequest(model="warm", system="warm", messages=(hello,))):
+        pass
+    await backend.close()
+
 
 # A server that needs no key still gets the header, which the SDK cannot leave out.
 _PLACEHOLDER_KEY = "no-key"
@@ -64,7 +118,7 @@ async def list_models(name: str, settings: BackendSettings) -> tuple[str, ...]:
         ProviderError: It has no such list, or cannot be asked now.
     """
     _check(name, settings)
-    await warm.ready()
+    await ready()
     backend = await asyncio.to_thread(_build, settings)
     try:
         return await backend.models()
@@ -133,7 +187,7 @@ def _failed(task: asyncio.Task[Backend]) -> bool:
 
 
 async def _open(settings: BackendSettings) -> Backend:
-    await warm.ready()
+    await ready()
     # Building a client reads the certificate store: tens of milliseconds that the loop must not stand still for.
     return await asyncio.to_thread(_build, settings)
 

@@ -13,20 +13,748 @@ import itertools
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
 
 from pyagentd.errors import ConfigError
-from pyagentd.llm import catalog
+from pyagentd.llm import catalog, prompts
 from pyagentd.llm.anthropic import AnthropicBackend, make_client
-from pyagentd.llm.offline_mission import answer, wants_mission
-from pyagentd.llm.offline_plan import Call, plan
-from pyagentd.llm.offline_report import report
-from pyagentd.llm.offline_summary import description_of, summary_of, wants_description, wants_summary
-from pyagentd.llm.offline_title import first_words, wants_title
-from pyagentd.llm.offline_view import media_of, view_of
+from pyagentd.llm.prompts import HEADINGS, SYSTEM, TITLE_SYSTEM, quoted_prompt
+
+# Which files a prompt names or implies; pure.
+
+_QUOTED = re.compile(r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”")
+_TARGETS_WORD = re.compile(r"`([^`\n]+)`|([^\s`]+)")
+_PATH = re.compile(r"[~\w./@+*?{}\[\]-]+")
+_FILE = re.compile(
+    r"^(.*/)?([\w.@+-]{2,}\.[A-Za-z][A-Za-z0-9]{0,8}|\.[A-Za-z][\w.-]+|Makefile|Dockerfile|LICENSE|README)$"
+)
+_WILD = re.compile(r"[*?\[{]")
+_NOT_PATHS = frozenset({"and/or", "either/or", "yes/no", "i/o", "input/output", "/", "*", "**"})
+
+# A word of the prompt → the files it implies, the first that fits; the last row is the most general.
+_IMPLIED = (
+    (r"presets?", "presets/*.md"),
+    (r"tests?", "tests/**/*.py"),
+    (r"python|modules?", "**/*.py"),
+    (r"elisp|emacs lisp", "**/*.el"),
+    (r"markdown|docs?|documentation", "**/*.md"),
+    (r"files?|find|read|list|project|directory|folder|repository|codebase", "*"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """What to look at: files to read, patterns to find files with."""
+
+    files: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.globs)
+
+    def __str__(self) -> str:
+        return ", ".join(f"`{name}`" for name in self.globs + self.files)
+
+
+def targets_of(prompt: str) -> Targets:
+    """Return the paths and patterns that ``prompt`` names, else the pattern that its words imply."""
+    named = named_paths(prompt)
+    files = tuple(name for name in named if _FILE.match(name) and not _WILD.search(name))
+    globs = tuple(name if _WILD.search(name) else f"{name.rstrip('/')}/*" for name in named if name not in files)
+    return Targets(files=files, globs=globs) if named else Targets(globs=_implied(prompt))
+
+
+def named_paths(prompt: str) -> list[str]:
+    """Return the words of ``prompt`` that are paths or patterns, in order and once."""
+    found = dict.fromkeys(_clean(quoted or plain) for quoted, plain in _TARGETS_WORD.findall(prompt))
+    return [word for word in found if _is_path(word)]
+
+
+def prose(prompt: str) -> str:
+    """Return ``prompt`` without paths and quoted text: what its words mean is looked for here."""
+    words = _QUOTED.sub(" ", prompt).split()
+    return " ".join(word for word in words if not _is_path(_clean(word)))
+
+
+def _clean(word: str) -> str:
+    """Return ``word`` without punctuation, and without the @ of a mention."""
+    return word.strip("\"'“”‘’(),;:!").rstrip(".?").removeprefix("@")
+
+
+def _is_path(word: str) -> bool:
+    if word.lower() in _NOT_PATHS or "//" in word or not _PATH.fullmatch(word):
+        return False
+    return "/" in word or ("*" in word and "." in word) or _FILE.match(word) is not None
+
+
+def _implied(prompt: str) -> tuple[str, ...]:
+    said = prose(prompt).lower()
+    return next(((glob,) for words, glob in _IMPLIED if re.search(rf"\b({words})\b", said)), ())
+
+
+# What a mission has to return, read from its prompt, and a program's expression for it; pure.
+#
+# The stand-in knows a few facts about what it found: a list of files with their lines, a list of rows, a text. Each
+# field of a type gets the fact that its name and type suggest; it concludes nothing and says so where a sentence is
+# wanted.
+
+_TOKEN = re.compile(r"[\[\]{}|?]|:?[A-Za-z_][\w-]*")
+_SIZES = re.compile(r"lines|total|sum|size|length")
+_NAMES = re.compile(r"path|file|name|title|id|preset")
+SENTENCE = "pyagentd's offline stand-in, not a language model: this is what the tools found"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A map with named fields."""
+
+    fields: tuple[tuple[str, Shape], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    of: Shape
+
+
+Shape = Map | Items | str
+"""A type: a map, a list, or the name of anything else without its colon."""
+
+
+def shape_of(text: str) -> Shape:
+    """Return the type that a prompt shows, "any" where it is more than is understood here."""
+    tokens = [*_TOKEN.finditer(text)]
+    try:
+        return _types_read(iter([token[0] for token in tokens]))
+    except (StopIteration, RuntimeError):
+        return "any"
+
+
+def expression(shape: Shape, name: str = "") -> str:
+    """Return what a program evaluates for a type, where ``found`` is a list of maps {:path :lines :text}."""
+    match shape:
+        case Map(fields):
+            return _map(fields, "")
+        case Items(of=Map(fields)):
+            return f"(mapv (fn [f] {_map(fields, 'f')}) found)"
+        case Items(of="int" | "float"):
+            return "(mapv :lines found)"
+        case Items():
+            return "(mapv :path found)"
+        case "int":
+            return "(reduce + 0 (map :lines found))" if _SIZES.search(name) else "(count found)"
+        case "float":
+            return "(* 1.0 (count found))"
+        case "bool":
+            return "(> (count found) 0)"
+        case "string" | "keyword":
+            told = f'(str (count found) " found by {SENTENCE}")'
+            return f"(if (= 1 (count found)) (:text (first found)) {told})"
+        case "map":
+            return "{:found found}"
+    return "found"
+
+
+def _map(fields: tuple[tuple[str, Shape], ...], item: str) -> str:
+    made = (f":{name} {_of_item(shape, name, item) if item else expression(shape, name)}" for name, shape in fields)
+    return "{" + " ".join(made) + "}"
+
+
+def _of_item(shape: Shape, name: str, item: str) -> str:
+    """Return what one thing that was found has for a field."""
+    match shape:
+        case "int":
+            return f"(:lines {item})"
+        case "float":
+            return f"(* 1.0 (:lines {item}))"
+        case "bool":
+            return f"(> (:lines {item}) 0)"
+        case "string" | "keyword" if _NAMES.search(name):
+            return f"(:path {item})"
+        case "string" | "keyword":
+            return f"(:text {item})"
+        case Items(of="string"):
+            return f"[(:text {item})]"
+        case Items():
+            return "[]"
+        case Map(fields):
+            return _map(fields, item)
+    return item
+
+
+def _types_read(tokens: Iterator[str]) -> Shape:
+    token = next(tokens)
+    if token == "[":
+        of = _types_read(tokens)
+        while next(tokens) != "]":
+            pass
+        return Items(of)
+    if token != "{":
+        return token.lstrip(":")
+    fields: list[tuple[str, Shape]] = []
+    while (name := next(tokens)) != "}":
+        if name not in ("?", "|"):
+            fields.append((name.lstrip(":"), _types_read(tokens)))
+    return Map(tuple(fields))
+
+
+# What a request of the Messages API says, as far as the offline stand-in cares; pure.
+#
+# The stand-in is stateless, as a real model is: everything it knows is in the request. It answers the last user text
+# and looks only at the tool calls made since then.
+
+_SUMMARY = "<conversation_summary>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A tool call that was made for the prompt, with its result."""
+
+    name: str
+    input: Mapping[str, Any]
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The prompt, the tools on offer by name (their input schemas), and what was done so far."""
+
+    prompt: str
+    pictures: int = 0  # and documents, that the prompt shows
+    tools: Mapping[str, Mapping[str, Any]]
+    exchanges: tuple[Exchange, ...]
+
+
+def view_of(body: Json) -> View:
+    """Return what ``body``, the JSON of a request, says."""
+    messages = body.get("messages") or []
+    start = _last_prompt(messages)
+    return View(
+        prompt=_text(messages[start]) if start >= 0 else "",
+        pictures=len(media_of(messages[start : start + 1])) if start >= 0 else 0,
+        tools={tool["name"]: tool.get("input_schema") or {} for tool in body.get("tools") or []},
+        exchanges=tuple(_exchanges(messages[start + 1 :])),
+    )
+
+
+def text_of(content: str | list[Json] | None) -> str:
+    """Return the text blocks of ``content``, one after the other."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in content or [] if block.get("type") == "text")
+
+
+def media_of(messages: list[Json]) -> list[str]:
+    """Return the pictures and documents of ``messages``, as base64."""
+    blocks = [block for each in messages if isinstance(each["content"], list) for block in each["content"]]
+    return [block["source"]["data"] for block in blocks if block.get("type") in ("image", "document")]
+
+
+def _text(message: Json) -> str:
+    """Return the text of a message without the summary of what came before."""
+    content = message["content"]
+    if isinstance(content, list):
+        content = [block for block in content if not block.get("text", "").startswith(_SUMMARY)]
+    return text_of(content).strip()
+
+
+def _last_prompt(messages: list[Json]) -> int:
+    prompts = (
+        index for index, message in reversed([*enumerate(messages)]) if message["role"] == "user" and _text(message)
+    )
+    return next(prompts, -1)
+
+
+def _exchanges(messages: list[Json]) -> list[Exchange]:
+    blocks = [block for message in messages if isinstance(message["content"], list) for block in message["content"]]
+    results = {block["tool_use_id"]: block for block in blocks if block["type"] == "tool_result"}
+    return [
+        Exchange(
+            name=block["name"],
+            input=block.get("input") or {},
+            text=text_of(results[block["id"]].get("content")),
+            is_error=bool(results[block["id"]].get("is_error")),
+        )
+        for block in blocks
+        if block["type"] == "tool_use" and block["id"] in results
+    ]
+
+
+_NOT_A_PATH = re.compile(r"^(No |Found |\[|\()|[*\0]|: ")
+
+
+def found_files(exchange: Exchange) -> list[str]:
+    """Return the paths of files in the result of a Glob call, without directories and remarks."""
+    lines = (line.strip() for line in exchange.text.splitlines())
+    return [line for line in lines if line and not line.endswith("/") and not _NOT_A_PATH.search(line)]
+
+
+# How the offline stand-in fulfils a mission: one program that looks, one that returns; pure.
+#
+# It is stateless: what it is asked, which tools there are and what has to come back are read from the prompt that a
+# mission's model is told, and how far it is from the answers that were given so far.
+
+_SECTION = re.compile(r"^# (?P<title>[^\n]+)\n\n(?P<text>.*?)(?=^# |\Z)", re.MULTILINE | re.DOTALL)
+_TOOL = re.compile(r"^([A-Za-z_][\w-]*)\(", re.MULTILINE)
+_TYPE = re.compile(r"```\n(.*?)\n```", re.DOTALL)
+_LIST = re.compile(r"ctx/([\w-]+)`?[^\n]*?\[")
+_COMMAND = re.compile(r"\b(?:run|execute)\s+(?:the\s+command\s+)?`([^`\n]+)`", re.IGNORECASE)
+_AGENT = re.compile(r"\b(sub-?agents?|agents?|explorers?|delegat\w*)\b", re.IGNORECASE)
+_MOST = 20  # files that are read
+
+_FILES = """\
+(let [names (fn [text] (filterv (fn [line] (and (not (blank? line)) (not (starts-with? line "["))))
+                                (split-lines text)))
+      last-of (fn [line] (last (split line "\\t")))
+      read (fn [path]
+             (let [lines (names (call "Read" {{:file_path path}}))]
+               {{:path path :lines (count lines) :text (last-of (first lines))}}))
+      paths {paths}]
+  {{:found (mapv read (take {most} paths))}})"""
+
+
+def wants_mission(body: Mapping[str, Any]) -> bool:
+    """Return whether a request is one for the next program of a mission."""
+    return not body.get("tools") and "# PTC-Lisp" in text_of(body.get("system"))
+
+
+def answer(body: Mapping[str, Any]) -> str:
+    """Return what the stand-in says: a few words and a program."""
+    parts = sections(text_of(body.get("system")))
+    messages = body.get("messages") or []
+    said = sum(message["role"] == "assistant" for message in messages)
+    last = text_of(messages[-1]["content"]) if messages else ""
+    if said and last.startswith("Error"):
+        return _block("That failed, and I cannot think of another way.", _failed(last))
+    prompt = text_of(messages[0]["content"]) if messages else ""
+    looking = _looking(parts, prompt) if not said else ""
+    if looking:
+        return _block("First I look.", looking)
+    return _block("This is what was found.", _returning(parts, found=bool(said)))
+
+
+def sections(system: str) -> dict[str, str]:
+    """Return the sections of a mission's prompt by title."""
+    return {found["title"].strip(): found["text"].strip() for found in _SECTION.finditer(system)}
+
+
+def _looking(parts: Mapping[str, str], prompt: str) -> str:
+    """Return the program that calls the tools which the mission calls for, "" when there are none."""
+    tools = set(_TOOL.findall(parts.get("Available Tools", "")))
+    if "Bash" in tools and (commands := _COMMAND.findall(prompt)):
+        calls = " ".join(f'(call "Bash" {{:command {json.dumps(command)}}})' for command in commands)
+        return f'{{:found (mapv (fn [text] {{:path "" :text text :lines (count (split-lines text))}}) [{calls}])}}'
+    if "PersistentAgent" in tools and _AGENT.search(prompt):
+        return _agent(prompt)
+    if "Read" not in tools:
+        return ""
+    targets = targets_of(prompt)
+    if _lists(parts) and not named_paths(prompt):
+        return ""
+    globs = " ".join(f'(names (call "Glob" {{:pattern {json.dumps(glob)}}}))' for glob in targets.globs)
+    known = json.dumps([*targets.files])
+    if globs and "Glob" in tools:
+        return _FILES.format(paths=f"(into {known} (concat {globs}))", most=_MOST)
+    return _FILES.format(paths=known, most=_MOST) if targets.files else ""
+
+
+def _agent(prompt: str) -> str:
+    """Return the program that has an agent look."""
+    told = f"Find and read {targets_of(prompt)}, and report the names and the number of lines."
+    return (
+        '(let [text (call "PersistentAgent" {:preset "explorer" :description "look at it"\n'
+        f"                                     :prompt {json.dumps(told)}}})]\n"
+        '  {:found [{:path "" :text text :lines (count (split-lines text))}]})'
+    )
+
+
+def _lists(parts: Mapping[str, str]) -> list[str]:
+    return _LIST.findall(parts.get("Data Inventory", ""))
+
+
+def _returning(parts: Mapping[str, str], *, found: bool) -> str:
+    """Return the program that ends the mission."""
+    stated = _TYPE.search(parts.get("Expected Output", ""))
+    value = expression(shape_of(stated[1]) if stated else "any")
+    lists = _lists(parts)
+    known = "ctx/found" if found else f"ctx/{lists[0]}" if lists else "[]"
+    return f'(let [found {known}]\n  (call "return" {value}))'
+
+
+def _failed(message: str) -> str:
+    line = message.splitlines()[0][:200]
+    return f'(call "fail" {{:reason :offline :message {json.dumps(line, ensure_ascii=False)}}})'
+
+
+def _block(words: str, program: str) -> str:
+    return f"{words}\n\n```clojure\n{program}\n```"
+
+
+# The rules of the offline stand-in: which tools to call for a prompt; pure.
+#
+# The first rule of ``RULES`` that fits the prompt, and whose tool is offered, decides. What it finds is then read,
+# up to ``READ_AT_MOST`` files in one answer, and that is all: the next answer reports. Who is told to look
+# "yourself" and to delegate does both, in this order.
+
+READ_AT_MOST = 3
+
+_SPAWN = re.compile(r"\b(sub-?agents?|agents?|explorers?|delegat\w*|spawn\w*|PersistentAgent)\b", re.IGNORECASE)
+_MISSION = re.compile(r"\bmissions?\b", re.IGNORECASE)
+_SIGNATURE = re.compile(r"`([{\[:][^`\n]*)`")
+_YOURSELF = re.compile(r"\byourself\b", re.IGNORECASE)
+_TOLD = re.compile(
+    r"\b(?:agents?|explorer)\s+((?:find|look|read|search|list|check|report|tell)\b.{4,})", re.IGNORECASE | re.DOTALL
+)
+_ERRAND = re.compile(r"\b(?:to|that|which|who|and have it|should)\s+(.{8,})", re.IGNORECASE | re.DOTALL)
+_PLAN_COMMAND = re.compile(r"\b(?:run|execute)\s+(?:the\s+command\s+)?`([^`\n]+)`", re.IGNORECASE)
+_WRITE = re.compile(r"\bwrite\s+[`\"“]([^`\"”]+)[`\"”]\s+(?:in)?to\s+`?([\w./~-]+[\w/])`?", re.IGNORECASE)
+_SEARCH = re.compile(r"\b(?:grep|search)\b.*?\bfor\s+[`\"“]([^`\"”\n]+)[`\"”]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool to call."""
+
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``calls`` returns the inputs to call ``tool`` with, none when the rule does not fit."""
+
+    tool: str
+    calls: Callable[[View], Iterable[Mapping[str, Any]]]
+
+
+def plan(view: View) -> tuple[Call, ...]:
+    """Return the calls to make next, all at once; none when it is time to report."""
+    looks_too = _YOURSELF.search(view.prompt) is not None
+    if not view.exchanges:
+        rules = (*RULES[1:], RULES[0]) if looks_too else RULES
+        return next((calls for rule in rules if (calls := _apply(rule, view))), ())
+    if all(exchange.name == "Glob" for exchange in view.exchanges) and "Read" in view.tools:
+        found = [path for one in view.exchanges if not one.is_error for path in found_files(one)]
+        return tuple(Call("Read", _read(view, path)) for path in found[:READ_AT_MOST])
+    if looks_too and all(exchange.name != "PersistentAgent" for exchange in view.exchanges):
+        return _apply(RULES[0], view)
+    return ()
+
+
+def wanted(view: View) -> str:
+    """Return the name of the tool that the prompt calls for and nobody offered, or ""."""
+    offered = any(rule.tool in view.tools and [*rule.calls(view)] for rule in RULES)
+    return "" if offered else next((rule.tool for rule in RULES if [*rule.calls(view)]), "")
+
+
+def _apply(rule: Rule, view: View) -> tuple[Call, ...]:
+    if rule.tool not in view.tools:
+        return ()
+    return tuple(Call(rule.tool, arguments) for arguments in rule.calls(view))
+
+
+def _delegations(view: View) -> Iterable[Mapping[str, Any]]:
+    if not _SPAWN.search(prose(view.prompt)):
+        return
+    targets = targets_of(view.prompt) or Targets(globs=("*",))
+    names = targets.globs + targets.files
+    yield {
+        "preset": _preset(view),
+        "description": f"look at {names[0]}",
+        "prompt": _errand(view.prompt, targets),
+    }
+
+
+def _missions(view: View) -> Iterable[Mapping[str, Any]]:
+    if not _MISSION.search(prose(view.prompt)):
+        return
+    stated = _SIGNATURE.search(view.prompt)
+    signature = stated[1] if stated else "{files [{path :string, lines :int}], total :int}"
+    yield {"prompt": _SIGNATURE.sub("", view.prompt).strip(), "signature": signature}
+
+
+def _preset(view: View) -> str:
+    """Return the preset that the prompt names, else explorer, else the first one offered."""
+    schema = view.tools.get("PersistentAgent", {})
+    names: list[str] = schema.get("properties", {}).get("preset", {}).get("enum") or ["explorer"]
+    said = set(re.findall(r"[\w-]+", view.prompt.lower()))
+    return next((name for name in names if name.lower() in said), "explorer" if "explorer" in names else names[0])
+
+
+def _errand(prompt: str, targets: Targets) -> str:
+    """Return what the agent is told: the errand in the prompt's words, unless they would make it delegate too."""
+    report = f"Find and read {targets}, and report the names, the number of lines and the first headings."
+    said = _TOLD.search(prompt) or _ERRAND.search(prompt)
+    if said is None or _SPAWN.search(prose(said[1])):
+        return report
+    errand = said[1].strip().rstrip(".")
+    return f"{errand[0].upper()}{errand[1:]}. {report}"
+
+
+def _commands(view: View) -> Iterable[Mapping[str, Any]]:
+    behind = {"run_in_background": True, **({"wake": True} if "wake" in view.prompt.lower() else {})}
+    for command in _PLAN_COMMAND.findall(view.prompt):
+        is_behind = f"`{command}` in the background" in view.prompt
+        yield {"command": command, **(behind if is_behind else {})}
+
+
+def _writes(view: View) -> Iterable[Mapping[str, Any]]:
+    for content, path in _WRITE.findall(view.prompt):
+        yield {"file_path": path, "content": f"{content}\n"}
+
+
+def _searches(view: View) -> Iterable[Mapping[str, Any]]:
+    for pattern in _SEARCH.findall(view.prompt):
+        yield {"pattern": re.escape(pattern)}
+
+
+def _reads(view: View) -> Iterable[Mapping[str, Any]]:
+    return (_read(view, path) for path in targets_of(view.prompt).files[:READ_AT_MOST])
+
+
+def _globs(view: View) -> Iterable[Mapping[str, Any]]:
+    return ({"pattern": pattern} for pattern in targets_of(view.prompt).globs[:READ_AT_MOST])
+
+
+def _read(view: View, path: str) -> Mapping[str, Any]:
+    properties = view.tools.get("Read", {}).get("properties", {})
+    return {"path" if "path" in properties else "file_path": path}
+
+
+RULES = (
+    Rule("PersistentAgent", _delegations),  # agent, explorer, sub-agent, delegate, spawn
+    Rule("mission", _missions),  # a mission that returns `{count :int}`
+    Rule("Bash", _commands),  # run `make test`, run `make` in the background and wake
+    Rule("Write", _writes),  # write `text` to notes.md
+    Rule("Grep", _searches),  # search for `TODO`
+    Rule("Read", _reads),  # README.md, pyagentd/clock.py
+    Rule("Glob", _globs),  # presets/*.md, pyagentd/llm, "list the files", "the presets"
+)
+
+
+# What the offline stand-in says at the end: facts quoted from the tools' results, and what it is; pure.
+
+DISCLAIMER = "I am pyagentd's offline stand-in, not a language model"
+_NAMED_AT_MOST = 8
+_QUOTED_LINES = 12
+_QUOTED_CHARS = 100
+
+_NUMBERED = re.compile(r"^\s*(\d+)(?:\t|→)(.*)$")
+_REMARK = re.compile(r"^\[.*\]$")
+_DESCRIPTION = re.compile(r"^description:\s*(\S.*)$")
+_HEADING = re.compile(r"^(?:#{1,6}\s+|;{3,4}\s+|\"\"\")(\S.*)$")
+
+
+def report(view: View) -> str:
+    """Return the final answer for the prompt in a few sentences of Markdown."""
+    if view.pictures:
+        shown = "a picture" if view.pictures == 1 else f"{view.pictures} pictures"
+        return f"You show me {shown}, which only a language model could look at. {report(replace(view, pictures=0))}"
+    if not view.exchanges:
+        return _without_tools(view)
+    facts = "\n".join(f"- {_fact(exchange)}" for exchange in view.exchanges if _is_news(exchange, view))
+    quotes = "".join(f"\n\n{_quote(one.text)}" for one in view.exchanges if _is_quotable(one))
+    return (
+        f"This is what the tools found:\n\n{facts}{quotes}\n\n{DISCLAIMER}: I quote the tools and conclude nothing."
+    )
+
+
+def _without_tools(view: View) -> str:
+    missing = wanted(view)
+    if missing:
+        return f"For this I would need the tool `{missing}`, which I was not offered. {DISCLAIMER}."
+    if view.tools:
+        can = "Name files or a pattern such as `presets/*.md` and I look at them with the tools I was offered: "
+        return f"Hello! {DISCLAIMER}. {can}{', '.join(sorted(view.tools))}."
+    return f"Hello! {DISCLAIMER}. I was offered no tools, so this is all I can say."
+
+
+def _is_news(exchange: Exchange, view: View) -> bool:
+    """Whether the exchange adds a fact: a pattern whose files were all read does not."""
+    others = [one for one in view.exchanges if one.name != "Glob"]
+    return exchange.name != "Glob" or exchange.is_error or len(found_files(exchange)) != len(others) or not others
+
+
+def _is_quotable(exchange: Exchange) -> bool:
+    return exchange.name in ("PersistentAgent", "mission") and not exchange.is_error
+
+
+def _fact(exchange: Exchange) -> str:
+    if exchange.is_error:
+        return f"{exchange.name} {_subject(exchange)} failed: {_first_line(exchange.text) or 'no reason given'}"
+    return _FACTS.get(exchange.name, _other)(exchange)
+
+
+def _subject(exchange: Exchange) -> str:
+    """Return the argument that tells this call from others."""
+    keys = ("file_path", "path", "pattern", "command", "description")
+    return next((f"`{exchange.input[key]}`" for key in keys if key in exchange.input), "").strip()
+
+
+def _glob(exchange: Exchange) -> str:
+    files = found_files(exchange)
+    if not files:
+        return f"No file matches {_subject(exchange)}."
+    named = ", ".join(f"`{path}`" for path in files[:_NAMED_AT_MOST])
+    more = f" and {len(files) - _NAMED_AT_MOST} more" if len(files) > _NAMED_AT_MOST else ""
+    unread = f" I read at most {READ_AT_MOST}." if len(files) > READ_AT_MOST else ""
+    return f"{_subject(exchange)} matches {_count(len(files), 'file')}: {named}{more}.{unread}"
+
+
+def _report_read(exchange: Exchange) -> str:
+    lines = [line for line in exchange.text.splitlines() if not _REMARK.match(line)]
+    numbered = [match for line in lines if (match := _NUMBERED.match(line))]
+    texts = [match[2] for match in numbered] or lines
+    count = int(numbered[-1][1]) if numbered else len(texts)
+    fact = f"{_subject(exchange)} has {_count(count, 'line')}"
+    title, description = _title(texts), _description(texts)
+    beginning = f", and begins with “{_cut(title)}”" if title else ""
+    return f"{fact}{beginning}." + (f" Its description is “{_cut(description)}”." if description else "")
+
+
+def _title(lines: list[str]) -> str:
+    headings = (match[1].removesuffix('"""') for line in lines if (match := _HEADING.match(line)))
+    return next(headings, "") or next((line.strip() for line in lines if line.strip(" -")), "")
+
+
+def _description(lines: list[str]) -> str:
+    found = (match[1] for line in lines[:40] if (match := _DESCRIPTION.match(line)))
+    return next(found, "").strip("\"'")
+
+
+def _report_agent(exchange: Exchange) -> str:
+    return (
+        f"The agent for {_subject(exchange)} ({exchange.input.get('preset', 'agent')}) answered with what is below."
+    )
+
+
+def _mission(exchange: Exchange) -> str:
+    return f"The mission for `{exchange.input.get('signature', '')}` returned what is below."
+
+
+def _other(exchange: Exchange) -> str:
+    count = _count(len(exchange.text.splitlines()), "line")
+    first = _first_line(exchange.text)
+    return f"{exchange.name} {_subject(exchange)} returned {count}" + (
+        f"; the first is “{_cut(first)}”." if first else "."
+    )
+
+
+_FACTS: dict[str, Callable[[Exchange], str]] = {
+    "Glob": _glob,
+    "Read": _report_read,
+    "PersistentAgent": _report_agent,
+    "mission": _mission,
+}
+
+
+def _quote(text: str) -> str:
+    """Return the beginning of an agent's answer as a quotation; who it is needs to be said only once, by us."""
+    lines = [line for line in text.strip().splitlines() if DISCLAIMER not in line]
+    shown = "\n".join(f"> {line}".rstrip() for line in lines[:_QUOTED_LINES]).removesuffix("\n>")
+    return shown if len(lines) <= _QUOTED_LINES else f"{shown}\n> …"
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS].rstrip()}…"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# How the offline stand-in summarises: what was asked, what was used, what was said last; pure.
+
+_LONGEST = 160  # characters of a line
+_KEPT = 12  # prompts, and lines of an earlier summary's section
+
+_EARLIER = re.compile(r"<earlier_summary>\n(.*?)\n</earlier_summary>", re.DOTALL)
+_TALK = re.compile(r"<conversation>\n(.*)\n</conversation>", re.DOTALL)
+_SAID = re.compile(r"^\[(user|assistant)\]\n(.+)$", re.MULTILINE)
+_CALL = re.compile(r"^\(tool: (\S+)", re.MULTILINE)
+_SUMMARY_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+
+
+def wants_summary(body: dict[str, Any]) -> bool:
+    """Return whether the request ``body`` asks for a summary and not for an answer."""
+    return text_of(body.get("system")) == SYSTEM
+
+
+def wants_description(body: dict[str, Any]) -> bool:
+    """Return whether the request ``body`` asks what a conversation was that is put away."""
+    return text_of(body.get("system")) == prompts.DESCRIPTION_SYSTEM
+
+
+def description_of(text: str) -> str:
+    """Return the prompts of the conversation that the text of such a request quotes, the first few of them."""
+    talk = _TALK.search(text)
+    prompts = [_line(words) for who, words in _SAID.findall(talk[1] if talk else text) if who == "user"]
+    return f"Talked about: {'; '.join(prompts[:3])}" if prompts else "A conversation"
+
+
+def summary_of(text: str) -> str:
+    """Return the summary of the conversation that the text of such a request quotes."""
+    earlier, talk = _EARLIER.search(text), _TALK.search(text)
+    quoted = talk[1] if talk else text
+    said = _SAID.findall(quoted)
+    prompts = [_line(words) for who, words in said if who == "user"]
+    answers = [_line(words) for who, words in said if who == "assistant"]
+    before = _sections(earlier[1]) if earlier else {}
+    calls = _CALL.findall(quoted)
+    used = [f"{name} was used {calls.count(name)} times" for name in dict.fromkeys(calls)]
+    found = {
+        "Goal": [*before.get("Goal", ()), *prompts],
+        "Progress": [*before.get("Progress", ()), *used, *answers[-1:]],
+        "Decisions": before.get("Decisions", []),
+        "Next Steps": ["Answer what the user says next"],
+    }
+    return "\n\n".join(f"## {heading}\n{_list(found[heading])}" for heading in HEADINGS)
+
+
+def _sections(summary: str) -> dict[str, list[str]]:
+    pieces = _SUMMARY_SECTION.split(summary)
+    return {
+        heading: [line.removeprefix("- ") for line in text.strip().splitlines() if line.startswith("- ")]
+        for heading, text in zip(pieces[1::2], pieces[2::2], strict=False)
+    }
+
+
+def _line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _list(lines: list[str]) -> str:
+    kept = lines if len(lines) <= _KEPT else [*lines[:1], *lines[-_KEPT + 1 :]]
+    return "\n".join(f"- {line}" for line in dict.fromkeys(kept)) or "None."
+
+
+# How the offline stand-in names a conversation: by the first words of its prompt; pure.
+
+_WORDS = 7
+
+
+def wants_title(body: dict[str, Any]) -> bool:
+    """Return whether the request ``body`` asks for a title and not for an answer."""
+    return text_of(body.get("system")) == TITLE_SYSTEM
+
+
+def first_words(text: str) -> str:
+    """Return the beginning of the prompt that the text of a title request quotes."""
+    words = quoted_prompt(text).split()
+    title = " ".join(words[:_WORDS]).strip(".,;:!?")
+    return title[:1].upper() + title[1:] if title else "Conversation"
+
 
 PACE_VARIABLE = "PYAGENTD_OFFLINE_PACE"
 

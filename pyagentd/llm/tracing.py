@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import PyagentdError
-from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
-from pyagentd.llm.sent import Body
+from pyagentd.llm.backend import Backend, Body, ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.log import concealed
 from pyagentd.messages import ToolCall
 

@@ -16,7 +16,7 @@ from pyagentd.agent.context.report import priced
 from pyagentd.agent.context.usage import Spent, total
 from pyagentd.agent.overview import listed_row, spent_row
 from pyagentd.errors import BadRequest, StoreError
-from pyagentd.llm.description import one_line
+from pyagentd.llm.prompts import one_line
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.policy.profiles import resolved

@@ -11,7 +11,7 @@ from pyagentd.agent.compacting.manual import compact
 from pyagentd.agent.revising.history import History
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy
-from pyagentd.llm.summary import SYSTEM
+from pyagentd.llm.prompts import SYSTEM
 from pyagentd.store.align import align
 from pyagentd.store.compaction import COMPACTION
 from pyagentd.store.conversation import Conversation

@@ -12,7 +12,7 @@ import pytest
 
 from pyagentd.agent.titles import Titles
 from pyagentd.config import load_config
-from pyagentd.llm.title import SYSTEM
+from pyagentd.llm.prompts import TITLE_SYSTEM
 from pyagentd.store import journal, paths
 from pyagentd.store.conversation import Conversation
 from pyagentd.store.paths import BranchRef
@@ -35,7 +35,7 @@ def named(world: World, **options: Any) -> Titles:
 
 
 def asks_for_title(request: Request) -> bool:
-    return any(block["text"] == SYSTEM for block in request.body.get("system") or ())
+    return any(block["text"] == TITLE_SYSTEM for block in request.body.get("system") or ())
 
 
 def title_requests(world: World) -> list[Request]:

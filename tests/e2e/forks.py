@@ -53,7 +53,7 @@ def environment() -> dict[str, str]:
 def _serve(address: str) -> None:
     for name in ("pyagentd.cli.app", "pyagentd.daemon"):
         importlib.import_module(name)
-    importlib.import_module("pyagentd.llm.warm").warm()
+    importlib.import_module("pyagentd.llm.factory").warm()
     assert threading.active_count() == 1, threading.enumerate()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from pyagentd.llm.backend import (
-    Backend,
-    ModelRequest,
-    PartDelta,
-    PartFinished,
-    StepFinished,
-    StreamItem,
-    ToolSchema,
-)
+from pyagentd.llm.backend import Backend, ModelRequest, PartDelta, PartFinished, StepFinished, StreamItem, ToolSchema
 from pyagentd.messages import Message, Part, Text, ToolCall
 
 

@@ -115,7 +115,7 @@ def test_a_daemon_starts_without_what_only_some_of_its_work_needs() -> None:
 def test_warming_up_in_a_thread_loads_the_sdk_once_and_gives_gc_back() -> None:
     run_python(
         "import gc, sys, threading\n"
-        "from pyagentd.llm.warm import warm\n"
+        "from pyagentd.llm.factory import warm\n"
         "threads = [threading.Thread(target=warm) for _ in range(3)]\n"
         "[thread.start() for thread in threads]\n"
         "[thread.join() for thread in threads]\n"

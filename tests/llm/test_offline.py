@@ -11,8 +11,7 @@ import pytest_asyncio
 
 from pyagentd.errors import ConfigError
 from pyagentd.llm.backend import Backend, PartDelta
-from pyagentd.llm.offline import OfflineTransport, offline_backend, pace_from_environment
-from pyagentd.llm.offline_report import DISCLAIMER
+from pyagentd.llm.offline import DISCLAIMER, OfflineTransport, offline_backend, pace_from_environment
 from pyagentd.messages import Media, Message, Text, ToolCall, ToolResult
 from tests.llm.requests import assistant, calls, collect, end, request, said, tool, user
 

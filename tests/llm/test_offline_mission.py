@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.llm.offline_mission import answer, wants_mission
-from pyagentd.llm.offline_types import expression, shape_of
+from pyagentd.llm.offline import answer, expression, shape_of, wants_mission
 from pyagentd.mission.delegation import delegate
 from pyagentd.mission.options import Request
 from pyagentd.mission.signature import parse

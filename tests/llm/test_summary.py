@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from pyagentd.llm.offline import offline_backend
-from pyagentd.llm.summary import (
-    HEADINGS,
-    SYSTEM,
-    accepted,
-    previous_summary,
-    summary_request,
-    transcript,
-)
+from pyagentd.llm.prompts import HEADINGS, SYSTEM, accepted, previous_summary, summary_request, transcript
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from tests.llm.requests import collect, said
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.llm.offline import offline_backend
-from pyagentd.llm.title import LONGEST, sanitised, title_request
+from pyagentd.llm.prompts import LONGEST, sanitised, title_request
 from tests.llm.requests import collect, said
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pyagentd.llm.anthropic import BodyWriter, settings_body
 from pyagentd.llm.backend import ModelRequest
-from pyagentd.llm.body import BodyWriter
-from pyagentd.llm.translate import settings_body
 from pyagentd.messages import Reasoning, Text, ToolCall, ToolResult
 from tests.llm.requests import assistant, request, tool, user
 

@@ -22,7 +22,7 @@ from pyagentd.errors import StoreError
 from pyagentd.events import Event
 from pyagentd.llm.backend import Retrying
 from pyagentd.llm.catalog import facts
-from pyagentd.llm.summary import previous_summary
+from pyagentd.llm.prompts import previous_summary
 from pyagentd.messages import Message, Text, Usage
 from pyagentd.store.compaction import compaction_data, estimated, summarised, wrapped
 

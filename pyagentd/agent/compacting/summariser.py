@@ -18,7 +18,7 @@ from pyagentd.config.tables import CompactionSettings
 from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderError
 from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, StepFinished
 from pyagentd.llm.catalog import ModelFacts
-from pyagentd.llm.summary import accepted, shortened, summary_request, transcript
+from pyagentd.llm.prompts import accepted, shortened, summary_request, transcript
 from pyagentd.messages import Message, Text, Usage
 from pyagentd.store.compaction import estimated, output_stub
 

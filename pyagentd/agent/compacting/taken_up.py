@@ -9,7 +9,7 @@ from pyagentd.agent.compacting.compactor import with_summary
 from pyagentd.agent.compacting.marking import marker_of
 from pyagentd.agent.compacting.pruning import pruned
 from pyagentd.agent.compacting.tail import cuts
-from pyagentd.llm.summary import previous_summary
+from pyagentd.llm.prompts import previous_summary
 from pyagentd.messages import Message
 from pyagentd.store.conversation import Conversation
 

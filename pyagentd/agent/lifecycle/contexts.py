@@ -28,8 +28,7 @@ from pyagentd.clock import iso8601
 from pyagentd.errors import BadRequest, Busy, PyagentdError
 from pyagentd.events import Event
 from pyagentd.llm.catalog import facts
-from pyagentd.llm.description import description_request, one_line
-from pyagentd.llm.summary import previous_summary
+from pyagentd.llm.prompts import description_request, one_line, previous_summary
 from pyagentd.messages import Message
 from pyagentd.store import contexts as files
 from pyagentd.store import document, hidden

@@ -28,15 +28,7 @@ from pyagentd.agent.running.machine import State as Phase
 from pyagentd.agent.running.run import Run, Step
 from pyagentd.clock import new_id
 from pyagentd.errors import PyagentdError, ToolError
-from pyagentd.llm.backend import (
-    ModelRequest,
-    PartDelta,
-    PartFinished,
-    PartStarted,
-    Retrying,
-    SentAgain,
-    StepFinished,
-)
+from pyagentd.llm.backend import ModelRequest, PartDelta, PartFinished, PartStarted, Retrying, SentAgain, StepFinished
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
 from pyagentd.mission import firewall
 from pyagentd.mission.budget import Scope, entered

@@ -11,7 +11,7 @@ from typing import Any
 from pyagentd import jsontext
 from pyagentd.agent.approving.authority import Authority
 from pyagentd.agent.running.resuming import decided_before
-from pyagentd.llm.decode import MAX_ARGUMENTS
+from pyagentd.llm.anthropic import MAX_ARGUMENTS
 from pyagentd.messages import ToolCall, ToolResult
 from pyagentd.policy.action import Action
 from pyagentd.tools import spool
