@@ -167,7 +167,7 @@ def test_doctor_says_what_confines_commands(
     home: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, answers: str | None, level: str, detail: str
 ) -> None:
     monkeypatch.setenv("PYAGENTD_CONFINEMENT", wanted)
-    monkeypatch.setattr("pyagentd.tools.confine.available.confinement", lambda wanted: answers)
+    monkeypatch.setattr("pyagentd.tools.sandbox.enclosure.confinement", lambda wanted: answers)
     finding = checks.check_confinement(load_config())
     assert finding.level == level
     assert detail in finding.detail

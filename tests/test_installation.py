@@ -15,7 +15,7 @@ from pyagentd.agent.prompting.prompt import environment
 from pyagentd.agent.running.settings import protected_paths
 from pyagentd.config import load_config
 from pyagentd.policy.patterns import first_match
-from pyagentd.tools.confine import available, git
+from pyagentd.tools.sandbox import enclosure, plan
 from tests.tools.confined import needs_bubblewrap
 
 PACKAGE = Path(pyagentd.__file__).parent
@@ -42,11 +42,11 @@ def test_a_repository_without_commits_is_one(tmp_path: Path) -> None:
 def test_a_program_planted_on_the_path_is_not_run(
     planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(available, "_bubblewrap", available._bubblewrap.__wrapped__)
+    monkeypatch.setattr(enclosure, "_bubblewrap", enclosure._bubblewrap.__wrapped__)
     (tmp_path / ".gitconfig").write_text("[user]\n\tname = Ann\n")
     assert "Git: not a repository" in environment(tmp_path, datetime.now(UTC))
-    assert "Ann" in git.configuration({"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
-    found = available._bubblewrap()
+    assert "Ann" in plan.configuration({"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+    found = enclosure._bubblewrap()
     assert found is None or Path(found[0]).parent != planted.parent
     assert list(planted.iterdir()) == []
 
@@ -66,13 +66,13 @@ def test_a_bubblewrap_that_vanished_is_looked_up_again(tmp_path: Path, monkeypat
     real, moved = installation.program("bwrap"), tmp_path / "bwrap"
     assert real is not None
     moved.symlink_to(real)
-    available._bubblewrap.cache_clear()
+    enclosure._bubblewrap.cache_clear()
     with monkeypatch.context() as patched:
         patched.setattr(installation, "program", lambda name: str(moved))
-        found = available.bubblewrap()
+        found = enclosure.bubblewrap()
         assert found is not None and found[0] == str(moved)
     moved.unlink()
-    again = available.bubblewrap()
+    again = enclosure.bubblewrap()
     assert again is not None and again[0] == real
 
 

@@ -146,7 +146,7 @@ def check_directory(name: str, path: Path, *, private: bool) -> Finding:
 
 def check_confinement(config: Config) -> Finding:
     """Try what keeps the commands of agents inside their scope."""
-    from pyagentd.tools.confine.available import confinement, told
+    from pyagentd.tools.sandbox.enclosure import confinement, told
 
     found = confinement(config.confinement)
     setting = config.settings["shell.confinement"]

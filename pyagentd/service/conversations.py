@@ -32,7 +32,7 @@ from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.local_variables import Settings
 from pyagentd.store.recovery import role_diff
-from pyagentd.tools.confine import caution
+from pyagentd.tools.sandbox import watch
 
 
 class Conversations(Group):
@@ -64,7 +64,7 @@ class Conversations(Group):
                 self._host.own(tell_below(self._host, live))
             notes = [*answer["notes"], *self._host.origins.notes(live.ref), *creating.welcomes(self._host, live)]
             scope = shell_scope(self._host.presets, live.ref, (), self._host.config)()
-            unconfined = await asyncio.to_thread(caution.unconfined, scope) if "Bash" in preset.tools else ""
+            unconfined = await asyncio.to_thread(watch.unconfined, scope) if "Bash" in preset.tools else ""
             return {**answer, "notes": notes, "unconfined": unconfined, **self._described_live(live, preset)}
 
     async def detach(self, client: Client, *, branch: str) -> None:

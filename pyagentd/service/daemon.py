@@ -15,7 +15,7 @@ from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
 from pyagentd.service.group import Client, Group
 from pyagentd.store.registry import Registry
-from pyagentd.tools.confine.available import confinement
+from pyagentd.tools.sandbox.enclosure import confinement
 
 
 class Daemon(Group):

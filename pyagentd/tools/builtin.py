@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pyagentd.tools.glob import GLOB
-from pyagentd.tools.grep import GREP
 from pyagentd.tools.read import READ
+from pyagentd.tools.search import GLOB, GREP
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolSpec
 from pyagentd.tools.write import EDIT, WRITE

@@ -14,12 +14,21 @@ from typing import TextIO
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath
-from pyagentd.tools import beneath
-from pyagentd.tools.buffers import Seen, is_remote, only_open
-from pyagentd.tools.resolve import describe_file, file_of, resolve
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
+from pyagentd.tools import files as beneath
+from pyagentd.tools.files import is_binary, marked
+from pyagentd.tools.spec import (
+    Args,
+    Output,
+    Seen,
+    ToolContext,
+    ToolSpec,
+    describe_file,
+    file_of,
+    is_remote,
+    only_open,
+    resolve,
+)
 from pyagentd.tools.spool import SHOWN_BYTES
-from pyagentd.tools.text import is_binary, marked
 
 _LINE_CHARS = 10_000  # a longer line is cut; minified files would fill the answer with one line
 _SNIFFED = 65_536

@@ -18,15 +18,13 @@ from pyagentd.errors import NotASession, PyagentdError, ToolError
 from pyagentd.policy import shell
 from pyagentd.policy.patterns import first_match
 from pyagentd.store import paths
-from pyagentd.tools.around import BackgroundCommand
-from pyagentd.tools.confine import caution, enclosure
-from pyagentd.tools.confine.scope import ShellScope
-from pyagentd.tools.confine.watch import Watch, separate
-from pyagentd.tools.environment import child_environment
-from pyagentd.tools.printed import Pipe, Printed
-from pyagentd.tools.process import Group
-from pyagentd.tools.resolve import as_the_system_does
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.process import Group, child_environment
+from pyagentd.tools.sandbox import enclosure
+from pyagentd.tools.sandbox import watch as caution
+from pyagentd.tools.sandbox.scope import ShellScope
+from pyagentd.tools.sandbox.watch import Watch, separate
+from pyagentd.tools.spec import Args, BackgroundCommand, Output, Target, ToolContext, ToolSpec, as_the_system_does
+from pyagentd.tools.spool import Pipe, Printed
 
 log = logging.getLogger(__name__)
 

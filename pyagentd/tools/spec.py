@@ -6,17 +6,226 @@ then acts on exactly the paths that were asked about (``ToolContext.paths``).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from pyagentd.errors import ToolError
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.shell import ShellReading
-from pyagentd.tools.around import Hooking, Keeping, Tasking
-from pyagentd.tools.buffers import Buffers
-from pyagentd.tools.confine.scope import UNCONFINED, ShellScope
+from pyagentd.tools.sandbox.scope import UNCONFINED, ShellScope
+
+if TYPE_CHECKING:
+    from pyagentd.tools.sandbox.enclosure import Enclosure
+
+
+# What happens around a call besides the decision: files are kept, hooks asked, and what outlives it handed on.
+
+
+@dataclass(slots=True)
+class Kept:
+    """The files a call touched, as ids of trees in the store of snapshots; "" where nothing was kept."""
+
+    before: str = ""
+    after: str = ""
+
+
+class Keeping(Protocol):
+    """Who keeps files."""
+
+    def around(self, action: Action, call_id: str) -> AbstractAsyncContextManager[Kept]:
+        """Keep what ``action`` may change from before and after the block; never a reason for a call to fail."""
+        ...
+
+
+class Hooking(Protocol):
+    """Who asks the hooks about one call."""
+
+    async def before(
+        self, tool: str, args: Mapping[str, Any], action: Action, call_id: str
+    ) -> Mapping[str, Any] | None:
+        """Return the arguments that hooks want instead, unchecked, or None.
+
+        Raises:
+            ToolError: A hook forbids the call.
+        """
+        ...
+
+    async def after(
+        self, tool: str, args: Mapping[str, Any], text: str, ok: bool, duration_ms: int, call_id: str
+    ) -> str:
+        """Return what hooks add to the result, or ""."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundCommand:
+    """A command that outlives its call.
+
+    Attributes:
+        command: As the model gave it.
+        enclosure: How it is confined; what it has belongs to the task once that begins.
+        cwd: Where it runs.
+        call_id: The model's id of the call.
+        wake: Whether its end begins a turn.
+        timeout_s: How long it may run; None is as long as any task.
+    """
+
+    command: str
+    enclosure: Enclosure
+    cwd: Path
+    call_id: str
+    wake: bool
+    timeout_s: float | None
+
+
+class Tasking(Protocol):
+    """Who runs commands that outlive their call."""
+
+    async def begin(self, command: BackgroundCommand) -> tuple[str, Path]:
+        """Run a command in the background, and return its task's id and the file with what it prints.
+
+        Raises:
+            PyagentdError: As many run as may, or the disk refused; nothing was run.
+            OSError: It cannot be started.
+        """
+        ...
+
+
+# Files that the user has open: what an editor shows of them, and how a change goes through it.
+#
+# The editor is asked after the decision, about the path that was decided about. Its text is data like that of a
+# file. Positions count characters (code points) from 0, ends are exclusive.
+
+_COMPARED_LINES = 2000  # more are replaced as a whole
+_REMOTE = re.compile(r"/[A-Za-z][\w-]*:[^/]*:")
+
+
+class Replacement(NamedTuple):
+    """A passage of a buffer, and what comes in its place."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What an editor says about a file, or that none has it open."""
+
+    buffer: str = ""  # its name, for people; "" when no editor has the file open, or none said so in time
+    version: str = ""  # changes with the text; what is changed must still have it
+    modified: bool = False  # it has text that is not in the file
+    text: str | None = None  # without carriage returns where the file's lines end with them
+    crlf: bool = False
+    trouble: str = ""  # why it cannot be changed there, as the end of a sentence
+    silent: bool = False  # an editor did not answer in time
+    source: object = None  # who said it
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an editor shows the file."""
+        return bool(self.buffer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What became of a change."""
+
+    outcome: Literal["done", "outdated", "refused", "unknown"]  # "outdated": the text is another by now
+    reason: str = ""  # of one that was refused, or whose outcome nobody knows
+    saved: bool = True
+
+
+class Buffers(Protocol):
+    """Who asks editors about files."""
+
+    async def look(self, path: str, *, whole: bool) -> Seen:
+        """Return what editors show of the file ``path``, resolved; its text if it is not the file's, or ``whole``."""
+        ...
+
+    def look_now(self, path: str, *, whole: bool) -> Seen:
+        """Do as ``look``, called from a thread."""
+        ...
+
+    async def change(self, path: str, seen: Seen, edits: Sequence[Replacement]) -> Made:
+        """Change the buffer that was ``seen``, and have it saved."""
+        ...
+
+
+def is_remote(path: str) -> bool:
+    """Return whether ``path`` is one of another machine, as Emacs writes it: ``/ssh:host:/etc/motd``."""
+    return _REMOTE.match(path) is not None
+
+
+def only_open(path: str) -> ToolError:
+    """Return what is said of a file of another machine that nobody has open."""
+    return ToolError(
+        f"{path} is on another machine, and can be reached only while the user has it open in Emacs",
+        mend="Ask the user to open it",
+    )
+
+
+def replacements(before: str, after: str) -> list[Replacement]:
+    """Return what makes ``after`` of ``before``, in order, as small as is cheap: what stays keeps its marks."""
+    head = before.rfind("\n", 0, _common(before, after)) + 1
+    tail = _common(before[head:][::-1], after[head:][::-1])
+    line = before.find("\n", len(before) - tail)  # whole lines are compared, or marks in the middle of one move
+    tail = 0 if line < 0 else len(before) - line - 1
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    if not old and not new:
+        return []
+    lines, others = _lines(old), _lines(new)
+    if len(lines) + len(others) > _COMPARED_LINES:
+        return [_trimmed(head, old, new)]
+    found = []
+    ends, starts = _offsets(lines), _offsets(others)
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
+        if tag != "equal":
+            found.append(_trimmed(head + ends[i1], old[ends[i1] : ends[i2]], new[starts[j1] : starts[j2]]))
+    return found
+
+
+def _trimmed(start: int, old: str, new: str) -> Replacement:
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    text = new[head : len(new) - tail]
+    if (
+        not old and start and text.endswith("\n")
+    ):  # new lines stand behind a line, and not before the next one's marks
+        return Replacement(start - 1, start - 1, f"\n{text[:-1]}")
+    return Replacement(start + head, start + len(old) - tail, text)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of ``text`` with their ends; only a newline ends one."""
+    return [f"{line}\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
+
+
+def _offsets(lines: Sequence[str]) -> list[int]:
+    offsets = [0]
+    for line in lines:
+        offsets.append(offsets[-1] + len(line))
+    return offsets
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:  # comparing slices is a thousand times faster than comparing characters
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
 
 Args = Mapping[str, Any]
 Kind = Literal["read", "write", "command", "pattern", "net", "mcp", "self", "meta"]
@@ -116,3 +325,55 @@ class ToolSpec:
 def schema_of(spec: ToolSpec) -> dict[str, Any]:
     """Return ``spec`` as every provider is told about it: name, description, input_schema."""
     return {"name": spec.name, "description": spec.description, "input_schema": dict(spec.input_schema)}
+
+
+# What a path given by a model means: the path as written and the file it really is.
+#
+# ``lexical`` is absolute, with ``~`` expanded and ``..`` taken away by text alone; ``resolved`` follows every
+# symbolic link on the way, also dangling ones and towards what does not exist yet. Both go to policy; only
+# ``resolved`` is ever opened, and ``beneath`` refuses a link that was put in its way since.
+
+_LONGEST = 4095  # bytes of a path that a call of the system takes
+
+
+def resolve(text: object, root: Path) -> ResolvedPath:
+    """Return both forms of ``text``, relative to ``root``.
+
+    Raises:
+        ToolError: It is no path: not a string, empty, with a NUL character, or not encodable.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise ToolError("a path must be a string that is not empty")
+    if "\0" in text:
+        raise ToolError("a path must not contain a NUL character")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise ToolError(f"the path {text!r} cannot be the name of a file") from error
+    # Leading "//" is special to normpath (POSIX leaves its meaning open); here it is "/".
+    lexical = "/" + os.path.normpath(root / os.path.expanduser(text)).lstrip("/")  # noqa: PTH111 - Path raises
+    if (length := len(os.fsencode(lexical))) > _LONGEST:
+        raise ToolError(f"the path has {length:,} bytes, and the system takes {_LONGEST:,} at most: {lexical[:60]}…")
+    return ResolvedPath(lexical=lexical, resolved=os.path.realpath(lexical))
+
+
+def as_the_system_does(text: str, root: Path) -> ResolvedPath:
+    """Return both forms of a path that a program opens itself, so that ``..`` leads out of where a link led.
+
+    Raises:
+        ToolError: It is no path.
+    """
+    as_text = resolve(text, root)
+    there = os.path.realpath(root / os.path.expanduser(text))  # noqa: PTH111 - as ``resolve``
+    return ResolvedPath(lexical=as_text.lexical, resolved=there)
+
+
+def describe_file(args: Args, ctx: ToolContext) -> Target:
+    """Return the file of a call with a ``file_path`` as policy sees it."""
+    path = resolve(args["file_path"], ctx.root)
+    return Target(detail=path.lexical, paths=(path,))
+
+
+def file_of(args: Args, ctx: ToolContext) -> ResolvedPath:
+    """Return the file that such a call acts on: the authorised one, where there is one."""
+    return ctx.paths[0] if ctx.paths else resolve(args["file_path"], ctx.root)

@@ -22,7 +22,7 @@ from yarl import URL
 
 from pyagentd import __version__
 from pyagentd.errors import ToolError
-from pyagentd.tools.webaddress import canonical, is_public, literal_address, refused
+from pyagentd.tools.web import canonical, is_public, literal_address, refused
 
 MOST_BYTES = 5_000_000  # of one answer, unpacked; the rest is not read
 

@@ -8,22 +8,249 @@ is changed there (``buffered``): what is planned is planned on the text that the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from difflib import SequenceMatcher
+from itertools import islice, takewhile
 from threading import Lock
 
 from pyagentd.errors import ToolError
 from pyagentd.policy.action import ResolvedPath
-from pyagentd.tools.beneath import read_bytes, replace_bytes
-from pyagentd.tools.buffered import changed_in_buffer, shown_in_buffer
-from pyagentd.tools.buffers import is_remote, only_open
-from pyagentd.tools.diff import changed_lines, unified
-from pyagentd.tools.passage import Span, line_number, loose_line, occurrences, replaced
+from pyagentd.tools.files import TextFile, decode, read_bytes, replace_bytes
 from pyagentd.tools.read import read_existing
-from pyagentd.tools.resolve import describe_file, file_of
-from pyagentd.tools.spec import Args, Output, ToolContext, ToolSpec
-from pyagentd.tools.text import TextFile, decode
+from pyagentd.tools.spec import (
+    Args,
+    Buffers,
+    Output,
+    Seen,
+    ToolContext,
+    ToolSpec,
+    describe_file,
+    file_of,
+    is_remote,
+    only_open,
+    replacements,
+)
+
+# Changes of a file that the user has open: planned on the text of the buffer, made there, saved by the editor.
+#
+# The plan holds for one version of the text; when the user types meanwhile it is made anew. A change is asked for
+# once: where nobody can say what became of it the file is looked at, and the model is told when that does not tell
+# either.
+
+_ATTEMPTS = 4  # while the user types
+
+Planned = Callable[[TextFile], tuple[str, str]]
+"""Returns the text that comes in the place of another, and what the model is told; raises ``ToolError``; blocks."""
+
+
+def shown_in_buffer(path: ResolvedPath, ctx: ToolContext) -> TextFile | None:
+    """Return the text of a file as the user sees it who has it open, or None; blocks, and not for the loop's thread.
+
+    Raises:
+        ToolError: It cannot be changed where it is open.
+    """
+    if ctx.buffers is None:
+        return None
+    seen = ctx.buffers.look_now(path.resolved, whole=True)
+    return _text(path, seen) if seen.is_open else None
+
+
+async def changed_in_buffer(path: ResolvedPath, ctx: ToolContext, planned: Planned) -> str | None:
+    """Change a file where it is open, and return what the model is told; None when it is open nowhere.
+
+    Raises:
+        ToolError: It is open and cannot be changed there, or nobody knows what became of the change.
+    """
+    if ctx.buffers is None:
+        return None
+    for _ in range(_ATTEMPTS):
+        seen = await ctx.buffers.look(path.resolved, whole=True)
+        if not seen.is_open:
+            return None
+        before = _text(path, seen)
+        after, said = await asyncio.to_thread(planned, before)
+        if seen.crlf:
+            after = after.replace("\r\n", "\n")
+        if (told := await _made(path, ctx.buffers, seen, before.text, after)) is not None:
+            return f"{said} {told}"
+    raise ToolError(
+        f"{path.lexical} is being edited by the user just now, and was not changed", mend="Read it again, then retry"
+    )
+
+
+def _text(path: ResolvedPath, seen: Seen) -> TextFile:
+    if seen.trouble or seen.text is None:
+        why = seen.trouble or "its text cannot be had"
+        raise ToolError(
+            f"{path.lexical} is open in the user's Emacs (buffer {seen.buffer}) and was not changed: {why}",
+            mend="Ask the user to save or revert it",
+        )
+    return TextFile(seen.text)
+
+
+async def _made(path: ResolvedPath, buffers: Buffers, seen: Seen, before: str, after: str) -> str | None:
+    """Make one attempt; return how it ended, None when the text is another by now."""
+    edits = await asyncio.to_thread(replacements, before, after)
+    made = await buffers.change(path.resolved, seen, edits)
+    match made.outcome:
+        case "outdated":
+            return None
+        case "refused":
+            raise ToolError(f"{path.lexical} was not changed in the user's Emacs: {made.reason}")
+        case "unknown" if not await asyncio.to_thread(_is_on_disk, path, after):
+            raise ToolError(
+                f"Nobody can say whether {path.lexical} was changed: {made.reason}",
+                mend="Read it before you go on, and do not repeat the change unseen",
+            )
+    also = ", together with changes of the user's that were not saved" if seen.modified else ""
+    if not made.saved:
+        return f"(In the buffer {seen.buffer} of the user's Emacs; not saved yet: {made.reason}.)"
+    return f"(In the buffer {seen.buffer} of the user's Emacs, and saved{also}.)"
+
+
+def _is_on_disk(path: ResolvedPath, text: str) -> bool:
+    try:
+        found = decode(read_bytes(path.resolved), path.lexical)
+    except (OSError, ToolError):
+        return False
+    return found.text.replace("\r\n", "\n") == text.replace("\r\n", "\n")
+
+
+# A unified diff for a human who approves a change: small, and cheap for any input.
+#
+# Comparing is quadratic, so only what lies between the common beginning and the common end is compared, and a large
+# middle is shown as removed and added as a whole.
+
+_CONTEXT = 3
+_COMPARED_LINES = 600
+_SHOWN_LINES = 400
+_LINE_CHARS = 500  # one giant line stalls a display
+
+_Opcode = tuple[str, int, int, int, int]
+
+
+def unified(before: str | None, after: str, path: str) -> str:
+    """Return the diff between two texts, "" when they are equal; ``before`` is None for a new file."""
+    old, new = _lines(before or ""), _lines(after)
+    body = [line for hunk in _hunks(old, new) for line in _format(hunk, old, new)]
+    if not body:
+        return ""
+    shown = [line if len(line) <= _LINE_CHARS else line[:_LINE_CHARS] + "…" for line in islice(body, _SHOWN_LINES)]
+    if len(body) > _SHOWN_LINES:
+        shown.append(f"… {len(body) - _SHOWN_LINES} more lines")
+    return "\n".join([f"--- {'/dev/null' if before is None else path}", f"+++ {path}", *shown])
+
+
+def changed_lines(before: str, after: str) -> tuple[int, int]:
+    """Return how many lines were added and removed between two texts."""
+    old, new = _lines(before), _lines(after)
+    changed = [op for hunk in _hunks(old, new) for op in hunk if op[0] != "equal"]
+    return sum(j2 - j1 for *_, j1, j2 in changed), sum(i2 - i1 for _, i1, i2, *_ in changed)
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _hunks(old: list[str], new: list[str]) -> list[list[_Opcode]]:
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if head == old_end and head == new_end:
+        return []
+    if old_end + new_end - 2 * head > _COMPARED_LINES:
+        before = min(_CONTEXT, head)
+        after = min(_CONTEXT, tail)
+        return [
+            [
+                ("equal", head - before, head, head - before, head),
+                ("replace", head, old_end, head, new_end),
+                ("equal", old_end, old_end + after, new_end, new_end + after),
+            ]
+        ]
+    start, keep = max(0, head - _CONTEXT), min(_CONTEXT, tail)
+    matcher = SequenceMatcher(None, old[start : old_end + keep], new[start : new_end + keep], autojunk=False)
+    return [
+        [(tag, i1 + start, i2 + start, j1 + start, j2 + start) for tag, i1, i2, j1, j2 in group]
+        for group in matcher.get_grouped_opcodes(_CONTEXT)
+    ]
+
+
+def _common(old: list[str], new: list[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+
+
+def _format(hunk: list[_Opcode], old: list[str], new: list[str]) -> list[str]:
+    lines = [f"@@ -{_range(hunk[0][1], hunk[-1][2])} +{_range(hunk[0][3], hunk[-1][4])} @@"]
+    for tag, i1, i2, j1, j2 in hunk:
+        if tag == "equal":
+            lines += [" " + line for line in old[i1:i2]]
+        else:
+            lines += ["-" + line for line in old[i1:i2]]
+            lines += ["+" + line for line in new[j1:j2]]
+    return lines
+
+
+def _range(start: int, end: int) -> str:
+    length = end - start
+    return f"{start + (1 if length else 0)},{length}" if length != 1 else f"{start + 1}"
+
+
+# Finds a passage in a text whatever its line endings are, in time proportional to the text.
+#
+# No regular expressions: a passage and a file that do not suit each other could hold up the whole daemon.
+
+Span = tuple[int, int]  # start and end in the text, end exclusive
+
+_LOOSE_CHARS = 1_000_000
+_WORD = re.compile(r"\S+")
+
+
+def occurrences(wanted: str, text: str, *, overlapping: bool = True) -> Iterator[Span]:
+    """Yield where ``wanted``, whose lines end with LF, stands in ``text``, whose lines end anyhow.
+
+    Occurrences that overlap count too by default: they make a passage as ambiguous as others do.
+    """
+    plain = text.replace("\r\n", "\n")
+    # Where LF in ``plain`` is CR LF in ``text``; each such place before a position moves it by one.
+    pairs = [match.start() - number for number, match in enumerate(re.finditer("\r\n", text))]
+    position = plain.find(wanted)
+    while position >= 0:
+        end = position + len(wanted)
+        yield position + bisect_left(pairs, position), end + bisect_left(pairs, end)
+        position = plain.find(wanted, position + 1 if overlapping else end)
+
+
+def replaced(wanted: str, new: str, text: str) -> tuple[str, int]:
+    """Return ``text`` with every occurrence of ``wanted`` replaced, and how many there were."""
+    pieces, kept = [], 0
+    for start, end in occurrences(wanted, text, overlapping=False):
+        pieces += [text[kept:start], new]
+        kept = end
+    return "".join([*pieces, text[kept:]]), len(pieces) // 2
+
+
+def line_number(text: str, position: int) -> int:
+    """Return the line, counted from 1, of a position in ``text``."""
+    return text.count("\n", 0, position) + 1
+
+
+def loose_line(wanted: str, text: str) -> int | None:
+    """Return the line where the words of ``wanted`` stand with other white space between them, if they do."""
+    words = " ".join(wanted.split())
+    if not words or len(text) > _LOOSE_CHARS:
+        return None
+    loose = " ".join(text.split())
+    found = loose.find(words)
+    if found < 0:
+        return None
+    word = next(islice(_WORD.finditer(text), loose.count(" ", 0, found), None))
+    return line_number(text, word.start())
+
 
 # Two runs may edit the same file: read and replace must not interleave. Few locks serve all paths.
 _LOCKS = tuple(Lock() for _ in range(64))

@@ -274,9 +274,9 @@ async def test_an_abort_is_told_to_the_server(world: World, tmp_path: Path) -> N
 async def test_a_message_without_end_ends_the_server_and_not_the_daemon(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyagentd.tools.mcp import stdio
+    from pyagentd.tools.mcp import link
 
-    monkeypatch.setattr(stdio, "MOST_BYTES", 300_000)
+    monkeypatch.setattr(link, "MOST_BYTES", 300_000)
     async with having(world, table("notes", plain())) as talk:
         await talk.say(call("notes_line", bytes=1_000_000), "Done.", grants=world.granted("mcp:.*").grants)
         assert "it sent a message of more than" in await talk.end()

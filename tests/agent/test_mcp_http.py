@@ -12,8 +12,7 @@ from threading import Thread
 
 import pytest
 
-from pyagentd.tools.mcp.connection import Connection
-from pyagentd.tools.mcp.launch import Launch
+from pyagentd.tools.mcp.connection import Connection, Launch
 from tests.agent.test_approvals import results
 from tests.agent.test_mcp import call, having, notices, offered
 from tests.agent.world import World

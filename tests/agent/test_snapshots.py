@@ -24,7 +24,7 @@ from pyagentd.store.snapshots.plan import BETWEEN, DOUBTFUL, undoing
 from pyagentd.store.snapshots.prune import prune
 from pyagentd.store.snapshots.records import Change, Records
 from pyagentd.store.snapshots.scan import Limits, Scan, TooMuch
-from pyagentd.tools import beneath
+from pyagentd.tools import files as beneath
 from tests.agent.world import Watcher, World, attached, last_of, rows
 from tests.examples import examples
 from tests.server import answer, tool_use

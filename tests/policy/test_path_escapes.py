@@ -17,8 +17,7 @@ from pyagentd.policy.guard import Allow, Context, Decision, Deny, decide
 from pyagentd.policy.presets import Paths, Preset
 from pyagentd.tools.builtin import builtin_tools
 from pyagentd.tools.invoke import Envelope, invoke
-from pyagentd.tools.resolve import resolve
-from pyagentd.tools.spec import ToolContext
+from pyagentd.tools.spec import ToolContext, resolve
 from tests.policy.escapes import paths as corpus
 from tests.policy.escapes.paths import Case, Search, Swap
 from tests.policy.escapes.tree import RECORDS, SECRET, Tree, build, hard_links

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.tools.confine import landlock
-from pyagentd.tools.confine.available import bubblewrap
-from pyagentd.tools.confine.scope import ShellScope
+from pyagentd.tools.sandbox import enclosure
+from pyagentd.tools.sandbox.enclosure import bubblewrap
+from pyagentd.tools.sandbox.scope import ShellScope
 from pyagentd.tools.spec import ToolContext
 
 MISSING = {
     "bubblewrap": None if bubblewrap() is not None else "bwrap is not installed, or may not make namespaces here",
-    "landlock": None if landlock.abi() else "this kernel has no Landlock",
+    "landlock": None if enclosure.abi() else "this kernel has no Landlock",
 }
 
 STANDARD_DENY = ("**/.git/**", "**/runtime/**", "**/.env", "**/node_modules/**")

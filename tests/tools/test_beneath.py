@@ -4,15 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.beneath import (
-    MAX_BYTES,
-    IsDirectory,
-    Swapped,
-    open_directory,
-    open_file,
-    read_bytes,
-    replace_bytes,
-)
+from pyagentd.tools.files import MAX_BYTES, IsDirectory, Swapped, open_directory, open_file, read_bytes, replace_bytes
 
 
 def test_a_link_at_the_end_or_on_the_way_is_refused(root: Path) -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pyagentd.tools.buffers import Replacement, is_remote, replacements
+from pyagentd.tools.spec import Replacement, is_remote, replacements
 
 
 def applied(text: str, edits: list[Replacement]) -> str:

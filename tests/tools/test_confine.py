@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pyagentd.tools.confine.enclosure import enclose
-from pyagentd.tools.confine.plan import plan
-from pyagentd.tools.confine.scope import ShellScope
 from pyagentd.tools.invoke import Envelope
+from pyagentd.tools.sandbox.enclosure import enclose
+from pyagentd.tools.sandbox.plan import plan
+from pyagentd.tools.sandbox.scope import ShellScope
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.tools.confined import MECHANISMS, needs_bubblewrap, scope, within
@@ -456,7 +456,7 @@ async def test_what_vanishes_while_a_command_is_prepared_does_not_fail_it(
         broken = replace(shown, hidden=(*made.hidden, ("/etc/vanished/file", False)))  # cannot be made there
         return broken if len(plans) == 1 else shown
 
-    monkeypatch.setattr("pyagentd.tools.confine.enclosure.plan", vanishing)
+    monkeypatch.setattr("pyagentd.tools.sandbox.plan.plan", vanishing)
     done = await call(BASH, within=within(ctx, scope(root, wanted="bubblewrap")), command="echo x >>runs; cat runs")
     assert (done.ok, done.text, len(plans)) == (True, "x\n", 2)
     assert (
@@ -497,7 +497,7 @@ async def test_a_file_that_becomes_denied_is_hidden_from_the_next_command(run: R
 def test_what_cannot_be_confined_as_configured_is_not_run(
     root: Path, ctx: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyagentd.tools.confine.enclosure.confinement", lambda wanted: None)
+    monkeypatch.setattr("pyagentd.tools.sandbox.enclosure.confinement", lambda wanted: None)
     with pytest.raises(Exception, match="wants it confined with bubblewrap, which does not work"):
         enclose("true", scope(root, wanted="bubblewrap"), root=root, spool_dir=ctx.spool_dir, env={})
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.tools.confine.scope import ShellScope
-from pyagentd.tools.environment import child_environment
 from pyagentd.tools.invoke import invoke
+from pyagentd.tools.process import child_environment
+from pyagentd.tools.sandbox.scope import ShellScope
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.policy.escapes.commands import SECRET, Case, Changed, Printed, Wrote, escapes, filled

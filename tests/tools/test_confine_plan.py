@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.confine import caution, walk
-from pyagentd.tools.confine.names import Rules, base_of, floats, literal, literal_prefix
-from pyagentd.tools.confine.places import inside
-from pyagentd.tools.confine.plan import Plan, plan
-from pyagentd.tools.confine.scope import ShellScope
+from pyagentd.tools.sandbox import plan as walk
+from pyagentd.tools.sandbox import watch
+from pyagentd.tools.sandbox.plan import Plan, plan
+from pyagentd.tools.sandbox.scope import Rules, ShellScope, base_of, floats, inside, literal, literal_prefix
 from tests.tools.confined import STANDARD_DENY
 
 
@@ -97,7 +96,7 @@ def test_a_walk_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_too_many_places_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyagentd.tools.confine.plan.MOST_PLACES", 10)
+    monkeypatch.setattr("pyagentd.tools.sandbox.plan.MOST_PLACES", 10)
     for n in range(20):
         (root / f"{n}.pem").touch()
     with pytest.raises(ToolError, match=r"More than 10 files have to be kept"):
@@ -136,14 +135,14 @@ def test_what_changed_just_now_is_not_trusted(root: Path) -> None:
     ],
 )
 def test_who_approves_is_told_that_nothing_confines(rules: ShellScope, said: str) -> None:
-    assert said in caution.unconfined(rules)
-    assert "not limited to the scope" in caution.unconfined(rules)
+    assert said in watch.unconfined(rules)
+    assert "not limited to the scope" in watch.unconfined(rules)
 
 
 def test_who_approves_is_told_when_the_machine_cannot_confine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyagentd.tools.confine.enclosure.confinement", lambda wanted: None)
-    assert caution.unconfined(ShellScope()).startswith("Commands are not confined")
-    assert "does not work on this machine" in caution.unconfined(ShellScope(wanted="landlock"))
+    monkeypatch.setattr("pyagentd.tools.sandbox.enclosure.confinement", lambda wanted: None)
+    assert watch.unconfined(ShellScope()).startswith("Commands are not confined")
+    assert "does not work on this machine" in watch.unconfined(ShellScope(wanted="landlock"))
 
 
 @pytest.mark.parametrize("all_is_read", [False, True])
@@ -151,8 +150,8 @@ def test_much_in_a_shared_directory_is_kept_whole(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_is_read: bool
 ) -> None:
     """What other programs leave in /tmp neither costs time nor keeps a command from running."""
-    monkeypatch.setattr("pyagentd.tools.confine.places.TEMPORARY", (str(tmp_path),))
-    monkeypatch.setattr("pyagentd.tools.confine.closed._MOST_TEMPORARY", 100)
+    monkeypatch.setattr("pyagentd.tools.sandbox.scope.TEMPORARY", (str(tmp_path),))
+    monkeypatch.setattr("pyagentd.tools.sandbox.plan._MOST_TEMPORARY", 100)
     for n in range(30):
         (tmp_path / f"many/{n}").mkdir(parents=True)
         (tmp_path / f"many/{n}/.env").touch()
@@ -204,7 +203,7 @@ def test_below_the_root_names_are_sought_near_it_and_in_homes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
-    monkeypatch.setattr("pyagentd.tools.confine.places.homes", lambda own: [str(home)])
+    monkeypatch.setattr("pyagentd.tools.sandbox.scope.homes", lambda own: [str(home)])
     for place in ("home/a", "home/a/b/c/d", "root/a/b/c/d"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / ".env").touch()

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.tools.diff import unified
+from pyagentd.tools.write import unified
 
 lines = st.lists(st.sampled_from(["a", "b", "c", "", "d d"]), max_size=30)
 

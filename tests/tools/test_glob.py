@@ -6,7 +6,7 @@ import pytest
 
 from pyagentd.policy.action import ResolvedPath
 from pyagentd.policy.patterns import matches
-from pyagentd.tools.glob import GLOB
+from pyagentd.tools.search import GLOB
 from pyagentd.tools.spec import ToolContext
 from tests.tools.conftest import Call
 

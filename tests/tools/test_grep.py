@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.tools.grep import GREP, grep_tool
+from pyagentd.tools.search import GREP, grep_tool
 from pyagentd.tools.spec import ToolContext
 from tests.tools.conftest import Call
 from tests.tools.processes import children, until

@@ -25,8 +25,8 @@ from pyagentd.policy.guard import Context
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Commands, Paths, Preset
 from pyagentd.policy.profiles import Profile
-from pyagentd.tools.confine.scope import ShellScope
 from pyagentd.tools.invoke import Envelope, invoke
+from pyagentd.tools.sandbox.scope import ShellScope
 from pyagentd.tools.shell import BASH
 from pyagentd.tools.spec import ToolContext
 from tests.policy.escapes.commands import SECRET, filled

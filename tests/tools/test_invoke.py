@@ -184,7 +184,7 @@ async def test_output_that_cannot_be_kept_does_not_make_the_call_fail(
 
 
 async def test_the_tool_gets_the_paths_that_were_authorised(call: Call, ctx: ToolContext, root: Path) -> None:
-    from pyagentd.tools.resolve import describe_file
+    from pyagentd.tools.spec import describe_file
 
     async def run(args: Args, ctx: ToolContext) -> str:
         return ctx.paths[0].resolved

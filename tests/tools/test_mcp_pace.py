@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.tools.mcp.catalog import Catalog, ServerTool
-from pyagentd.tools.mcp.connection import Connection
-from pyagentd.tools.mcp.launch import Launch
-from pyagentd.tools.mcp.pace import Pace
+from pyagentd.tools.mcp.connection import Catalog, Connection, Launch, Pace, ServerTool
 
 HOUR = 3600.0
 

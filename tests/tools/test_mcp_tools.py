@@ -13,12 +13,18 @@ import pytest
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import ConfigError, ToolError
 from pyagentd.policy.presets import WantedServers, read_wanted
-from pyagentd.tools.mcp.catalog import Answered, Piece, ServerTool
-from pyagentd.tools.mcp.connection import Connection
-from pyagentd.tools.mcp.content import text_of
-from pyagentd.tools.mcp.launch import Launch, Surrounding, launch, make_apart
-from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, named, shared_names, specs, tool_name
-from pyagentd.tools.schema import checked
+from pyagentd.tools.invoke import checked
+from pyagentd.tools.mcp.connection import (
+    Answered,
+    Connection,
+    Launch,
+    Piece,
+    ServerTool,
+    Surrounding,
+    launch,
+    make_apart,
+)
+from pyagentd.tools.mcp.toolspecs import LONGEST_NAME, named, shared_names, specs, text_of, tool_name
 from pyagentd.tools.spec import ToolSpec
 
 

@@ -4,7 +4,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.tools.passage import loose_line, occurrences, replaced
+from pyagentd.tools.write import loose_line, occurrences, replaced
 
 texts = st.lists(st.sampled_from(["a", "b", "\n", "\r\n", "aa"]), max_size=30).map("".join)
 passages = st.lists(st.sampled_from(["a", "b", "\n"]), min_size=1, max_size=4).map("".join)

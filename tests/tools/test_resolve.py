@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.resolve import as_the_system_does, resolve
+from pyagentd.tools.spec import as_the_system_does, resolve
 
 
 @pytest.mark.parametrize(

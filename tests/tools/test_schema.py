@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.schema import checked
+from pyagentd.tools.invoke import checked
 
 SCHEMA = {
     "type": "object",

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.errors import ToolError
-from pyagentd.tools.text import decode
+from pyagentd.tools.files import decode
 
 
 @given(st.binary().filter(lambda data: b"\0" not in data))

@@ -17,11 +17,8 @@ from aiohttp.resolver import ThreadedResolver
 from pyagentd.config.tables import WebSettings
 from pyagentd.errors import ToolError
 from pyagentd.tools.invoke import Envelope, invoke
-from pyagentd.tools.pagetext import text_of
 from pyagentd.tools.spec import ToolContext, ToolSpec
-from pyagentd.tools.webaddress import canonical, is_public, same_site
-from pyagentd.tools.webfetch import web_fetch
-from pyagentd.tools.websearch import MOST_SEARCHES, web_search
+from pyagentd.tools.web import MOST_SEARCHES, canonical, is_public, same_site, text_of, web_fetch, web_search
 
 Handler = Callable[[web.Request], Any]
 

@@ -14,7 +14,7 @@ from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action
 from pyagentd.policy.guard import Ask
 from pyagentd.policy.remember import told
-from pyagentd.tools.schema import checked
+from pyagentd.tools.invoke import checked
 from pyagentd.tools.spec import ToolContext, ToolSpec
 
 CHOICES = ("allow", "session", "always", "deny", "abort")

@@ -11,7 +11,7 @@ from pyagentd.config import Config
 from pyagentd.store import paths
 from pyagentd.store.namedagents import layout
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.confine.scope import ShellScope
+from pyagentd.tools.sandbox.scope import ShellScope
 
 
 def shell_scope(

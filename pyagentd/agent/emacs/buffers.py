@@ -10,7 +10,7 @@ from typing import cast
 
 from pyagentd.agent.emacs.clients import EmacsClients, NoAnswer
 from pyagentd.events import Sink
-from pyagentd.tools.buffers import Made, Replacement, Seen
+from pyagentd.tools.spec import Made, Replacement, Seen
 
 log = logging.getLogger(__name__)
 

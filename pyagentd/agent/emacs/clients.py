@@ -21,7 +21,7 @@ from pyagentd.errors import BadRequest, ToolError
 from pyagentd.events import Event, Sink
 from pyagentd.jsontext import object_in
 from pyagentd.store.atomic import write_text
-from pyagentd.tools.beneath import read_bytes
+from pyagentd.tools.files import read_bytes
 
 What = Literal["look", "change", "call", "confirm"]
 

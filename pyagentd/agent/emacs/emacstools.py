@@ -19,11 +19,9 @@ from pyagentd.errors import ToolError
 from pyagentd.events import Sink
 from pyagentd.policy.action import Kind
 from pyagentd.policy.guard import Confirm
-from pyagentd.tools.buffers import Seen, is_remote, only_open
-from pyagentd.tools.resolve import resolve
 from pyagentd.tools.search import directory
 from pyagentd.tools.shell import describe_command
-from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.spec import Args, Output, Seen, Target, ToolContext, ToolSpec, is_remote, only_open, resolve
 
 ALL = "emacs"
 """What a preset's ``tools`` says for every tool of Emacs; ``emacs:NAME`` is one, or a category."""

@@ -24,7 +24,7 @@ from pyagentd.store.paths import BranchRef
 from pyagentd.store.snapshots import tree
 from pyagentd.store.snapshots.records import Change, new_change_id
 from pyagentd.store.snapshots.scan import TooMuch
-from pyagentd.tools.around import Kept
+from pyagentd.tools.spec import Kept
 
 if TYPE_CHECKING:  # who has the store makes the keepers
     from pyagentd.agent.files.snapshots import Snapshots

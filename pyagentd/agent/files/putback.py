@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyagentd.store.snapshots.tree import Entry
-from pyagentd.tools.beneath import draft_name, parent, sweep
+from pyagentd.tools.files import draft_name, parent, sweep
 
 Becomes = Literal["restore", "delete", "create", "conflict", "unkept"]
 

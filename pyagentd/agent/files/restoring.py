@@ -31,9 +31,8 @@ from pyagentd.store.snapshots.objects import required
 from pyagentd.store.snapshots.plan import Undo, same, undoing
 from pyagentd.store.snapshots.records import Change, new_change_id
 from pyagentd.store.snapshots.tree import Entry
-from pyagentd.tools.beneath import parent
-from pyagentd.tools.diff import unified
-from pyagentd.tools.text import is_binary
+from pyagentd.tools.files import is_binary, parent
+from pyagentd.tools.write import unified
 
 if TYPE_CHECKING:  # the host has one of these
     from pyagentd.agent.host import Host

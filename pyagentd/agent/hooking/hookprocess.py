@@ -17,8 +17,7 @@ from typing import Any
 
 from pyagentd import installation, jsontext
 from pyagentd.config.tables import HookSettings
-from pyagentd.tools.environment import child_environment
-from pyagentd.tools.process import Group
+from pyagentd.tools.process import Group, child_environment
 
 BLOCKS = 2  # the exit code
 

@@ -16,7 +16,7 @@ from pyagentd import regularfile
 from pyagentd.config.file import read_toml
 from pyagentd.config.tables import HookSettings, read_hooks
 from pyagentd.errors import ConfigError
-from pyagentd.tools.confine.scope import ShellScope
+from pyagentd.tools.sandbox.scope import ShellScope
 
 FILE = ".pyagentd/hooks.toml"
 DIRECTORY = ".pyagentd/hooks"  # for scripts: no tool writes there

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyagentd.errors import ToolError
 from pyagentd.store.namedagents.layout import DOCS_DIR, docs_dir
-from pyagentd.tools import beneath
+from pyagentd.tools import files as beneath
 
 LARGEST = 100_000  # bytes of one document
 MOST_SHOWN = 200_000  # characters of all documents in a prompt

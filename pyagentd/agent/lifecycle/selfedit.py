@@ -22,8 +22,8 @@ from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.profiles import Profile, resolved
 from pyagentd.store.namedagents import agentfile
-from pyagentd.tools.diff import unified
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+from pyagentd.tools.write import unified
 
 ACTS_AS = "self_edit"
 NAMES = ("self_edit_system_prompt", "self_edit_docs", "self_edit_permissions", "self_edit_model")

@@ -21,7 +21,7 @@ from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import resolved, verdict
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.builtin import builtin_tools
-from pyagentd.tools.mcp.catalog import Catalog, ServerTool
+from pyagentd.tools.mcp.connection import Catalog, ServerTool
 from pyagentd.tools.mcp.toolspecs import named, rule_of, shared_names, specs, tool_name
 from pyagentd.tools.mcp.toolspecs import wanted as let_through
 from pyagentd.tools.spec import ToolSpec

@@ -25,7 +25,7 @@ from pyagentd.errors import ToolError
 from pyagentd.store import paths
 from pyagentd.store.attachments import unlinked
 from pyagentd.tools import spool
-from pyagentd.tools.mcp.content import told
+from pyagentd.tools.mcp.toolspecs import told
 
 if TYPE_CHECKING:
     from pyagentd.agent.host import Host

@@ -21,7 +21,7 @@ from pyagentd.agent.hooking.projecthooks import content, scripts_of
 from pyagentd.config.file import read_toml
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import ConfigError
-from pyagentd.tools.mcp.launch import at_root
+from pyagentd.tools.mcp.connection import at_root
 
 OURS = ".pyagentd/mcp.toml"  # tables [NAME], as [mcp.NAME] of the configuration
 OTHERS = ".mcp.json"  # {"mcpServers": {NAME: …}}

@@ -18,8 +18,8 @@ from pyagentd.errors import BadRequest, ToolError
 from pyagentd.store import paths
 from pyagentd.store.attachments import unlinked
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.mcp.catalog import ServerPrompt
-from pyagentd.tools.mcp.content import told
+from pyagentd.tools.mcp.connection import ServerPrompt
+from pyagentd.tools.mcp.toolspecs import told
 
 if TYPE_CHECKING:
     from pyagentd.agent.host import Host

@@ -13,9 +13,7 @@ from typing import Any
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import StoreError
 from pyagentd.store.index.state import State
-from pyagentd.tools.mcp.catalog import ServerPrompt, ServerResource
-from pyagentd.tools.mcp.connection import Connection
-from pyagentd.tools.mcp.launch import Launch
+from pyagentd.tools.mcp.connection import Connection, Launch, ServerPrompt, ServerResource
 
 _KEY = "mcp-offers"
 _MOST = 200  # servers

@@ -21,9 +21,7 @@ from pyagentd.errors import ConfigError, PyagentdError, ToolError
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset, WantedServers
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.mcp.connection import Connection
-from pyagentd.tools.mcp.launch import Launch, Surrounding, launch
-from pyagentd.tools.mcp.pool import Pool
+from pyagentd.tools.mcp.connection import Connection, Launch, Pool, Surrounding, launch
 
 if TYPE_CHECKING:  # the host has one of these
     from pyagentd.agent.host import Host

@@ -15,9 +15,8 @@ from pyagentd.llm.anthropic import MAX_ARGUMENTS
 from pyagentd.messages import ToolCall, ToolResult
 from pyagentd.policy.action import Action
 from pyagentd.tools import spool
-from pyagentd.tools.around import Hooking
 from pyagentd.tools.invoke import Edited, Envelope, invoke
-from pyagentd.tools.spec import ToolContext, ToolSpec
+from pyagentd.tools.spec import Hooking, ToolContext, ToolSpec
 
 _SHOWN = 500  # characters of arguments that cannot be read
 

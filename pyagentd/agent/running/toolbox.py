@@ -17,8 +17,7 @@ from pyagentd.agent.missions.missiontool import Lending, mission_tool
 from pyagentd.config.tables import WebSettings
 from pyagentd.store.conversation import Conversation
 from pyagentd.tools.spec import ToolSpec
-from pyagentd.tools.webfetch import web_fetch
-from pyagentd.tools.websearch import key_variable, web_search
+from pyagentd.tools.web import key_variable, web_fetch, web_search
 
 NAMES = ("PersistentAgent", "task", "mission", "question", "TodoWrite", "WebFetch", "WebSearch", "tool_search")
 """Their names."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyagentd.agent.tasks.process import ending_file, started_of
 from pyagentd.tools import spool
-from pyagentd.tools.confine.enclosure import Enclosure
+from pyagentd.tools.sandbox.enclosure import Enclosure
 
 LONGEST_S = 24 * 3600.0  # a task runs
 MOST_BYTES = 10_000_000  # of what it prints are kept

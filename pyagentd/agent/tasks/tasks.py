@@ -31,7 +31,7 @@ from pyagentd.store.index.projection import Projection
 from pyagentd.store.index.tasks import Task
 from pyagentd.store.namedagents import agentfile, layout
 from pyagentd.store.paths import BranchRef
-from pyagentd.tools.around import BackgroundCommand
+from pyagentd.tools.spec import BackgroundCommand
 
 if TYPE_CHECKING:  # the host has them
     from pyagentd.agent.host import Host

@@ -10,18 +10,235 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pyagentd.errors import NotInstalled, ToolError
+from pyagentd.config.tables import ServerSettings
+from pyagentd.errors import ConfigError, NotInstalled, ToolError
 from pyagentd.installation import extra
-from pyagentd.tools.mcp.catalog import Answered, Catalog, Piece, ServerPrompt, ServerResource
-from pyagentd.tools.mcp.launch import Launch
-from pyagentd.tools.mcp.pace import Pace
+from pyagentd.log import conceal
+from pyagentd.tools.process import child_environment
 
-if TYPE_CHECKING:  # the SDK takes a while to load
+if TYPE_CHECKING:
     from pyagentd.tools.mcp.link import Link
+
+log = logging.getLogger(__name__)
+
+
+# How a server is really started: its settings with ``${NAME}`` replaced, and the environment that it gets.
+#
+# A server is another program, so it gets none of our variables but those that say where things are, and what its
+# settings name. The keys of model providers are never among them, whatever the settings say.
+#
+# Where a program runs is part of what it is: ``python -m``, npx and uv look there for modules, programs and
+# settings. So one that the user configured runs in an empty directory of ours, whatever a checkout has, unless
+# ``cwd`` is given.
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_ROOT = ("root", "workspaceFolder", "CLAUDE_PROJECT_DIR")  # ours, and what other programs call it
+_ENDS_SEARCH = {"package.json": "{}\n", "uv.toml": ""}
+_PROVIDERS = re.compile(r"ANTHROPIC_.*|OPENAI_.*|PYAGENTD_.*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A server that can be started; two that are equal are one."""
+
+    name: str
+    command: tuple[str, ...] = field(default=(), repr=False)
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # what its settings say
+    cwd: Path = Path("/")
+    is_apart: bool = False  # ``cwd`` is ours, made when the program is started
+    root: Path = Path("/")  # the workspace: one server for each
+    url: str = field(default="", repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    call_s: float = 60.0
+    start_s: float = 30.0
+    base: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)  # the usual variables
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All variables of the program."""
+        return {**self.base, **dict(self.env)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrounding:
+    """What the settings of a server may refer to."""
+
+    root: Path  # the workspace
+    apart: Path  # has a directory for each server that runs in none of the user's
+    variable: Callable[[str], str]  # returns the value of one; "" when nobody has it
+    path: str = ""  # where the client of the run finds programs
+    keys: Collection[str] = ()  # the variables that the keys of model providers are in
+
+
+def launch(settings: ServerSettings, around: Surrounding) -> Launch:
+    """Return how a server is started in a workspace.
+
+    Raises:
+        ConfigError: Its settings refer to a variable that nobody has, or that it must not have.
+    """
+
+    def filled(text: str) -> str:
+        return text if settings.literal else _VARIABLE.sub(lambda found: _value(settings, around, found), text)
+
+    is_apart = not settings.cwd and not settings.of_project
+    cwd = around.apart / settings.name if is_apart else around.root / Path(filled(settings.cwd)).expanduser()
+    base = child_environment({"PATH": around.path} if around.path else {})
+    if settings.of_project:
+        base["PYTHONSAFEPATH"] = "1"  # modules that merely lie there are no part of what was trusted
+    return Launch(
+        name=settings.name,
+        command=settings.command if settings.literal else tuple(_home(filled(word)) for word in settings.command),
+        env=tuple((name, filled(value)) for name, value in settings.env),
+        cwd=cwd,
+        is_apart=is_apart,
+        root=around.root,
+        url=filled(settings.url),
+        headers=tuple((name, filled(value)) for name, value in settings.headers),
+        call_s=settings.call_s,
+        start_s=settings.start_s,
+        base=base,
+    )
+
+
+def make_apart(directory: Path) -> None:
+    """Make the directory in which a server runs that has none of the user's; blocks.
+
+    Its files have npm and uv look for nothing in the directories above it. Raises ``OSError``.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in _ENDS_SEARCH.items():
+        (directory / name).write_text(text)
+
+
+def at_root(text: str, root: Path) -> str:
+    """Return ``text`` with the workspace in the place of its names, and all else as it is written."""
+    return _VARIABLE.sub(lambda found: str(root) if found[1] in _ROOT else found[0], text)
+
+
+def _value(settings: ServerSettings, around: Surrounding, found: re.Match[str]) -> str:
+    name, otherwise = found[1], found[2]
+    if name in _ROOT:
+        return str(around.root)
+    if name in around.keys or _PROVIDERS.fullmatch(name):
+        raise ConfigError(
+            f"{settings.source}: the MCP server {settings.name} wants ${{{name}}}, which is not given to servers",
+            mend="Keep what a server needs in a variable of its own",
+        )
+    value = around.variable(name) or otherwise
+    if value is None:
+        raise ConfigError(
+            f"{settings.source}: the MCP server {settings.name} needs the variable {name}, which is not set",
+            mend=f"Set {name} where the daemon is started, then: pyagentd stop",
+        )
+    conceal(value)
+    return value
+
+
+def _home(word: str) -> str:
+    return str(Path(word).expanduser()) if word.startswith("~/") else word
+
+
+# How often a server is listened to that says again and again that it changed: the less, the longer it goes on.
+
+LEAST_S = 2.0
+MOST_S = 60.0
+
+
+class Pace:
+    """When something may be done next: at once, then after 2 s, 4 s, …, 60 s, until nothing was done for a while."""
+
+    def __init__(self) -> None:
+        self._pause = 0.0
+        self._last = float("-inf")
+
+    def wait(self, now: float) -> float:
+        """Return after how many seconds it may be done, 0 for at once; ``now`` in seconds."""
+        return max(0.0, self._last + self._pause - now)
+
+    def done(self, now: float) -> None:
+        """Note that it was done at ``now``."""
+        is_quiet = now - self._last > 2 * max(self._pause, LEAST_S)
+        self._pause = LEAST_S if is_quiet else min(MOST_S, 2 * self._pause)
+        self._last = now
+
+
+# What a server offers, as values: tools, resources and prompts. Knows nothing of the SDK.
+
+LONGEST_NAME = 200  # characters
+
+
+def is_name(text: str) -> bool:
+    """Return whether a server may call a tool or a prompt so: people are asked about it, on one line."""
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTool:
+    """One tool, as its server describes it; every word of it is somebody else's."""
+
+    name: str
+    description: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict)  # JSON Schema of its arguments
+    only_looks: bool = False  # says the server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerResource:
+    """One resource, or a template of many, whose ``uri`` then has names in braces."""
+
+    uri: str
+    name: str = ""
+    description: str = ""
+    mime: str = ""
+    template: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPrompt:
+    """One prompt; its arguments are texts."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[tuple[str, bool], ...] = ()  # name, and whether it has to be given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """What is known of a server since it was first asked."""
+
+    tools: tuple[ServerTool, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()  # tools that cannot be offered: name, and why
+    has_resources: bool = False
+    has_prompts: bool = False
+    title: str = ""  # how it calls itself, with its version
+    protocol: str = ""  # the version that is spoken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One part of what a server answers."""
+
+    text: str = ""
+    data: bytes | None = None  # of an image, a sound, a file
+    mime: str = ""
+    uri: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What a call gave."""
+
+    pieces: tuple[Piece, ...]
+    structured: Any = None  # the same as JSON, where the server says so
+    ok: bool = True
+
 
 BACKOFF_S = (1.0, 2.0, 5.0, 15.0, 60.0)
 IDLE_S = 600.0
@@ -32,8 +249,6 @@ _WELL_S = 60.0  # a server that ran for so long has not failed by starting
 State = Literal["stopped", "starting", "running", "failed"]
 
 _T = TypeVar("_T")
-
-log = logging.getLogger(__name__)
 
 
 class Unavailable(ToolError):
@@ -150,7 +365,7 @@ class Connection:
 
     async def _using_it(self, work: Callable[[Link], Awaitable[_T]]) -> _T:
         link = await self._ready()
-        from pyagentd.tools.mcp.link import Broken, Forgotten  # loaded by then
+        from pyagentd.tools.mcp.link import Broken, Forgotten
 
         self._using += 1
         try:
@@ -300,3 +515,53 @@ def _loaded() -> Any:
         from pyagentd.tools.mcp import link
 
         return link
+
+
+# All servers of one daemon: two sessions that mean the same server in the same workspace share one.
+
+_LOOK_S = 60.0  # between looks for servers that nobody uses
+
+Changed = Callable[[Connection, tuple[str, ...], tuple[str, ...]], None]
+Learned = Callable[[Connection], None]
+
+
+class Pool:
+    """The servers that were wanted so far.
+
+    Args:
+        changed: Told when one offers other tools than before.
+        learned: Told whenever one has said what it offers.
+    """
+
+    def __init__(self, changed: Changed = lambda *_: None, learned: Learned = lambda _: None) -> None:
+        self._changed = changed
+        self._learned = learned
+        self._known: dict[Launch, Connection] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def get(self, launch: Launch) -> Connection:
+        """Return the server that is started so; nothing is started yet."""
+        if launch not in self._known:
+            self._known[launch] = Connection(launch, changed=self._changed, learned=self._learned)
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._end_idle_ones())
+        return self._known[launch]
+
+    def all(self) -> list[Connection]:
+        """Return those that were wanted so far."""
+        return list(self._known.values())
+
+    async def close(self) -> None:
+        """End all of them."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+            self._looking = None
+        known, self._known = list(self._known.values()), {}
+        await asyncio.gather(*(connection.close() for connection in known))
+
+    async def _end_idle_ones(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for connection in list(self._known.values()):
+                await connection.close_when_idle()

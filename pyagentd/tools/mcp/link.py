@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import anyio
 import httpx2
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from jsonschema import Draft202012Validator, SchemaError
 from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
     INTERNAL_ERROR,
@@ -27,6 +30,7 @@ from mcp_types import (
     PromptListChangedNotification,
     ResourceListChangedNotification,
     ToolListChangedNotification,
+    jsonrpc_message_adapter,
 )
 from mcp_types.methods import validate_server_result
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
@@ -36,20 +40,253 @@ from pyagentd import __version__
 from pyagentd.errors import ToolError
 from pyagentd.jsontext import MAX_DEPTH, is_deeper
 from pyagentd.log import concealed
-from pyagentd.tools.mcp.catalog import (
+from pyagentd.tools.mcp.connection import (
     LONGEST_NAME,
     Answered,
     Catalog,
+    Launch,
     Piece,
     ServerPrompt,
     ServerResource,
     ServerTool,
     is_name,
+    make_apart,
 )
-from pyagentd.tools.mcp.content import answered, piece_of, piece_of_resource
-from pyagentd.tools.mcp.launch import Launch
-from pyagentd.tools.mcp.stdio import Program, program
-from pyagentd.tools.mcp.web import Web
+from pyagentd.tools.mcp.toolspecs import answered, piece_of, piece_of_resource
+from pyagentd.tools.process import Group
+
+log = logging.getLogger(__name__)
+
+
+# The standard input and output of a server, as the SDK wants them: a message is a line of JSON.
+#
+# In place of the SDK's own ``stdio_client``, for three things: a line has a bound, what a server says on its
+# standard error is kept to be told, and it gets exactly the environment it should. It has a process group of its
+# own, which is ended with the connection. Loaded when the first server is started.
+
+MOST_BYTES = 32 * 1024 * 1024  # of one message
+TOO_LONG = f"it sent a message of more than {MOST_BYTES // 1024 // 1024} MB"
+CHUNK = 65536
+_TAIL = 4000  # bytes of standard error that are kept
+_LEAVE_S = 1.0  # for ending by itself once its input is closed, as the protocol has it
+
+_PIPE = asyncio.subprocess.PIPE
+
+Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+class Program:
+    """The program of one server while it runs.
+
+    Attributes:
+        problem: Why the connection ended, where that is not that the program did.
+    """
+
+    def __init__(self, launch: Launch, group: Group, ended: Callable[[], None]) -> None:
+        self._launch = launch
+        self._group = group
+        self._process = group.process
+        self._ended = ended
+        self._said = bytearray()
+        self.problem = ""
+
+    def told(self) -> str:
+        """Return how it ended and its last words, for people; "" while it runs and has said nothing."""
+        words = bytes(self._said).decode(errors="replace").strip().splitlines()[-5:]
+        code = self._process.returncode
+        ended = "" if code is None else f"it ended with {code}" if code >= 0 else f"signal {-code} ended it"
+        return ": ".join(filter(None, (self.problem or ended, " / ".join(words))))
+
+    async def read(self, stream: Incoming) -> None:
+        """Pass on what it says until it says no more; a message that is too long ends it."""
+        out, pending = self._process.stdout, bytearray()
+        assert out is not None
+        try:
+            async with stream:
+                while chunk := await out.read(CHUNK):
+                    first, *lines = chunk.split(b"\n")
+                    pending += first
+                    for line in lines:
+                        await self._pass_on(bytes(pending), stream)
+                        pending = bytearray(line)
+                    if len(pending) > MOST_BYTES:
+                        self.problem = TOO_LONG
+                        return
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # nobody listens any more
+        finally:
+            self._ended()
+
+    async def _pass_on(self, line: bytes, stream: Incoming) -> None:
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            if line.strip():  # a program that greets its user on its standard output, most likely
+                log.debug("mcp server %s: no message: %r", self._launch.name, line[:200])
+            return
+        await stream.send(SessionMessage(message))
+
+    async def write(self, stream: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Send it what comes, until nothing more comes or it does not listen any more."""
+        into = self._process.stdin
+        assert into is not None
+        with suppress(OSError):
+            async with stream:
+                async for message in stream:
+                    into.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                    await into.drain()
+
+    async def listen(self) -> None:
+        """Keep the end of what it says on its standard error."""
+        errors = self._process.stderr
+        assert errors is not None
+        while chunk := await errors.read(CHUNK):
+            self._said += chunk
+            del self._said[:-_TAIL]
+            log.debug("mcp server %s: %s", self._launch.name, chunk.decode(errors="replace").rstrip())
+
+    async def end(self) -> None:
+        """Have it end, first by closing its input."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_S):
+                await self._process.wait()
+        await self._group.stop()
+        transport = getattr(self._process, "_transport", None)
+        if transport is not None:  # a pipe that nobody reads to its end would stay open
+            transport.close()
+
+
+@asynccontextmanager
+async def program(
+    launch: Launch, ended: Callable[[], None]
+) -> AsyncGenerator[tuple[Program, MemoryObjectReceiveStream[SessionMessage | Exception], Outgoing], None]:
+    """Start a server's program; yield it and the streams of its messages, and end it with the block.
+
+    ``ended`` is called when it says no more.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    if launch.is_apart:
+        await asyncio.to_thread(make_apart, launch.cwd)
+    group = await Group.start(
+        *launch.command, cwd=launch.cwd, env=launch.environment, stdin=_PIPE, stdout=_PIPE, stderr=_PIPE
+    )
+    running = Program(launch, group, ended)
+    incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    tasks = [
+        asyncio.create_task(work) for work in (running.read(incoming), running.write(outgoing), running.listen())
+    ]
+    try:
+        yield running, read, write
+    finally:
+        read.close()
+        write.close()
+        await _surely(running, tasks)
+
+
+async def _surely(running: Program, tasks: list[asyncio.Task[None]]) -> None:
+    """End the program whatever happens to the caller meanwhile."""
+    with anyio.CancelScope(shield=True):
+        try:
+            await running.end()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# A server on the web, as the SDK reaches it: what it refuses is kept to be told, and what it sends is bounded.
+#
+# Loaded when the first server is started.
+
+_CONNECT_S = 30.0
+_READ_S = 300.0  # between two pieces of a stream, at least
+_NO_SESSION = ("400", "404", "410")  # how servers answer that were started anew meanwhile
+
+_WANTS_TOKEN = "it wants another token; see `headers` of its settings"
+_WANTS_LOGIN = (
+    "it wants a login (OAuth), which is not done here. Have it make a token, keep that in a variable, and name "
+    'it in the settings of the server: headers = { Authorization = "Bearer ${NAME}" }'
+)
+
+
+class Web:
+    """One server while it is connected.
+
+    Attributes:
+        refused: What it answered last, where that was a refusal: number and words; "" otherwise.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self.refused = ""
+
+    @property
+    def knows_nothing_of_us(self) -> bool:
+        """Whether it has forgotten the connection."""
+        return self.refused.startswith(_NO_SESSION)
+
+    def told(self) -> str:
+        """Return why it is of no use, for people; "" when that is not known."""
+        return self.refused
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncGenerator[Any, None]:
+        """Yield the streams of its messages."""
+        launch = self._launch
+        async with (
+            httpx2.AsyncClient(
+                headers=dict(launch.headers),
+                timeout=httpx2.Timeout(_CONNECT_S, read=max(_READ_S, launch.call_s)),
+                event_hooks={"response": [self._answered]},
+            ) as http,
+            streamable_http_client(launch.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
+        ):
+            yield streams
+
+    async def _answered(self, response: httpx2.Response) -> None:
+        code = response.status_code
+        self.refused = f"{code} {response.reason_phrase}".strip() if code >= 400 else ""
+        if code in (401, 403):
+            self.refused += f": {_WANTS_LOGIN if _wants_login(response) else _WANTS_TOKEN}"
+        if response.headers.get("content-type", "").startswith("application/json"):  # the SDK bounds the others
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _Bounded(response.stream, self._is_too_long)
+
+    def _is_too_long(self) -> None:
+        self.refused = TOO_LONG
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """An answer of which no more is read than of a program here."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, exceeded: Callable[[], None]) -> None:
+        self._stream = stream
+        self._exceeded = exceeded
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MOST_BYTES:
+                self._exceeded()
+                raise httpx2.ReadError(TOO_LONG)
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Let go of it."""
+        await self._stream.aclose()
+
+
+def _wants_login(response: httpx2.Response) -> bool:
+    """Return whether a refusal names where a login begins, as servers do that have OAuth (RFC 9728)."""
+    return "resource_metadata" in response.headers.get("www-authenticate", "")
+
 
 MOST_TOOLS = 1000
 MOST_LISTED = 2000  # resources, prompts
@@ -59,8 +296,6 @@ _CLOSE_S = 5.0  # for taking leave
 _SHOWN = 500  # characters of what a server says about a failure
 
 _T = TypeVar("_T")
-
-log = logging.getLogger(__name__)
 
 
 class Broken(Exception):

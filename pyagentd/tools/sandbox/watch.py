@@ -14,9 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pyagentd.errors import StoreError
+from pyagentd.errors import StoreError, ToolError
 from pyagentd.store import atomic, paths
-from pyagentd.tools.confine import git
+from pyagentd.tools.sandbox import plan
+from pyagentd.tools.sandbox.enclosure import Enclosure, chosen, told
+from pyagentd.tools.sandbox.scope import ShellScope
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ class Watch:
     def __init__(self, directories: Iterable[str], decisive: Iterable[str] = ()) -> None:
         decisive = set(decisive)
         self._records = {path: _state(path, None) for path in _records(directories)}
-        self._redirections = {path for path in git.redirections(decisive) if not os.path.lexists(path)}
+        self._redirections = {path for path in plan.redirections(decisive) if not os.path.lexists(path)}
         self._git = {path: _state_of_all(path) for path in decisive}
 
     def changed(self) -> Changes:
@@ -113,3 +115,23 @@ def _links(path: str) -> int:
         return os.stat(path, follow_symlinks=False).st_nlink  # noqa: PTH116
     except OSError:
         return 0
+
+
+# What is said, and looked at, where a command is not kept inside its scope.
+
+
+def unconfined(scope: ShellScope) -> str:
+    """Return what a human should know before a command of ``scope`` runs; "" when it is confined."""
+    try:
+        mechanism = chosen(scope)
+    except ToolError as error:  # it will not run
+        return str(error)
+    if mechanism is not None:
+        return ""
+    why = "by its preset" if not scope.confine else "by configuration" if scope.wanted == "off" else "on this machine"
+    return f"{told(None)} (Confinement is off {why}.)" if why != "on this machine" else f"{told(None)}"
+
+
+def is_watched(started: Enclosure, scope: ShellScope) -> bool:
+    """Return whether the records could be changed by a command, so that they are compared afterwards."""
+    return started.mechanism is None or has_second_names(scope.records)

@@ -1,0 +1,416 @@
+"""From a command and the rules for it to what is really started."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pyagentd import installation
+from pyagentd.config import Confinement
+from pyagentd.errors import ToolError
+from pyagentd.tools.process import Leader
+from pyagentd.tools.sandbox import plan, scope
+from pyagentd.tools.sandbox.plan import Plan, Trees
+from pyagentd.tools.sandbox.plan import plan as plan_
+from pyagentd.tools.sandbox.scope import Mechanism, ShellScope, inside, limited, parts
+
+# A plan as the arguments of ``bwrap``: namespaces of its own for processes, mounts, network and messages.
+#
+# What is hidden or read-only is a mount of its own, and so is every directory between it and its tree: a directory
+# with a mount on it cannot be renamed or removed, so nothing can be put in the place of what is protected.
+
+# Root keeps what installing into its own scope takes, and nothing that reaches the machine.
+_ROOT_KEEPS = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SETGID", "CAP_SETUID", "CAP_KILL")
+
+_TREE, _PIN, _READONLY, _HIDDEN = range(4)  # in this order where they meet
+
+
+GIT_CONFIGURATION = "/run/gitconfig"
+
+
+def arguments(plan: Plan, git_configuration: int | None = None) -> list[str]:
+    """Return the options of ``bwrap`` for ``plan``; ``git_configuration`` is a descriptor of that file's content."""
+    return [
+        *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+        *(() if plan.network else ("--unshare-net",)),
+        *_capabilities(),
+        *_base(plan),
+        *(("--ro-bind-data", str(git_configuration), GIT_CONFIGURATION) if git_configuration is not None else ()),
+        *_home(plan),
+        *(word for _, _, words in sorted(_mounts(plan)) for word in words),
+        *("--dir", plan.root),
+        *(word for path, is_directory in plan.hidden if is_directory for word in ("--remount-ro", path)),
+        *(() if _whole(plan) else ("--remount-ro", "/")),
+        *("--chdir", plan.root, "--"),
+    ]
+
+
+def _capabilities() -> Iterator[str]:
+    if os.geteuid() == 0:
+        yield from ("--cap-drop", "ALL")
+        for name in _ROOT_KEEPS:
+            yield from ("--cap-add", name)
+
+
+def _whole(plan: Plan) -> bool:
+    return any(path == "/" for path, _ in plan.trees)
+
+
+def _base(plan: Plan) -> Iterator[str]:
+    """Yield what is there for every command."""
+    for path, writable in plan.trees:
+        if path == "/":
+            yield from ("--bind" if writable else "--ro-bind", "/", "/")
+    if not _whole(plan):
+        for path in scope.system_trees():
+            yield from ("--ro-bind", path, path)
+        for path, target in scope.system_links():
+            yield from ("--symlink", target, path)
+    else:
+        yield from ("--ro-bind-try", "/sys", "/sys")
+    yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run")
+    # Settings of the whole machine that root may write without any capability.
+    for path in scope.KERNEL_SETTINGS:
+        yield from ("--ro-bind-try", path, path)
+    if plan.temporary:
+        yield from ("--perms", "1777", "--tmpfs", "/tmp")
+    if not Trees(dict(plan.trees)).writable("/var/tmp"):
+        yield from ("--perms", "1777", "--tmpfs", "/var/tmp")
+    if plan.network and (resolver := scope.resolver()) is not None:
+        yield from ("--ro-bind", resolver, resolver)
+
+
+def _mounts(plan: Plan) -> Iterator[tuple[list[str], int, list[str]]]:
+    """Yield everything inside the base with what sorts it: by path, parents first."""
+    hidden = {path for path, is_directory in plan.hidden if is_directory}
+    for path, writable in plan.trees:
+        if path != "/" and not (writable and (path in hidden or any(inside(path, kept) for kept in plan.readonly))):
+            yield parts(path), _TREE, ["--bind-try" if writable else "--ro-bind-try", path, path]
+    for path in plan.pinned:
+        yield parts(path), _PIN, ["--bind-try", path, path]
+    for path in plan.readonly:
+        yield parts(path), _READONLY, _read_only(path)
+    for path, is_directory in plan.hidden:
+        yield parts(path), _HIDDEN, _hide(path, is_directory)
+
+
+def _read_only(path: str) -> list[str]:
+    if os.path.lexists(path):
+        return ["--ro-bind-try", path, path]
+    return ["--tmpfs", path, "--remount-ro", path]  # nothing can be put where it would be
+
+
+def _hide(path: str, is_directory: bool) -> list[str]:
+    # A device on a mount without devices: opening it is refused, which says more than an empty file.
+    # A directory is made read-only when all is in place, since trees may be inside it.
+    return ["--tmpfs", path] if is_directory else ["--ro-bind", "/dev/null", path]
+
+
+def _home(plan: Plan) -> list[str]:
+    """Return a home for programs that want to write there, where the scope has none; it is gone afterwards."""
+    home, trees = plan.home, Trees(dict(plan.trees))
+    if not home.startswith("/") or trees.of(home) is not None or scope.is_system(home) or home == "/":
+        return []
+    return ["--tmpfs", home]
+
+
+# A plan as rules of Landlock, which only allow: what is closed inside a tree is allowed around, entry by entry.
+#
+# What it cannot do, and bubblewrap can: in a directory that holds something closed no new file can be made right
+# there, names in it can be listed, ``.git/config`` and hooks stay writable with the rest, other processes are seen
+# (not touched), and what is outside is refused instead of absent.
+
+Rights = Literal["list", "read", "write", "device"]
+
+MOST_RULES = 20_000
+
+_CREATE_RULESET = 444
+_VERSION = 1
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
+
+
+@lru_cache(maxsize=1)
+def abi() -> int:
+    """Return the version of Landlock that the kernel offers, 0 where it offers none."""
+    try:
+        return max(0, int(ctypes.CDLL(None).syscall(_CREATE_RULESET, None, 0, _VERSION)))
+    except (OSError, AttributeError):
+        return 0
+
+
+def rules(plan: Plan, temporary: str | None) -> list[tuple[str, Rights]]:
+    """Return what a command of ``plan`` may do where; ``temporary`` is a directory of its own.
+
+    Raises:
+        ToolError: It takes too many rules to allow everything but what is closed.
+    """
+    found: list[tuple[str, Rights]] = [("/proc", "read"), *((f"/dev/{name}", "device") for name in _DEVICES)]
+    found += [(path, "write") for path in (temporary,) if path is not None]
+    found += [(path, "read") for path in (scope.resolver(),) if path is not None and plan.network]
+    for rule in _Descent(plan).rules():
+        found.append(rule)
+        if len(found) > MOST_RULES:
+            raise ToolError(
+                f"More than {MOST_RULES:,} files have to be allowed one by one around what the command must not see. "
+                f"Ask the user to install bubblewrap, or to name smaller directories in `paths` of preset.md"
+            )
+    return found
+
+
+class _Descent:
+    """Walks down from each tree towards what is closed in it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._trees: dict[str, bool] = dict.fromkeys(scope.system_trees(), False) | dict(plan.trees)
+        if plan.temporary:
+            self._trees = {path: write for path, write in self._trees.items() if path != "/tmp"}
+        self._hidden = {path for path, _ in plan.hidden} | set(scope.NEVER)
+        self._readonly = set(plan.readonly) - plan.git
+        closed = self._hidden | self._readonly | set(self._trees)
+        self._on_the_way = {above for path in closed for above in _above(path)}
+
+    def rules(self) -> Iterator[tuple[str, Rights]]:
+        for path, writable in self._trees.items():
+            yield from self._rules(path, writable)
+
+    def _rules(self, path: str, writable: bool) -> Iterator[tuple[str, Rights]]:
+        if path in self._hidden:
+            return
+        if path in self._readonly:
+            writable = False
+        if path not in self._on_the_way:
+            yield path, "write" if writable else "read"
+            return
+        yield path, "list"
+        try:
+            with os.scandir(path) as entries:
+                below = [entry.path for entry in entries if not entry.is_symlink()]
+        except OSError:
+            return
+        for child in below:
+            if child not in self._trees:  # that one is walked by itself
+                yield from self._rules(child, writable)
+
+
+def _above(path: str) -> Iterator[str]:
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        yield path
+
+
+# What this machine can confine commands with; tried for real, once.
+
+_TRIAL_S = 10.0
+_TRIAL = (
+    *("--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"),
+    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/run", "--", "/bin/bash", "-c", ":"),
+)
+# Root in a container may make namespaces only as the owner of a new one for users.
+_EXTRA: tuple[tuple[str, ...], ...] = ((), ("--unshare-user",))
+
+
+def confinement(wanted: Confinement = "auto") -> Mechanism | None:
+    """Return what commands are confined with; None: nothing, because nothing answers or the user wants it so."""
+    if wanted in ("auto", "bubblewrap") and bubblewrap() is not None:
+        return "bubblewrap"
+    if wanted in ("auto", "landlock") and abi():
+        return "landlock"
+    return None
+
+
+def bubblewrap() -> tuple[str, ...] | None:
+    """Return how ``bwrap`` is called here, with the options this machine needs; None when it does not work."""
+    found = _bubblewrap()
+    if found is not None and not os.access(found[0], os.X_OK):  # it was removed meanwhile, or is elsewhere now
+        _bubblewrap.cache_clear()
+        found = _bubblewrap()
+    return found
+
+
+@lru_cache(maxsize=1)
+def _bubblewrap() -> tuple[str, ...] | None:
+    program = installation.program("bwrap")
+    return next(((program, *extra) for extra in _EXTRA if _answers(program, extra)), None) if program else None
+
+
+def _answers(program: str, extra: tuple[str, ...]) -> bool:
+    try:
+        done = subprocess.run(
+            [program, *extra, *_TRIAL], stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+def told(mechanism: Mechanism | None) -> str:
+    """Return what a person should know about ``mechanism``, a sentence."""
+    match mechanism:
+        case "bubblewrap":
+            return "Commands see only the scope of their agent (bubblewrap)."
+        case "landlock":
+            version = abi()
+            network = "" if version >= 4 else " The kernel does not limit connections itself; a filter does."
+            return (
+                f"Commands may touch only the scope of their agent (Landlock {version}), a little less exactly than "
+                f"with bubblewrap.{network}"
+            )
+        case None:
+            return "Commands are not confined: their arguments are not limited to the scope of their agent."
+
+
+_STATUS_BYTES = 10_000
+_LAUNCHER = str(Path(__file__).with_name("launcher.py"))
+
+
+@dataclass(slots=True, kw_only=True)
+class Enclosure:
+    """What to start; ``close`` it when the command has ended."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    leader: Leader
+    mechanism: Mechanism | None
+    files: tuple[int, ...] = ()  # descriptors that the program inherits
+    temporary: str | None = None
+    git: frozenset[str] = frozenset()  # what decides which programs git runs; no command changes it
+    status: int | None = None  # a descriptor of what bubblewrap tells about itself
+
+    def was_run(self) -> bool:
+        """Return whether the command itself ended, and not what prepares its surroundings."""
+        return self.status is None or b"exit-code" in os.pread(self.status, _STATUS_BYTES, 0)
+
+    def opened(self) -> None:
+        """Close our side of ``files`` once the program has its own."""
+        given, self.files = self.files, ()
+        for descriptor in given:
+            if descriptor != self.status:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """Remove what was made for this command alone."""
+        self.opened()
+        if self.status is not None:
+            os.close(self.status)
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+def enclose(command: str, scope: ShellScope, *, root: Path, spool_dir: Path, env: Mapping[str, str]) -> Enclosure:
+    """Return how ``command`` is started under ``scope``; looks at the disk, so call it in a thread.
+
+    Raises:
+        ToolError: The machine should confine it and cannot, or there is too much to keep from it.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(2, "No such file or directory", str(root))
+    mechanism = chosen(scope)
+    if mechanism is None:
+        return _unconfined(limited(command), env)
+    view = plan_(scope, root=root, spool_dir=spool_dir, env=env)
+    if mechanism == "bubblewrap":
+        return _with_bubblewrap(limited(command), view, env)
+    return _with_landlock(limited(command), view, env)
+
+
+def chosen(scope: ShellScope) -> Mechanism | None:
+    """Return what a command of ``scope`` is confined with.
+
+    Raises:
+        ToolError: A mechanism is named in the configuration and does not work here.
+    """
+    if not scope.confine or scope.wanted == "off":
+        return None
+    found = confinement(scope.wanted)
+    if found is None and scope.wanted != "auto":
+        raise ToolError(
+            f"The command was not run: the configuration wants it confined with {scope.wanted}, which does not work "
+            f"on this machine. Ask the user to run `pyagentd doctor`"
+        )
+    return found
+
+
+def _with_bubblewrap(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> Enclosure:
+    program = bubblewrap()
+    assert program is not None, "it answered before"
+    settings = _file(plan.configuration(env).encode())
+    options = "\0".join([*program[1:], *arguments(view, settings), ""])
+    descriptor, status = _file(os.fsencode(options)), _file(b"")
+    return Enclosure(
+        argv=(program[0], "--args", str(descriptor), "--json-status-fd", str(status), "--", *argv),
+        env=_adapted(env, view, "/tmp", GIT_CONFIGURATION),
+        leader="monitor",
+        mechanism="bubblewrap",
+        files=(descriptor, settings, status),
+        status=status,
+        git=view.git,
+    )
+
+
+def _with_landlock(argv: Sequence[str], view: Plan, env: Mapping[str, str]) -> Enclosure:
+    temporary = tempfile.mkdtemp(prefix="pyagentd-")
+    try:
+        settings = Path(temporary, "gitconfig")
+        settings.write_text(plan.configuration(env), "utf-8")
+        spec = {"abi": abi(), "rules": rules(view, temporary), "network": view.network}
+        adapted = _adapted(env, view, temporary if view.temporary else "/tmp", str(settings))
+        return replace(_launched(argv, spec, adapted, "landlock", temporary), git=view.git)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _unconfined(argv: Sequence[str], env: Mapping[str, str]) -> Enclosure:
+    env = {**env, **plan.ONLY_REAL_REPOSITORIES}
+    if not sys.platform.startswith("linux"):
+        return Enclosure(argv=tuple(argv), env=env, leader="command", mechanism=None)
+    return _launched(argv, {"abi": 0, "rules": [], "network": True}, env, None, None)
+
+
+def _launched(
+    argv: Sequence[str],
+    spec: Mapping[str, Any],
+    env: Mapping[str, str],
+    mechanism: Mechanism | None,
+    temporary: str | None,
+) -> Enclosure:
+    descriptor = _file(
+        json.dumps({**spec, "argv": list(argv), "parent": os.getpid()}).encode("utf-8", "surrogateescape")
+    )
+    return Enclosure(
+        argv=(sys.executable, "-I", "-S", _LAUNCHER, str(descriptor)),
+        env=env,
+        leader="launcher",
+        mechanism=mechanism,
+        files=(descriptor,),
+        temporary=temporary,
+    )
+
+
+def _file(content: bytes) -> int:
+    """Return a descriptor of a nameless file with ``content``, at its beginning."""
+    descriptor = os.memfd_create("pyagentd", os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _adapted(env: Mapping[str, str], view: Plan, temporary: str, git_settings: str) -> dict[str, str]:
+    """Return ``env`` with a directory for temporary files that the command can write, and settings git can read."""
+    seen = Trees(dict(view.trees))
+    named = env.get("TMPDIR", "")
+    changes = {} if named and seen.writable(named) else {"TMPDIR": temporary}
+    if seen.of(f"{view.home}/.gitconfig") is None:
+        changes["GIT_CONFIG_GLOBAL"] = git_settings
+    return {**env, **changes}

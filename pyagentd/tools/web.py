@@ -1,0 +1,454 @@
+"""The WebFetch tool: one page of the web, as text.
+
+Asked about as ``tool:WebFetch:https://host/path``: an approval may cover the page or its site. A redirect within the
+site is followed; one that leads elsewhere is another action, so the model is told and asks anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
+
+from pyagentd.config.tables import WebSettings
+from pyagentd.errors import ToolError
+from pyagentd.installation import extra
+from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
+
+if TYPE_CHECKING:
+    from pyagentd.tools.webclient import Answered
+
+
+# Which addresses of the web an agent may reach: pure checks of URLs and of the addresses that names resolve to.
+#
+# The attack is a page that makes an agent fetch what only this machine can reach: a router, a cloud's metadata, a
+# daemon on loopback. So an address counts only when it is public, in whatever notation it comes, and what is checked
+# is what is connected to.
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?|\[[0-9a-f:.]+\]")
+_UNWANTED = re.compile(r"[\x00-\x20\x7f\\]")
+_PLAIN = "/?%:@!$&'()*+,;=~[]"  # beside letters and digits, what stays as it is behind the host
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+# What counts as global or not changes with the version of Python: these are nobody's web pages in any. 192.0.0.192 is
+# the metadata of a cloud; the rest leads to v4 addresses by some gateway near us, or is a network of one's own.
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",
+        "::/96",
+        "::ffff:0:0:0/96",
+        "64:ff9b:1::/48",
+        "100::/64",
+        "2001::/23",
+        "2001:db8::/32",
+        "2002::/16",
+        "3fff::/20",
+        "5f00::/16",
+        "fc00::/7",
+        "fe80::/10",
+        "fec0::/10",
+        "ff00::/8",
+    )
+)
+
+
+def canonical(text: str) -> str:
+    """Return a URL in the one form in which it is asked about and fetched: lowercase host, a path, no fragment.
+
+    Raises:
+        ToolError: It is no address of a web page.
+    """
+    try:
+        parts = urlsplit(text.strip())
+        port = parts.port
+    except ValueError as error:
+        raise ToolError(f"{text!r} is no URL: {error}") from None
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise ToolError(f"{text!r} cannot be fetched: only http:// and https:// are. Give the whole URL of a page.")
+    if parts.username is not None or parts.password is not None:
+        raise ToolError(f"{parts.hostname} cannot be fetched with a name or password in its URL. Leave them out.")
+    if _UNWANTED.search(text.strip()):
+        raise ToolError(f"{text!r} is no URL: it has a space, a backslash or a control character. Encode it.")
+    host = _host(parts)
+    place = host if port in (None, _DEFAULT_PORTS[parts.scheme]) else f"{host}:{port}"
+    return urlunsplit((parts.scheme, place, quote(parts.path or "/", _PLAIN), quote(parts.query, _PLAIN), ""))
+
+
+def _host(parts: SplitResult) -> str:
+    name = parts.hostname or ""
+    try:
+        host = f"[{name}]" if ":" in name else name.encode("idna").decode() if not name.isascii() else name
+    except UnicodeError:
+        host = ""
+    if not _HOST.fullmatch(host):
+        raise ToolError(f"{parts.geturl()!r} names no host that could be asked.")
+    return host
+
+
+def same_site(one: str, other: str) -> bool:
+    """Return whether a redirect from ``one`` to ``other`` stays on the host asked about, and is no less safe."""
+    a, b = urlsplit(one), urlsplit(other)
+    if a.hostname != b.hostname or (a.scheme == "https" and b.scheme != "https"):
+        return False
+    return _port(a) == _port(b) or (_port(a), _port(b)) == (80, 443)
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or _DEFAULT_PORTS.get(parts.scheme, 0)
+
+
+def is_public(address: str) -> bool:
+    """Return whether an IP address belongs to the public internet, also when it is a v4 address inside a v6 one."""
+    ip = ipaddress.ip_address(address.strip("[]"))
+    if isinstance(ip, ipaddress.IPv6Address):
+        inside = [ip.ipv4_mapped]
+        if ip in _NAT64:
+            inside.append(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF))
+        if any(each is not None and not is_public(str(each)) for each in inside):
+            return False
+        if ip.ipv4_mapped is not None:
+            return True
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _NOT_PUBLIC)
+
+
+def literal_address(url: str) -> str | None:
+    """Return the host of a URL when it is an IP address itself, which nobody resolves; None when it is a name."""
+    host = urlsplit(url).hostname or ""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return host
+
+
+def refused(host: str, address: str) -> ToolError:
+    """Return the error for a host whose address is not public."""
+    what = host if host == address else f"{host} ({address})"
+    return ToolError(
+        f"{what} is not on the public internet, so it is not fetched: private, loopback and link-local addresses are "
+        f"for the user's own machines. Work without it; the user can allow it with allow_private = true in [web] of "
+        f"config.toml."
+    )
+
+
+# What a page of the web says, as text for a model: HTML becomes Markdown, other text stays as it is.
+#
+# html-to-markdown does the work: maintained, MIT, compiled, 30 ms to import, a megabyte in 0.2 s; it is imported
+# when there is first a page. Scripts, styles and navigation are left out, links stay.
+
+_HTML = ("text/html", "application/xhtml+xml")
+_ALSO_TEXT = re.compile(r"text/|application/(?:[\w.-]+\+)?(?:json|xml|javascript|ecmascript|yaml|toml|x-ndjson)\b")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_HEAD = 2048  # bytes in which a page says how it is written
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def is_text(content_type: str) -> bool:
+    """Return whether ``text_of`` can read what is of this type; what says no type is taken for a page."""
+    return not content_type or content_type.lower().startswith(_HTML) or bool(_ALSO_TEXT.match(content_type.lower()))
+
+
+def text_of(body: bytes, content_type: str, url: str) -> str:
+    """Return the text of a page; blocks while it works.
+
+    Args:
+        body: As it came.
+        content_type: As the server says.
+        url: Where from; relative links are of it.
+    """
+    html = not content_type or content_type.lower().startswith(_HTML)
+    text = body.decode(_encoding(body, content_type, html), errors="replace").replace("\r\n", "\n")
+    return _markdown(text, url) if html else text
+
+
+def _encoding(body: bytes, content_type: str, html: bool) -> str:
+    said = _CHARSET.search(content_type)
+    if said is None and html:
+        said = _CHARSET.search(body[:_HEAD].decode("ascii", errors="replace"))
+    try:
+        return codecs.lookup(said[1]).name if said else "utf-8"
+    except LookupError:
+        return "utf-8"
+
+
+def _markdown(html: str, url: str) -> str:
+    with extra("html", "Reading a web page"):
+        from html_to_markdown import ConversionOptions, convert
+
+    options = ConversionOptions(extract_metadata=False, skip_images=True, base_url=url)
+    return _BLANK_LINES.sub("\n\n", convert(html, options).content or "").strip()
+
+
+NAME = "WebFetch"
+TIMEOUT_S = 15.0
+
+_MOST_REDIRECTS = 5
+_ACCEPT = "text/html, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5"
+
+_DESCRIPTION = """\
+Fetch a page of the public web (http or https) and return its text; HTML comes as Markdown. For what is on this \
+machine use Read. Long pages are cut and kept in a file."""
+
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"url": {"type": "string", "minLength": 8, "maxLength": 4000, "description": "The whole URL"}},
+    "required": ["url"],
+    "additionalProperties": False,
+}
+
+
+def web_fetch(*, allow_private: bool) -> ToolSpec:
+    """Return the tool; ``allow_private`` lets it reach addresses that are not public."""
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        url, answered = await _followed(canonical(args["url"]), guarded=not allow_private)
+        kind = answered.headers.get("content-type", "")
+        if answered.status >= 400:
+            raise ToolError(f"{url} answered {answered.status} {answered.reason}".rstrip() + ". Try another address.")
+        if not is_text(kind):
+            raise ToolError(f"{url} is {kind.partition(';')[0]}, which is no text. Look for a page that is.")
+        text = await asyncio.to_thread(text_of, answered.body, kind, url)
+        cut = "" if answered.whole else "\n[The page is longer; only its beginning was read.]"
+        return Output(text=f"{url}\n\n{text or '(the page has no text)'}{cut}", truncated=not answered.whole)
+
+    return ToolSpec(
+        name=NAME,
+        description=_DESCRIPTION,
+        input_schema=_SCHEMA,
+        kind="net",
+        repeatable=True,
+        run=run,
+        describe=lambda args, ctx: Target(detail=canonical(args["url"])),
+        confirm=True,
+        parallel_safe=True,
+        timeout_s=TIMEOUT_S,
+    )
+
+
+async def _followed(url: str, *, guarded: bool) -> tuple[str, Answered]:
+    """Return what answers in the end, and under which URL."""
+    client = await asyncio.to_thread(web_client)
+    for _ in range(_MOST_REDIRECTS + 1):
+        answered: Answered = await client.fetch(url, guarded=guarded, headers={"Accept": _ACCEPT})
+        where = answered.headers.get("location")
+        if answered.status not in (301, 302, 303, 307, 308) or not where:
+            return url, answered
+        target = canonical(urljoin(url, where))
+        if not same_site(url, target):
+            raise ToolError(f"{url} redirects to {target}, which is another site. Fetch that if you need it.")
+        url = target
+    raise ToolError(f"{url} redirects again and again. Try another address.")
+
+
+def web_client() -> ModuleType:
+    """Return the module that speaks HTTP; the first time it takes a moment to load."""
+    from pyagentd.tools import webclient
+
+    return webclient
+
+
+# The WebSearch tool: ``{query, max_results?} → {results: [{title, url, snippet}]}`` (neighbours B.1).
+#
+# Who searches is configured (``[web] search``) and stays the same for a session; without anybody the tool says how
+# to configure one. A session may search 25 times.
+
+WEB_SEARCH_NAME = "WebSearch"
+MOST_SEARCHES = 25  # of a session
+
+_USUAL_RESULTS = 8
+_TAG = re.compile(r"</?\w[^<>]*>")
+
+_WEB_SEARCH_DESCRIPTION = """\
+Search the web. Returns titles, addresses and a few words of each page found; read a page with WebFetch."""
+
+_WEB_SEARCH_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "minLength": 1, "maxLength": 400},
+        "max_results": {"type": "integer", "minimum": 1, "maximum": 20, "description": f"Default: {_USUAL_RESULTS}"},
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """A request to a provider."""
+
+    url: str
+    headers: Mapping[str, str]
+    json: Mapping[str, Any] | None = None  # posted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """Who searches.
+
+    Attributes:
+        url: Its address, "" when it has none of its own.
+        key_env: The variable its key is usually in, "" when it needs none.
+        inquire: Returns the request for a query, given address, query, number of results and key.
+        found: Where in its answer the results are.
+        snippet: Which field of a result says what the page is about.
+    """
+
+    url: str
+    key_env: str
+    inquire: Callable[[str, str, int, str], Inquiry]
+    found: tuple[str, ...]
+    snippet: str
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "searxng": Provider(
+        url="",
+        key_env="",
+        inquire=lambda url, query, most, key: Inquiry(
+            url=f"{url}/search?{urlencode({'q': query, 'format': 'json'})}", headers={"Accept": "application/json"}
+        ),
+        found=("results",),
+        snippet="content",
+    ),
+    "brave": Provider(
+        url="https://api.search.brave.com/res/v1",
+        key_env="BRAVE_API_KEY",
+        inquire=lambda url, query, most, key: Inquiry(
+            url=f"{url}/web/search?{urlencode({'q': query, 'count': most})}",
+            headers={"Accept": "application/json", "X-Subscription-Token": key},
+        ),
+        found=("web", "results"),
+        snippet="description",
+    ),
+    "tavily": Provider(
+        url="https://api.tavily.com",
+        key_env="TAVILY_API_KEY",
+        inquire=lambda url, query, most, key: Inquiry(
+            url=f"{url}/search",
+            headers={"Authorization": f"Bearer {key}"},
+            json={"query": query, "max_results": most},
+        ),
+        found=("results",),
+        snippet="content",
+    ),
+}
+
+_UNCONFIGURED = (
+    "No web search is configured. Go on with what you know or can read, and say so. The user can configure one: "
+    'search = "searxng", "brave" or "tavily" in the table [web] of config.toml (see Info node `(pyagentd) Tools\').'
+)
+
+
+def key_variable(settings: WebSettings) -> str:
+    """Return the variable that the key of the configured provider is in, "" when it needs none."""
+    return settings.key_env or (PROVIDERS[settings.search].key_env if settings.search else "")
+
+
+def web_search(settings: WebSettings, *, key: Callable[[], str], used: Callable[[], int]) -> ToolSpec:
+    """Return the tool for one run.
+
+    Args:
+        settings: Who searches.
+        key: Returns the provider's key, "" when it is not known.
+        used: Returns how often the session has searched so far.
+    """
+    under_way = 0
+
+    async def run(args: Args, ctx: ToolContext) -> Output:
+        nonlocal under_way
+        if used() + under_way >= MOST_SEARCHES:
+            raise ToolError(
+                f"This session has searched {MOST_SEARCHES} times, which is all it may. Use what you have."
+            )
+        inquiry = _inquiry(settings, args, key())
+        under_way += 1
+        try:
+            client = await asyncio.to_thread(web_client)
+            answered = await client.fetch(
+                canonical(inquiry.url),
+                guarded=False,  # the user named this address
+                method="GET" if inquiry.json is None else "POST",
+                headers=inquiry.headers,
+                json=inquiry.json,
+            )
+        finally:
+            under_way -= 1
+        if answered.status != 200:
+            raise ToolError(f"{settings.search} answered {answered.status} {answered.reason}; it cannot search now.")
+        results = _results(PROVIDERS[settings.search or ""], answered.body, settings.search or "")
+        shown = results[: args.get("max_results", _USUAL_RESULTS)]
+        return Output(text=json.dumps({"results": shown}, ensure_ascii=False, indent=1))
+
+    return ToolSpec(
+        name=WEB_SEARCH_NAME,
+        description=_WEB_SEARCH_DESCRIPTION,
+        input_schema=_WEB_SEARCH_SCHEMA,
+        kind="net",
+        repeatable=True,
+        run=run,
+        describe=lambda args, ctx: Target(detail=" ".join(args["query"].split())),
+        confirm=True,
+        parallel_safe=True,
+        timeout_s=TIMEOUT_S,
+    )
+
+
+def _inquiry(settings: WebSettings, args: Args, key: str) -> Inquiry:
+    if settings.search is None:
+        raise ToolError(_UNCONFIGURED)
+    provider, variable = PROVIDERS[settings.search], key_variable(settings)
+    if variable and not key:
+        raise ToolError(
+            f"{settings.search} needs a key, and the variable {variable} has none. Go on without searching, and tell "
+            f"the user to set it where Emacs or the daemon is started."
+        )
+    url = (settings.search_url or provider.url).rstrip("/")
+    return provider.inquire(url, args["query"], args.get("max_results", _USUAL_RESULTS), key)
+
+
+def _results(provider: Provider, body: bytes, name: str) -> list[dict[str, str]]:
+    """Return the results in an answer, without markup.
+
+    Raises:
+        ToolError: It is no answer of this provider.
+    """
+    try:
+        found = json.loads(body)
+        for step in provider.found:
+            found = found.get(step) or {}
+        return [
+            {
+                "title": _plain(each.get("title")),
+                "url": str(each["url"]),
+                "snippet": _plain(each.get(provider.snippet)),
+            }
+            for each in found or []
+        ]
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise ToolError(f"What {name} answered cannot be read; it cannot search now.") from None
+
+
+def _plain(text: object) -> str:
+    return " ".join(_TAG.sub("", str(text or "")).split())
