@@ -34,9 +34,9 @@ from pyagentd.llm import factory as warm
 from pyagentd.llm.factory import close_backends
 from pyagentd.log import LOG_NAME, setup_logging
 from pyagentd.service import Service
-from pyagentd.store import sessions, templates
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.state import State
+from pyagentd.store import presetfile, sessions
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.wire.connection import new_token
@@ -152,7 +152,7 @@ class _Daemon:
     def _assemble(self, pulse: Pulse, token: str) -> tuple[Host, Indexer, Server]:
         state = State(self._config.sessions_dir)  # the indexer closes it, after the host's last decision
         presets = Presets(
-            (templates.shipped_dir(), self._config.presets_dir),
+            (presetfile.shipped_dir(), self._config.presets_dir),
             trust=Trust(state),
             profiles=configured_profiles(self._config),
             default=configured_default(self._config),

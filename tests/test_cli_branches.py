@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store.document import read
+from pyagentd.store.document.text import read
 from tests.e2e.conftest import System
 from tests.server import ModelServer
 from tests.test_cli_run import Terminal, server, system, terminal, whole_system

@@ -19,7 +19,7 @@ from pyagentd.acp.files import Files
 from pyagentd.acp.wire import Daemon
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError, UserError
 from pyagentd.events import Event
-from pyagentd.store.workplace import workspace_root
+from pyagentd.store.metadata import workspace_root
 
 P = ParamSpec("P")
 R = TypeVar("R")

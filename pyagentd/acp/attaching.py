@@ -12,7 +12,7 @@ from acp import schema
 
 from pyagentd.acp.wire import Daemon
 from pyagentd.errors import Busy
-from pyagentd.store.document import body_sha256, read
+from pyagentd.store.document.text import body_sha256, read
 
 _ATTEMPTS: Final = 5
 

@@ -27,7 +27,7 @@ from pyagentd.clock import new_id
 from pyagentd.errors import PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
 from pyagentd.store import atomic, paths
-from pyagentd.store.lines import Row
+from pyagentd.store.journal import Row
 from pyagentd.wire.client import CALL_TIMEOUT_S
 
 _COMMAND_S: Final = 300.0  # a slash command may ask a model

@@ -21,9 +21,9 @@ from acp import (
 
 from pyagentd.acp import calls
 from pyagentd.policy.action import canonical_tool
-from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.hidden import COMMAND
-from pyagentd.store.lines import Row
+from pyagentd.store.conversation import COMPACTION
+from pyagentd.store.document.hidden import COMMAND
+from pyagentd.store.journal import Row
 
 Update = (
     schema.UserMessageChunk

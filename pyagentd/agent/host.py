@@ -55,10 +55,10 @@ from pyagentd.config import Config
 from pyagentd.errors import Busy, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.messages import Message
-from pyagentd.store.index.state import State
+from pyagentd.store.conversation import Message as QueuedMessage
+from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.recorded import Message as QueuedMessage
-from pyagentd.store.suspended import Suspended
+from pyagentd.store.unfinished import Suspended
 
 log = logging.getLogger(__name__)
 

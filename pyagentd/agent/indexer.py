@@ -20,11 +20,9 @@ from typing import TYPE_CHECKING
 
 from pyagentd.errors import StoreError
 from pyagentd.store import paths
-from pyagentd.store.index.indexed import Stamps, mtime_ns, stamps_of
-from pyagentd.store.index.projection import Facts, Projection
-from pyagentd.store.index.query import Query
-from pyagentd.store.index.search import Hit, Scope, search
-from pyagentd.store.index.state import Damaged, State, StateError
+from pyagentd.store.db.projection import Facts, Projection, Query, Stamps, mtime_ns, stamps_of
+from pyagentd.store.db.search import Hit, Scope, search
+from pyagentd.store.db.state import Damaged, State, StateError
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
 from pyagentd.store.unfinished import is_finished

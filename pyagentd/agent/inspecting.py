@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyagentd.agent.context.usage import FactsOf
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.counted import usage_of
-from pyagentd.store.index.audit import Entry
-from pyagentd.store.rows import Served, served_by
-from pyagentd.store.traced import TracedStep
+from pyagentd.store.conversation import Conversation, usage_of
+from pyagentd.store.db.audit import Entry
+from pyagentd.store.journal import Served, served_by
+from pyagentd.store.trace import TracedStep
 
 _PROMPT = 200  # characters
 _PARAMETERS = ("max_tokens", "temperature", "thinking")

@@ -16,7 +16,7 @@ from pyagentd.agent.context.usage import Spent
 from pyagentd.agent.running.outcome import Outcome
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.events import Event, Sink
-from pyagentd.store.index.listing import Listed, alone
+from pyagentd.store.db.listing import Listed, alone
 from pyagentd.store.paths import BranchRef, described
 
 if TYPE_CHECKING:  # the host owns it

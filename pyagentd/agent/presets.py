@@ -24,7 +24,8 @@ from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import PresetError, PyagentdError, StoreError
 from pyagentd.policy.presets import Preset, WantedServers, parse_preset
 from pyagentd.policy.profiles import Profile, make_profile
-from pyagentd.store import paths, presetfile, templates
+from pyagentd.store import paths, presetfile
+from pyagentd.store import presetfile as templates
 from pyagentd.store.paths import BranchRef
 
 PROJECT_PRESETS = Path(".pyagentd", "presets")

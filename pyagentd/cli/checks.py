@@ -242,8 +242,7 @@ def check_presets(config: Config) -> Iterator[Finding]:
     """Check that every preset can be read."""
     from pyagentd.agent.presets import configured_profiles
     from pyagentd.policy.presets import parse_preset
-    from pyagentd.store.presetfile import read
-    from pyagentd.store.templates import find_templates, shipped_dir
+    from pyagentd.store.presetfile import find_templates, read, shipped_dir
 
     templates = find_templates([shipped_dir(), config.presets_dir])
     broken = False

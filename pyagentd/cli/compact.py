@@ -10,7 +10,7 @@ from pyagentd.cli.link import branch_of, complete_session, daemon, run_environme
 from pyagentd.cli.outcome import ExitCode, report
 from pyagentd.cli.output import json_option, print_json
 from pyagentd.cli.send import RunFailed
-from pyagentd.store.compaction import round_tokens
+from pyagentd.store.conversation import round_tokens
 
 _LONGEST_S = 900.0  # a very long conversation is summarised in pieces
 

@@ -73,7 +73,7 @@ def branch_of(link: DaemonClient, session: str) -> Path:
 
 def watch(link: DaemonClient, branch_dir: Path) -> Mapping[str, Any]:
     """Have the events of a branch sent from now on; return the answer to ``attach``."""
-    from pyagentd.store.document import body_sha256, read
+    from pyagentd.store.document.text import body_sha256, read
 
     for _ in range(_ATTEMPTS):
         # A client attaches from a version it has (DESIGN §3 rule 5); another writer may be faster.
@@ -120,7 +120,7 @@ def complete_session(context: click.Context, parameter: click.Parameter, incompl
 def complete_named(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of named agents that begin with ``incomplete``, from the disk."""
     from pyagentd.config import load_config
-    from pyagentd.store.namedagents.layout import AGENT_FILE
+    from pyagentd.store.named_agents import AGENT_FILE
 
     try:
         files = load_config().agents_dir.glob(f"*/{AGENT_FILE}")
@@ -142,7 +142,7 @@ def complete_model(context: click.Context, parameter: click.Parameter, incomplet
 def complete_agent(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the presets of the package and the user that begin with ``incomplete``; starts no daemon."""
     from pyagentd.config import load_config
-    from pyagentd.store.templates import find_templates, shipped_dir
+    from pyagentd.store.presetfile import find_templates, shipped_dir
 
     try:
         own = [load_config().presets_dir]

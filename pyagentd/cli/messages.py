@@ -21,8 +21,8 @@ def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: s
     They are those gptel would send, in the form of the Anthropic API. Needs no daemon and reads nothing but FILE,
     which is a chat in Markdown or plain text, or a session.md; chats in Org are refused.
     """
-    from pyagentd.store.document import gptel_messages
-    from pyagentd.store.exchange.importing import is_org
+    from pyagentd.store.document.text import gptel_messages
+    from pyagentd.store.export.importing import is_org
 
     try:
         text = file.read_bytes().decode("utf-8")

@@ -66,7 +66,7 @@ def reindex(as_json: bool) -> None:
 
 def _check(text: str) -> None:
     """Refuse a query without words as wrong usage, before a daemon is started for it."""
-    from pyagentd.store.index.query import parse
+    from pyagentd.store.db.projection import parse
 
     try:
         parse(text)

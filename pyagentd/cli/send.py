@@ -213,7 +213,7 @@ def _piped() -> str:
 
 def _last_session(link: DaemonClient, root: Path) -> tuple[Path, str]:
     """Return the branch and the id of the session of a directory that was written last."""
-    from pyagentd.store.workplace import workspace_root
+    from pyagentd.store.metadata import workspace_root
 
     found = sessions_known(link)
     for each in sorted(found, key=lambda each: str(each["updated"]), reverse=True):

@@ -112,8 +112,8 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
     if as_json:
         print_json(json.loads(_payload(answer)))
         return
-    from pyagentd.store.document import read
-    from pyagentd.store.hiding import folded
+    from pyagentd.store.document.hidden import folded
+    from pyagentd.store.document.text import read
 
     document = read(branch_dir / "session.md")
     # Into a pipe bytes as they are.

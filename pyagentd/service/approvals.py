@@ -20,8 +20,8 @@ from pyagentd.policy.guard import Allow, Deny, decide
 from pyagentd.service.group import INLINE_LIMIT, Client, Group
 from pyagentd.service.options import send_options
 from pyagentd.store import paths
-from pyagentd.store.index import audit
-from pyagentd.store.index.projection import Projection
+from pyagentd.store.db import audit
+from pyagentd.store.db.projection import Projection
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.read import READ
 from pyagentd.tools.shell import BASH

@@ -9,9 +9,10 @@ from typing import Any
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import Busy, StoreError
 from pyagentd.service.group import Client, Group, described
-from pyagentd.store import branching, lineage, metadata, paths
-from pyagentd.store.branchpoints import BranchPoint
-from pyagentd.store.lineage import Node
+from pyagentd.store import branching, metadata, paths
+from pyagentd.store import metadata as lineage
+from pyagentd.store.branching import BranchPoint
+from pyagentd.store.metadata import Node
 
 _SHOWN = 200  # characters of a prompt
 

@@ -11,8 +11,8 @@ from pyagentd.agent.lifecycle.contexts import KEPT
 from pyagentd.errors import BadRequest, NotFound
 from pyagentd.service.group import Client, Group
 from pyagentd.service.options import send_options
-from pyagentd.store.index import agents
-from pyagentd.store.index.contexts import ContextRow
+from pyagentd.store.db import agents
+from pyagentd.store.db.agents import ContextRow
 
 
 class ContextOperations(Group):

@@ -30,8 +30,8 @@ from pyagentd.service.presets import TOOLS
 from pyagentd.service.slash import told_answered
 from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.recovery import role_diff
+from pyagentd.store.document.heal import role_diff
+from pyagentd.store.document.text import Settings
 from pyagentd.tools.sandbox import watch
 
 

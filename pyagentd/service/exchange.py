@@ -17,14 +17,13 @@ from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
 from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, expanded, workplace
 from pyagentd.store import presetfile, sessions
-from pyagentd.store.adopt import Adopted
 from pyagentd.store.atomic import write_bytes
-from pyagentd.store.exchange import importing
-from pyagentd.store.exchange.export import FORMATS, Exported, exported
-from pyagentd.store.exchange.source import read_source
-from pyagentd.store.local_variables import Settings
+from pyagentd.store.document.adopt import Adopted
+from pyagentd.store.document.render import writable
+from pyagentd.store.document.text import Settings
+from pyagentd.store.export import importing
+from pyagentd.store.export.export import FORMATS, Exported, exported, read_source
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.render import writable
 from pyagentd.tools.builtin import builtin_tools
 
 _TEMPERATURES = (0.0, 2.0)

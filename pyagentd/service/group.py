@@ -17,9 +17,9 @@ from pyagentd.errors import BadRequest, NotASession, NotFound, StoreError
 from pyagentd.events import Sink
 from pyagentd.store import metadata, paths
 from pyagentd.store.atomic import write_text
+from pyagentd.store.metadata import workspace_root
 from pyagentd.store.paths import BranchRef, described
 from pyagentd.store.registry import Registry
-from pyagentd.store.workplace import workspace_root
 
 # A reply larger than this goes by file (DESIGN §5 Sizes).
 INLINE_LIMIT = 512 * 1024

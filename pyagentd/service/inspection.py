@@ -21,11 +21,11 @@ from pyagentd.service.group import INLINE_LIMIT, Client, Group
 from pyagentd.service.usage import summary
 from pyagentd.store import paths
 from pyagentd.store.atomic import write_text
-from pyagentd.store.index import audit
-from pyagentd.store.index.audit import Entry
-from pyagentd.store.index.projection import Projection
+from pyagentd.store.db import audit
+from pyagentd.store.db.audit import Entry
+from pyagentd.store.db.projection import Projection
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.traced import TracedStep, as_json, read_trace
+from pyagentd.store.trace import TracedStep, as_json, read_trace
 from pyagentd.wire.sexp import tagged
 
 _MOST_DECISIONS = 5000

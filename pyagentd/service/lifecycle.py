@@ -16,8 +16,10 @@ from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.events import Event
 from pyagentd.service.group import TITLE_LENGTH, Client, Group, described, expanded
-from pyagentd.store import branching, copies, lineage, metadata, paths
-from pyagentd.store.namedagents.layout import named_dir
+from pyagentd.store import branching, metadata, paths
+from pyagentd.store import branching as copies
+from pyagentd.store import metadata as lineage
+from pyagentd.store.named_agents import named_dir
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.trash import move_to_trash
 

@@ -15,10 +15,9 @@ from pyagentd.events import Event
 from pyagentd.service.group import Client, Group, described
 from pyagentd.service.models import checked_model
 from pyagentd.service.options import send_options
-from pyagentd.store import atomic, paths
-from pyagentd.store.index import agents
-from pyagentd.store.index.agents import AgentRow
-from pyagentd.store.namedagents import agentfile, layout, names
+from pyagentd.store import atomic, named_agents, paths
+from pyagentd.store.db import agents
+from pyagentd.store.db.agents import AgentRow
 from pyagentd.store.paths import BranchRef
 from pyagentd.wire.sexp import SexpError, plist_to_dict
 
@@ -50,7 +49,7 @@ class NamedAgents(Group):
             model, note = checked.model, checked.note
         wanted = Wanted(name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions))
         place = self._host.config.agents_dir.resolve() / name
-        kept = names.is_name(name) and await asyncio.to_thread((place / layout.AGENT_FILE).is_file)
+        kept = named_agents.is_name(name) and await asyncio.to_thread((place / named_agents.AGENT_FILE).is_file)
         ref = await creating.create(self._host, wanted)
         if kept:
             saved = len(await self._host.contexts.archive.history(ref))
@@ -181,7 +180,7 @@ class NamedAgents(Group):
         told: dict[str, Any] = {"model": row.model, "permissions": row.permissions}
         if ref is not None and row.status != "destroyed":
             try:
-                file = agentfile.read(ref.session_dir)
+                file = named_agents.read(ref.session_dir)
                 told = {"model": file.model, "permissions": file.permissions or row.permissions}
             except PyagentdError as error:
                 wrong = error.message

@@ -14,7 +14,7 @@ from pyagentd.jsontext import object_in
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service.group import Client, Group, name_of
 from pyagentd.service.options import send_options
-from pyagentd.store.index.schedules import Schedule
+from pyagentd.store.db.schedules import Schedule
 
 
 class Scheduling(Group):

@@ -9,11 +9,12 @@ from typing import Any
 from pyagentd.errors import BadRequest
 from pyagentd.events import Event
 from pyagentd.service.group import Client, Group
-from pyagentd.store import document, paths
-from pyagentd.store.align import placed
+from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.index.query import Finder, parse
-from pyagentd.store.index.search import Hit, Scope
+from pyagentd.store.db.projection import Finder, parse
+from pyagentd.store.db.search import Hit, Scope
+from pyagentd.store.document import text as document
+from pyagentd.store.document.reconcile import placed
 from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
 

@@ -23,8 +23,8 @@ from pyagentd.policy.profiles import resolved
 from pyagentd.service.group import TITLE_LENGTH, Client, Group, described, directory, expanded, workplace
 from pyagentd.store import paths, presetfile, sessions
 from pyagentd.store.atomic import write_bytes
-from pyagentd.store.index.listing import listed
-from pyagentd.store.index.requests import spent_by_branch
+from pyagentd.store.db.listing import listed
+from pyagentd.store.db.requests import spent_by_branch
 from pyagentd.wire.sexp import encode
 
 INLINE_SESSIONS = 500  # more go by file (DESIGN §5 Sizes)

@@ -17,10 +17,10 @@ from pyagentd.clock import iso8601
 from pyagentd.errors import NotFound, PyagentdError
 from pyagentd.service.group import Client, Group, name_of
 from pyagentd.service.options import send_options
-from pyagentd.store import contexts, hidden, paths
-from pyagentd.store.index import agents
-from pyagentd.store.index.tasks import Task
-from pyagentd.store.namedagents import agentfile, layout
+from pyagentd.store import contexts, named_agents, paths
+from pyagentd.store.db import agents
+from pyagentd.store.db.tasks import Task
+from pyagentd.store.document import hidden
 
 _SHOWN_BYTES = 30_000
 
@@ -67,9 +67,9 @@ class TaskOperations(Group):
         rows = await asyncio.to_thread(agents.known, host.state)
         life = next((row.status for row in rows if row.dir == str(ref.session_dir)), None)
         permissions: Any = preset.profile
-        named = layout.named_dir(host.config.agents_dir.resolve(), ref) is not None
+        named = named_agents.named_dir(host.config.agents_dir.resolve(), ref) is not None
         if named:
-            permissions = (await asyncio.to_thread(agentfile.read, ref.session_dir)).permissions or permissions
+            permissions = (await asyncio.to_thread(named_agents.read, ref.session_dir)).permissions or permissions
         async with host.using(ref) as live:
             try:
                 answers = answers_next(host, live, options)

@@ -16,10 +16,8 @@ from pyagentd.agent.context.usage import spent_on, total, used
 from pyagentd.errors import BadRequest, NotASession
 from pyagentd.service.group import Client, Group
 from pyagentd.store import paths
-from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.counted import message_usage, steps_of
-from pyagentd.store.recorded import Message
-from pyagentd.store.rows import served_by
+from pyagentd.store.conversation import COMPACTION, Message, message_usage, steps_of
+from pyagentd.store.journal import served_by
 
 MOST_MESSAGES = 1000  # in one reply; earlier ones are counted in the sums
 MOST_DAYS = 36_500

@@ -7,22 +7,391 @@ the parent's agents and files. ``session.md`` comes last, since a directory with
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import unicodedata
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from pyagentd import clock as ids
 from pyagentd import regularfile
-from pyagentd.clock import Clock, iso8601, stamp
+from pyagentd.clock import Clock, epoch_ms, iso8601, stamp
 from pyagentd.errors import BadRequest, Busy, NotFound, StoreError
 from pyagentd.log import of_session
-from pyagentd.store import atomic, document, lineage, metadata, paths
-from pyagentd.store.branchpoints import Before, BranchPoint, Outline, cut, kinds, outline
-from pyagentd.store.copies import copy_settled
-from pyagentd.store.journal import Journal, read_rows
+from pyagentd.store import atomic, metadata, paths
+from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part, RunState
+from pyagentd.store.document import hidden, text
+from pyagentd.store.document.heal import expected
+from pyagentd.store.document.pieces import recorded_pieces
+from pyagentd.store.document.reconcile import Placed, placed
+from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
+from pyagentd.store.document.text import BLANK, Document, Span, regions
+from pyagentd.store.journal import Journal, Row, read_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.sessions import built
+
+# Where a branch can begin, and what of a conversation lies before that point: document and log.
+#
+# Pure. A branch begins at a prompt of the user (neighbours A.2), before it or right behind it. What the document
+# keeps is decided by position, what the log keeps by message: one that stands in the document goes with the text,
+# one that does not (removed by the user, empty) goes with its prompt, or with its time.
+
+_NEVER = 1 << 62  # a row's number that comes after all others
+
+Fact = tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchPoint:
+    """A prompt at which a branch can begin.
+
+    Attributes:
+        number: Its place among the prompts, from 1.
+        message_id: The recorded message it is, or None: it was never sent.
+        start: Offset (code points from 0) where it begins, with its heading ``###`` if it has one.
+        end: Offset behind its last character that is no blank.
+        text: The prompt without heading.
+        reach: The offsets from and up to which a position means this prompt: blanks around it count.
+    """
+
+    number: int
+    message_id: str | None
+    start: int
+    end: int
+    text: str
+    reach: tuple[int, int]
+
+    def cut(self, *, include: bool) -> int:
+        """Return the offset up to which a branch keeps the document."""
+        return self.end if include else self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A document read for branching; ``document`` has its roles recovered if they were lost."""
+
+    document: Document
+    rows: Sequence[Row]
+    conversation: Conversation
+    pieces: Sequence[Placed]
+    points: Sequence[BranchPoint]
+
+
+def outline(document: Document, rows: Sequence[Row]) -> Outline:
+    """Return where in ``document`` a branch can begin; ``rows`` are its log as ``read_rows`` gives it."""
+    conversation = Conversation(rows)
+    document, pieces = placed(document, conversation)
+    points = tuple(_points(document, pieces))
+    return Outline(document=document, rows=rows, conversation=conversation, pieces=pieces, points=points)
+
+
+def cut(document: Document, offset: int) -> Document:
+    """Return the document up to ``offset`` (code points from 0), exactly.
+
+    A span that begins before the offset is kept and one that begins there is not; only the start counts. A span that
+    reaches over the offset is clipped, since bounds beyond the end of the text make a file that neither gptel nor we
+    would read: they would be taken for shifted, and all roles with them. Nothing kept means nothing at all: no
+    settings either, as in a new session.
+    """
+    if offset <= 0:
+        return Document()
+    spans = tuple(span._replace(end=min(span.end, offset)) for span in document.spans if span.start < offset)
+    return replace(document, body=document.body[:offset], spans=spans)
+
+
+def kinds(spans: Sequence[Span]) -> int:
+    """Return how many types of bounds ``spans`` make in the file."""
+    return len({span.kind for span in spans})
+
+
+class Before:
+    """What of a log lies before a branch point.
+
+    Args:
+        outline: The whole conversation.
+        point: Where the branch begins.
+        include: Whether the prompt itself is before the point.
+    """
+
+    def __init__(self, outline: Outline, point: BranchPoint, *, include: bool) -> None:
+        self._rows = outline.rows
+        self._conversation = outline.conversation
+        self._point = point.message_id
+        self._pieces = outline.pieces
+        self._cut = point.cut(include=include)
+        self._placed = {piece.message.id for piece in self._pieces if piece.message}
+        self._above = {piece.message.id for piece in self._pieces if piece.message and self._is_above(piece)}
+        self._first: dict[str, int] = {}
+        for row in self._rows:
+            if row.type == "message":
+                self._first.setdefault(row.data["id"], row.seq)
+        answers = [id for id, message in self._conversation.messages.items() if message.role != "user"]
+        told = sorted((self._first[id], id) for id in answers)
+        self._answers = {run_id: _between(told, run) for run_id, run in self._conversation.runs.items()}
+        self._prompt_of = {
+            answer: self._conversation.runs[run_id].data["message_id"]
+            for run_id, answers in self._answers.items()
+            for answer in answers
+        }
+        self._answered = {prompt for answer, prompt in self._prompt_of.items() if answer in self._above}
+        self._time = self._time_of_point()
+
+    def open_run(self) -> RunState | None:
+        """Return a run before the point that has not ended, if there is one."""
+        return next((run for run in self._kept_runs() if not run.is_finished), None)
+
+    def facts(self) -> list[Fact]:
+        """Return the rows of a new log, type and data each, from which opening it inserts nothing."""
+        kept: list[Fact] = [(row.type, _ungranted(row)) for row in self._rows if self._keeps_row(row)]
+        hidden: list[Fact] = [("edit", {"part_id": part, "hidden": True}) for part in self._cut_off()]
+        ends: list[Fact] = [("run", {**run.data, "state": "kept"}) for run in self._kept_runs() if not run.is_kept]
+        return [*kept, *hidden, *ends]
+
+    def keeps(self, message_id: str) -> bool:
+        """Return whether a message is before the point."""
+        if message_id in self._placed:
+            return message_id in self._above
+        prompt = self._prompt_of.get(message_id)
+        if prompt is not None:
+            return prompt != self._point and self.keeps(prompt)
+        return message_id in self._answered or self._first.get(message_id, _NEVER) < self._time
+
+    def keeps_run(self, run_id: str) -> bool:
+        """Return whether a run is before the point: its prompt and, if it has one, its answer."""
+        run = self._conversation.runs.get(run_id)
+        if run is None or run.data["message_id"] == self._point or not self.keeps(run.data["message_id"]):
+            return False
+        answers = self._answers[run_id]
+        return not answers or any(map(self.keeps, answers))
+
+    def _is_above(self, piece: Placed) -> bool:
+        return piece.found.start < self._cut
+
+    def _time_of_point(self) -> int:
+        """Return the row before which a message that stands nowhere is before the point."""
+        if self._point is not None:
+            return self._first[self._point]
+        below = self._placed - self._above  # the prompt was never sent; what stands behind it is later
+        return min((self._first[message] for message in below), default=_NEVER)
+
+    def _kept_runs(self) -> Iterator[RunState]:
+        return (run for run_id, run in self._conversation.runs.items() if self.keeps_run(run_id))
+
+    def _keeps_row(self, row: Row) -> bool:
+        data = row.data
+        match row.type:
+            case "session":
+                return True
+            case "message":
+                return self.keeps(data["id"])
+            case "run":
+                return self.keeps_run(data["id"])
+            case "ask":
+                return self.keeps_run(data.get("run_id", ""))
+        if (part_id := data.get("part_id")) is not None:
+            part = self._conversation.parts.get(part_id)
+            return part is not None and self.keeps(part.row["message_id"])
+        if (message_id := data.get("message_id")) is not None:
+            return self.keeps(message_id)
+        return row.seq < self._time  # of a later version
+
+    def _cut_off(self) -> Iterator[str]:
+        """Yield the parts of kept messages of which all text was cut off."""
+        above = {piece.part.id for piece in self._pieces if piece.part and self._is_above(piece)}
+        for piece in self._pieces:
+            if piece.part and piece.message and piece.message.id in self._above and piece.part.id not in above:
+                above.add(piece.part.id)
+                yield piece.part.id
+
+
+def _ungranted(row: Row) -> Mapping[str, Any]:
+    """Return the data of a row; what a human granted to a session is not granted to a branch of it."""
+    if row.type == "session" and row.data.get("permissions_json"):
+        return {**row.data, "permissions_json": []}
+    return row.data
+
+
+def _between(told: Sequence[tuple[int, str]], run: RunState) -> list[str]:
+    """Return the answers that were told, in rows numbered as given, while a run went on."""
+    start = bisect_left(told, (run.first_seq, ""))
+    end = bisect_left(told, (run.last_seq or _NEVER, ""))
+    return [id for _, id in told[start:end]]
+
+
+def _points(document: Document, pieces: Sequence[Placed]) -> Iterator[BranchPoint]:
+    prompts = list(_prompts(pieces))
+    homes = regions(document)
+    for index, prompt in enumerate(prompts):
+        first, last = prompt[0].found, prompt[-1].found
+        home = homes[first.region]
+        before = prompts[index - 1][-1].found.end if index else 0
+        after = prompts[index + 1][0].found.start if index + 1 < len(prompts) else home.end
+        start = _skip_blank(document.body, max(before, home.start), first.start)
+        yield BranchPoint(
+            number=index + 1,
+            message_id=prompt[0].message.id if prompt[0].message else None,
+            start=start if index or document.body[:start].strip(BLANK) else 0,
+            end=last.end,
+            text=document.body[first.start : last.end],
+            reach=(max(before, home.start), min(after, home.end)),
+        )
+
+
+def _prompts(pieces: Sequence[Placed]) -> Iterator[list[Placed]]:
+    """Yield the user's pieces, together what is one message, or text of one region that was never sent."""
+    prompt: list[Placed] = []
+    for piece in pieces:
+        if prompt and (piece.found.region != prompt[-1].found.region or piece.message is not prompt[-1].message):
+            yield prompt
+            prompt = []
+        if piece.found.key[0] == "user":
+            prompt.append(piece)
+    if prompt:
+        yield prompt
+
+
+def _skip_blank(body: str, start: int, end: int) -> int:
+    return end - len(body[start:end].lstrip(BLANK))
+
+
+# Copies of branches, agents and whole sessions, while others may be writing in the originals.
+#
+# A session's copy is a session of its own: it has another id, everywhere an id of the session stands in its metadata
+# and logs. Messages and agents keep theirs; messages say what they are copies of, so that what they cost counts
+# once, where it was spent.
+
+_ATTEMPTS = 5
+_STAMP = re.compile(r"-\d{8,14}(-\d+)?$")
+
+
+def duplicate_session(source: BranchRef, *, root: Path, name: str | None = None, clock: Clock) -> BranchRef:
+    """Make a copy of the session that ``source`` belongs to: all branches, agents and files, lineage, active branch.
+
+    Args:
+        source: Any branch of it.
+        root: The sessions root, where the copy will live.
+        name: What the copy is called; without one it is "<title> copy".
+        clock: For the id and the metadata.
+
+    Returns:
+        The copy of the active branch, or of ``source`` if none is active.
+
+    Raises:
+        StoreError: The disk refused; nothing is left behind.
+    """
+    now = clock.now()
+    title = name or _title_of_copy(source)
+    wanted = ids.session_id(title or f"{_STAMP.sub('', source.session_id)} copy", stamp(now))
+    with built(root, wanted) as (draft, place):
+        home = paths.branches_dir(draft)
+        atomic.make_dirs(home)
+        copied = [ref.branch_name for ref in metadata.branches(source.session_dir)]
+        for branch in copied:
+            copy_settled(paths.branch_dir(source.session_dir, branch), home / branch)
+            _rename(home / branch, old=source.session_id, new=place.name, title=title, now=now)
+        active = metadata.active(source.session_dir) or source.branch_name
+        atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{active}")
+    _log.info("Created session directory: %s", place, extra=of_session(place))
+    return BranchRef(
+        session_id=place.name,
+        session_dir=place,
+        branch_name=active,
+        branch_dir=paths.branch_dir(place, active),
+    )
+
+
+def copy_settled(source: Path, target: Path) -> None:
+    """Copy an agent or a branch; if its documents change meanwhile, again, so that document and log agree.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        known = _states(source)
+        atomic.copy_tree(source, target, last=paths.JOURNAL_FILE)
+        if _states(source) == known or attempt == _ATTEMPTS:
+            return
+        atomic.discard(target)
+
+
+def _states(directory: Path) -> list[tuple[Path, int, int]]:
+    """Return which documents there are below ``directory``, and in which state."""
+    found = []
+    for file in sorted(directory.rglob(paths.SESSION_FILE)):
+        try:
+            status = file.stat()
+        except OSError:
+            continue
+        found.append((file, status.st_ino, status.st_mtime_ns))
+    return found
+
+
+def _title_of_copy(source: BranchRef) -> str:
+    titles = [row.data.get("title") for row in _rows(source.branch_dir) if row.type == "session"]
+    return f"{titles[-1]} copy" if titles and titles[-1] else ""
+
+
+def _rename(branch_dir: Path, *, old: str, new: str, title: str, now: datetime) -> None:
+    """Make a copied branch, and the agents in it, one of session ``new``."""
+    times = {"created": iso8601(now), "updated": iso8601(now)}
+    metadata.set_scope_plan_values(branch_dir, {"session_id": new, **times})
+    facts = [(row.type, _renamed(row, old, new)) for row in _rows(branch_dir)]
+    sessions = [data for type, data in facts if type == "session"]
+    if sessions:
+        at = epoch_ms(now)
+        # What a human granted to a session is not granted to its copy.
+        changed: dict[str, Any] = {"title": title, "archived_at": None, "permissions_json": []}
+        facts.append(("session", {**sessions[-1], **changed, "created_at": at, "updated_at": at}))
+    _write(branch_dir, facts)
+    _adopt_all(branch_dir, old=old, new=new)
+
+
+def _adopt_all(parent_dir: Path, *, old: str, new: str) -> None:
+    for plan in paths.agents_dir(parent_dir).glob(f"*/{paths.SCOPE_PLAN_FILE}"):
+        _adopt(plan.parent, old=old, new=new)
+        _adopt_all(plan.parent, old=old, new=new)
+
+
+def _adopt(agent_dir: Path, *, old: str, new: str) -> None:
+    """Give an agent another parent; the agents below it have an agent for a parent."""
+    if (metadata.read_session_metadata(agent_dir) or {}).get("parent_session_id") == old:
+        metadata.set_scope_plan_values(agent_dir, {"parent_session_id": new})
+    rows = _rows(agent_dir)
+    _write(agent_dir, [(row.type, _renamed(row, old, new)) for row in rows])
+
+
+def _renamed(row: Row, old: str, new: str) -> Mapping[str, Any]:
+    keys = ("id", "session_id", "parent_id") if row.type == "session" else ("session_id",)
+    data = {key: new if key in keys and value == old else value for key, value in row.data.items()}
+    known = data.get("metadata_json") or {}
+    if row.type == "message" and isinstance(known, Mapping):
+        data["metadata_json"] = {"copied_from": data.get("id"), **known}  # the first one, of a copy of a copy
+    return data
+
+
+def _rows(branch_dir: Path) -> list[Row]:
+    return read_rows(paths.journal_file(branch_dir))
+
+
+def _write(branch_dir: Path, facts: list[tuple[str, Mapping[str, Any]]]) -> None:
+    """Write a log anew, in place of the one that was copied."""
+    file = paths.journal_file(branch_dir)
+    if not facts:
+        return
+    atomic.write_bytes(file, b"")
+    journal = Journal.open(file)
+    try:
+        journal.append_many(facts)
+        journal.sync()
+    finally:
+        journal.close()
+
 
 DEFAULT_NAME = "branch"
 
@@ -40,7 +409,7 @@ def read_outline(branch: BranchRef) -> Outline:
         StoreError: The disk refused.
     """
     # The document first: what is in it is in the log, which is written before it.
-    saved = document.read(paths.session_file(branch.branch_dir))
+    saved = text.read(paths.session_file(branch.branch_dir))
     return outline(saved, read_rows(paths.journal_file(branch.branch_dir)))
 
 
@@ -233,7 +602,7 @@ def _write_log(file: Path, before: Before) -> None:
 
 def _copy_agents(parent: BranchRef, place: Path) -> None:
     about = of_session(parent.session_dir)
-    agents = lineage.agents(parent)
+    agents = metadata.agents(parent)
     if agents:
         atomic.make_dirs(paths.agents_dir(place))
     for agent in agents:
@@ -244,7 +613,7 @@ def _copy_agents(parent: BranchRef, place: Path) -> None:
 
 def _write_document(place: Path, found: Outline, end: int, about: Mapping[str, Path | None]) -> None:
     kept = cut(found.document, end)
-    atomic.write_bytes(paths.session_file(place), document.format_file(kept).encode("utf-8", "surrogateescape"))
+    atomic.write_bytes(paths.session_file(place), text.format_file(kept).encode("utf-8", "surrogateescape"))
     _log.info(
         "Copied truncated context: %d -> %d chars, bounds: %d types",
         len(found.document.body),
@@ -252,3 +621,193 @@ def _write_document(place: Path, found: Outline, end: int, about: Mapping[str, P
         kinds(kept.spans),
         extra=about,
     )
+
+
+# A session made of the beginning of another one (neighbours B.3, Fork).
+#
+# The fork has every visible message up to the one that was chosen, with new ids, parts verbatim and the user's
+# edits, and the configuration and files byte for byte. It has no agents, runs, questions or grants: what was done in
+# the parent was not done here. Its row names the parent and the message, so both find each other.
+
+_FORKING_STAMP = re.compile(r"-\d{8,14}(-\d+)?$")
+_OWN = ("settings", "noted")  # metadata of a session that is about its own document
+_LONGEST_ROW = 64 * 1024  # of a session
+
+
+def fork_session(
+    source: BranchRef, conversation: Conversation, anchor: str, *, root: Path, title: str | None, clock: Clock
+) -> BranchRef:
+    """Make a session of the visible messages of ``source`` up to ``anchor``.
+
+    Args:
+        source: A branch of a session.
+        conversation: Its record.
+        anchor: The id of the last message that is copied.
+        root: The sessions root, where the fork will live.
+        title: Its title; None makes one of the parent's.
+        clock: For the id and the rows.
+
+    Raises:
+        NotFound: There is no such message, or it is hidden.
+        StoreError: The disk refused; nothing is left behind.
+    """
+    messages = copied_messages(conversation, anchor)
+    now = clock.now()
+    called = title if title is not None else _forking_title_of_copy(conversation)
+    wanted = ids.session_id(called or f"{_FORKING_STAMP.sub('', source.session_id)} copy", stamp(now))
+    with built(root, wanted) as (draft, place):
+        ref = paths.branch_dir(draft, paths.MAIN_BRANCH)
+        session = _session(conversation, source, place.name, anchor, called, epoch_ms(now))
+        facts = [("session", session), *_Copy(place.name, messages).facts()]
+        atomic.make_dirs(ref)
+        for name in (paths.SCOPE_PLAN_FILE, paths.PRESET_FILE):
+            _copy_file(source.branch_dir / name, ref / name)
+        times = {"created": iso8601(now), "updated": iso8601(now)}
+        metadata.set_scope_plan_values(ref, {"session_id": place.name, **times})
+        files = paths.files_dir(source.branch_dir)
+        if files.is_dir() and not files.is_symlink():
+            atomic.copy_tree(files, paths.files_dir(ref))
+        _forking_write_log(paths.journal_file(ref), facts)
+        atomic.replace_link(paths.current_link(draft), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
+        settings = text.read(paths.session_file(source.branch_dir)).settings
+        made = replace(shown(facts), settings=settings)
+        atomic.write_bytes(paths.session_file(ref), text.format_file(made).encode("utf-8", "surrogateescape"))
+    _log.info("Forked session %s at %s: %s", source.session_id, anchor, place.name, extra=of_session(place))
+    main = paths.branch_dir(place, paths.MAIN_BRANCH)
+    return BranchRef(session_id=place.name, session_dir=place, branch_name=paths.MAIN_BRANCH, branch_dir=main)
+
+
+def copied_messages(conversation: Conversation, anchor: str) -> list[Message]:
+    """Return the visible messages up to ``anchor``.
+
+    Raises:
+        NotFound: It is not among them.
+    """
+    shown = hidden.visible(conversation)
+    number = next((number for number, message in enumerate(shown) if message.id == anchor), None)
+    if number is None:
+        known = conversation.messages.get(anchor)
+        what = "is hidden or was never sent" if known else "is not in this branch, or waits in its queue"
+        raise NotFound(f"Message {anchor} {what}", mend="Fork at a message that is shown")
+    return shown[: number + 1]
+
+
+def shown(facts: Sequence[Fact]) -> Document:
+    """Return the document that shows a log; one that ends with a prompt ends right behind it."""
+    conversation = Conversation(Row(number, kind, dict(data)) for number, (kind, data) in enumerate(facts, 1))
+    body, spans, _ = expected(conversation, recorded_pieces(conversation))
+    last = next(reversed(conversation.messages.values()), None)
+    if last is not None and last.role == "user":
+        body = body.removesuffix(RUN_CLOSE).removesuffix(RUN_OPEN)
+    return Document(body=body, spans=spans)
+
+
+def forked_from(branch_dir: Path, session_id: str) -> dict[str, Any] | None:
+    """Return the first row of a session that was forked from ``session_id``; None for any other."""
+    try:
+        with regularfile.opened(paths.journal_file(branch_dir), limit=regularfile.LOG) as file:
+            row = json.loads(file.readline(_LONGEST_ROW))
+    except (OSError, ValueError):
+        return None
+    data = row.get("data") if isinstance(row, dict) and row.get("type") == "session" else None
+    if not isinstance(data, dict) or data.get("parent_id") != session_id or not data.get("parent_message_id"):
+        return None
+    return data
+
+
+class _Copy:
+    """Rows of copied messages, with ids of their own."""
+
+    def __init__(self, session_id: str, messages: Sequence[Message]) -> None:
+        self._session_id = session_id
+        self._messages = messages
+        self._ids = {message.id: ids.new_id("msg") for message in messages}
+        self._ids |= {part.id: ids.new_id("prt") for message in messages for part in message.parts}
+
+    def facts(self) -> Iterator[Fact]:
+        for message in self._messages:
+            yield "message", self._message(message)
+            for part in message.parts:
+                yield "part", self._part(part)
+            yield from self._edits(message)
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        known = {
+            key: self._ids.get(value, value) if key == "after" else value for key, value in message.metadata.items()
+        }
+        known = {"copied_from": message.id, **known}  # the first one, of a copy of a copy
+        own = {"id": self._ids[message.id], "session_id": self._session_id, "metadata_json": known}
+        return {**message.row, **own}
+
+    def _part(self, part: Part) -> dict[str, Any]:
+        data = dict(part.data)
+        if part.deltas:
+            data["text"] = part.text
+        if part.type == COMPACTION:
+            data = self._renamed(data)
+        own = {"id": self._ids[part.id], "message_id": self._ids[part.row["message_id"]]}
+        return {**part.row, **own, "session_id": self._session_id, "data_json": data}
+
+    def _renamed(self, value: Any) -> Any:
+        """Return what a compaction says with the ids of the copies: where its tail begins, which calls it pruned."""
+        match value:
+            case str():
+                return self._ids.get(value, value)
+            case list():
+                return [self._renamed(each) for each in value]
+            case dict():
+                return {key: self._renamed(each) for key, each in value.items()}
+        return value
+
+    def _edits(self, message: Message) -> Iterator[Fact]:
+        if message.role == "user" and message.is_edited:
+            yield "edit", {"message_id": self._ids[message.id], "text": message.text}
+        for part in message.parts if message.role != "user" else ():
+            if part.hidden or part.edited is not None:
+                text = {} if part.edited is None else {"text": part.edited}
+                gone = {"hidden": True} if part.hidden else {}
+                yield "edit", {"part_id": self._ids[part.id], **text, **gone}
+
+
+def _session(
+    conversation: Conversation, source: BranchRef, session_id: str, anchor: str, title: str, now_ms: int
+) -> dict[str, Any]:
+    known = conversation.session
+    about = {key: value for key, value in known.get("metadata_json", {}).items() if key not in _OWN}
+    return {
+        "agent": known.get("agent", ""),
+        "workspace_root": known.get("workspace_root"),
+        **({"model_json": known["model_json"]} if "model_json" in known else {}),
+        "id": session_id,
+        "parent_id": source.session_id,
+        "parent_branch": source.branch_name,
+        "parent_message_id": anchor,
+        "title": title,
+        "archived_at": None,
+        "permissions_json": [],
+        "metadata_json": about,
+        "created_at": now_ms,
+        "updated_at": now_ms,
+    }
+
+
+def _forking_title_of_copy(conversation: Conversation) -> str:
+    title = conversation.session.get("title")
+    return f"{title} (copy)" if title else ""
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    try:
+        content = regularfile.read_bytes(source)
+    except FileNotFoundError:
+        raise NotFound(f"{source.parent} has no {source.name}", mend="Copy it there, then go on") from None
+    atomic.write_bytes(target, content)
+
+
+def _forking_write_log(file: Path, facts: Iterable[Fact]) -> None:
+    journal = Journal.open(file)
+    try:
+        journal.append_many(list(facts))
+        journal.sync()
+    finally:
+        journal.close()

@@ -27,10 +27,10 @@ from pyagentd.errors import NotFound, StoreError
 from pyagentd.messages import Message, Part, Text, ToolCall, ToolResult
 from pyagentd.store import atomic, paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.hidden import is_marker, visible
+from pyagentd.store.document.hidden import is_marker, visible
+from pyagentd.store.document.pieces import View
 from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.view import View
 
 Trigger = Literal["idle_timeout", "manual_save", "shutdown", "context_clear", "destroy"]
 TRIGGERS: tuple[Trigger, ...] = get_args(Trigger)

@@ -7,12 +7,161 @@ elsewhere (``align``). Text of a part that was still streaming when the log ende
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Final, NamedTuple
 
+from pyagentd.messages import Usage
 from pyagentd.store.journal import Row
-from pyagentd.store.recorded import Message, Part, RunState
+
+# What the log tells of one message, one part and one run: the last row of each, and what the user made of it.
+#
+# Whoever folds the log (``conversation``) fills these in; everybody else only reads them.
+
+
+class Part:
+    """A part of a message: its last row, and what the user made of it.
+
+    Attributes:
+        row: The last row.
+        id: Its id.
+        type: ``text``, ``reasoning``, ``step-start`` or ``tool-<Name>``.
+        is_tool: Whether this is a tool call (with its result, once there is one).
+        edited: The text the user put in its place, or None.
+        hidden: Whether the user removed it.
+        deltas: Streamed text that no full row has superseded yet.
+    """
+
+    __slots__ = ("deltas", "edited", "hidden", "id", "is_tool", "row", "type")
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.row = row
+        self.id: str = row["id"]
+        self.type: str = row["type"]
+        self.is_tool = self.type.startswith("tool-")
+        self.edited: str | None = None
+        self.hidden = False
+        self.deltas: list[str] = []
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The part in AI SDK form, as recorded; for the text use ``text``."""
+        data: Mapping[str, Any] = self.row["data_json"]
+        return data
+
+    @property
+    def text(self) -> str:
+        """The recorded text of a text or reasoning part, with what has streamed so far."""
+        text: str = self.data.get("text", "")
+        return text + "".join(self.deltas) if self.deltas else text
+
+    @property
+    def result(self) -> tuple[str, bool] | None:
+        """The text of a tool's result and whether it is an error; None while there is none."""
+        match self.data.get("state"):
+            case "output-available":
+                return str(self.data.get("output", "")), False
+            case "output-error":
+                return str(self.data.get("errorText", "")), True
+        return None
+
+
+class Message:
+    """A message: its last row, and its parts in order of their index.
+
+    Attributes:
+        row: The last row.
+        id: Its id.
+        role: ``user``, ``assistant`` or ``system``.
+        parts: Its parts.
+        hidden: Whether the user removed it.
+    """
+
+    __slots__ = ("hidden", "id", "parts", "role", "row")
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        self.row = row
+        self.id: str = row["id"]
+        self.role: str = row["role"]
+        self.parts: list[Part] = []
+        self.hidden = False
+
+    @property
+    def text(self) -> str:
+        """The text of all its text parts, as the user last left it."""
+        texts = (part.text if part.edited is None else part.edited for part in self.texts())
+        return "\n\n".join(text for text in texts if text)
+
+    @property
+    def recorded_text(self) -> str:
+        """The text of all its text parts, as recorded first."""
+        return "\n\n".join(part.text for part in self.texts() if part.text)
+
+    @property
+    def model_text(self) -> str:
+        """What the model sees of the text as recorded: a hook may have changed it."""
+        return str(self.row.get("metadata_json", {}).get("model_text") or self.recorded_text)
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether the user changed its text."""
+        return any(part.edited is not None for part in self.texts())
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Its metadata, as recorded."""
+        metadata: Mapping[str, Any] = self.row.get("metadata_json", {})
+        return metadata
+
+    @property
+    def is_rewound(self) -> bool:
+        """Whether it was taken back: its text stays in the document, but nobody is sent it (DESIGN §3, rule 6)."""
+        return bool(self.metadata.get("hidden_at"))
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the model no longer sees it: removed from the document, or rewound."""
+        return self.hidden or self.is_rewound
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in the queue, or was and was cancelled there: no turn has begun with it."""
+        return bool(self.metadata.get("queued_at") or self.metadata.get("queue_canceled_at"))
+
+    def texts(self) -> Iterator[Part]:
+        """Yield its text parts."""
+        return (part for part in self.parts if part.type == "text")
+
+    def steps(self) -> Iterator[list[Part]]:
+        """Yield its parts, one list for each request to the model."""
+        step: list[Part] = []
+        for part in self.parts:
+            if part.type != "step-start":
+                step.append(part)
+            elif step:
+                yield step
+                step = []
+        if step:
+            yield step
+
+
+class RunState(NamedTuple):
+    """A run: the data of its last row, and where it begins and ends in the log (0 while it goes on)."""
+
+    data: dict[str, Any]
+    first_seq: int
+    last_seq: int
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its one terminal row is there."""
+        return self.data.get("state") != "started"
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all its text has reached the document, so that nothing is to be put there again."""
+        return self.data.get("state") == "kept"
 
 
 class Conversation:
@@ -207,3 +356,152 @@ def _canonical_part(part: Part) -> dict[str, Any]:
     if notes:
         data["metadata"] = {**data.get("metadata", {}), **notes}
     return {**part.row, "data_json": data}
+
+
+# What the provider counted of an answer: as a whole, and of each request that went into it. Pure.
+
+_NEVER_MS = 253_000_000_000_000  # a year that no calendar of ours has; what a log says may be nonsense
+
+
+class Request(NamedTuple):
+    """What one request counted, and when it began, in epoch ms."""
+
+    at_ms: int
+    usage: Usage
+
+
+def usage_of(recorded: object) -> Usage:
+    """Return a recorded usage; what is no number in it counts nothing."""
+    values = recorded if isinstance(recorded, dict) else {}
+    counts = {key: values.get(key) for key in ("input", "output", "reasoning", "cache_read", "cache_write")}
+    return Usage(**{key: value if type(value) is int and value > 0 else 0 for key, value in counts.items()})
+
+
+def message_usage(message: Message) -> Usage:
+    """Return what a message cost altogether."""
+    metadata: dict[str, Any] = message.row.get("metadata_json") or {}
+    return usage_of(metadata.get("usage"))
+
+
+def requests_of(message: Message) -> Iterator[Request]:
+    """Yield each request of an answer, as far as the log says: all of an older one's are one."""
+    at_ms = _time(message.row.get("created_at"), 0)
+    steps = [_request(part, at_ms) for part in message.parts if part.type == "step-start"]
+    yield from (step for step in steps if step.usage.total)
+    left = _minus(message_usage(message), sum((step.usage for step in steps), Usage()))
+    if left.total:
+        yield Request(at_ms, left)
+
+
+def steps_of(message: Message) -> Iterator[Usage]:
+    """Yield what each request of an answer cost."""
+    return (request.usage for request in requests_of(message))
+
+
+def _request(part: Part, at_ms: int) -> Request:
+    return Request(_time(part.row.get("created_at"), at_ms), usage_of(part.data.get("usage")))
+
+
+def _time(recorded: object, default: int) -> int:
+    return recorded if type(recorded) is int and 0 < recorded < _NEVER_MS else default
+
+
+def _minus(whole: Usage, part: Usage) -> Usage:
+    return Usage(**{key: max(0, count - getattr(part, key)) for key, count in asdict(whole).items()})
+
+
+# What a compaction is on disk and in the document: a marker.
+#
+# The model is shown a summary in place of what came before it. The marker is one synthetic assistant message with
+# one part of type ``data-compaction`` (spec 002 "How is a compaction stored in the DB", DD-14). What was summarised
+# stays where it is. ``data_json`` of the part is::
+#
+#     {"type": "data-compaction", "summary": Markdown, "tail_start_id": message id or null, "auto": bool,
+#      "summary_tokens": int, "metadata": {…}}
+#
+# ``metadata`` has what the guide leaves open: ``messages`` and ``tokens`` that were summarised (for people),
+# ``tail_start_part_id`` when the tail begins within an answer (its ``step-start`` part), ``pruned`` (ids of the tool
+# calls' parts whose output the model is no longer shown), ``only_pruned`` when nothing else was done: the summary is
+# that of the marker before then, "" if there was none.
+#
+# In the document a marker is a block that the model is not shown, foldable on its first line; the summary in it is
+# the user's to edit.
+
+COMPACTION: Final = "data-compaction"
+COMPACTION_OPEN: Final = "``` compaction"
+_CLOSE: Final = "\n```"
+_PRUNING: Final = (
+    "The model is no longer shown these tool outputs. They are still in this document and in the log, and the model "
+    "can make the calls again."
+)
+
+
+def compaction_data(
+    *, summary: str, tail_start_id: str | None, auto: bool, summary_tokens: int, metadata: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the ``data_json`` of a marker's part; entries of ``metadata`` that say nothing are left out."""
+    return {
+        "type": COMPACTION,
+        "summary": summary,
+        "tail_start_id": tail_start_id,
+        "auto": auto,
+        "summary_tokens": summary_tokens,
+        "metadata": {key: value for key, value in metadata.items() if value},
+    }
+
+
+def compaction_block(data: Mapping[str, Any]) -> str:
+    """Return a marker as it stands in the document, before characters that no file can hold are replaced."""
+    return f"{COMPACTION_OPEN} ({_head(data)})\n{data.get('summary') or _PRUNING}{_CLOSE}"
+
+
+def summary_in(block: str) -> str:
+    """Return the summary that a block has in the document, where the user may have edited it."""
+    _, _, rest = block.partition("\n")
+    summary = rest.removesuffix(_CLOSE)
+    return "" if summary == _PRUNING else summary
+
+
+def wrapped(summary: str) -> str:
+    """Return a summary as the model is shown it, at the head of a message of the user."""
+    return f"<conversation_summary>\n{summary}\n</conversation_summary>"
+
+
+def output_stub(text: str) -> str:
+    """Return what stands for a tool's output that was pruned."""
+    return f"<output pruned, ~{estimated(text)} tokens>"
+
+
+def estimated(text: str) -> int:
+    """Return about how many tokens ``text`` is: a quarter of its bytes, which is fair to other scripts too."""
+    return (len(text) + 3) // 4 if text.isascii() else (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+def summarised(data: Mapping[str, Any]) -> str:
+    """Return what a marker did, in words, without saying that it did."""
+    facts: Mapping[str, Any] = data.get("metadata") or {}
+    what = [f"~{round_tokens(facts.get('tokens') or 0)} tokens"] if facts.get("tokens") else []
+    if data.get("summary") and not facts.get("only_pruned"):
+        return ", ".join([counted(facts.get("messages") or 0, "message"), *what])
+    return ", ".join([f"{counted(len(_pruned(facts)), 'tool output')} pruned", *what])
+
+
+def round_tokens(tokens: int) -> str:
+    """Return a number of tokens as people say it: ``850``, ``3.1k``, ``31k``."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{tokens / 1000:.1f}k" if tokens < 9950 else f"{round(tokens / 1000)}k"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 message`` or ``2 messages``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _head(data: Mapping[str, Any]) -> str:
+    return f"{'automatic: ' if data.get('auto') else ''}{summarised(data)}"
+
+
+def _pruned(facts: Mapping[str, Any]) -> Sequence[str]:
+    pruned = facts.get("pruned") or ()
+    return pruned if isinstance(pruned, list | tuple) else ()

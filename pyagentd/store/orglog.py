@@ -20,7 +20,7 @@ from typing import Any
 from pyagentd import regularfile
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic, paths
-from pyagentd.store.render import writable
+from pyagentd.store.document.render import writable
 
 log = logging.getLogger(__name__)
 

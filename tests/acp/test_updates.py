@@ -8,7 +8,7 @@ import pytest
 
 from pyagentd.acp import updates
 from pyagentd.acp.updates import Updates
-from pyagentd.store.lines import Row
+from pyagentd.store.journal import Row
 
 ROOT = "/work"
 

@@ -21,12 +21,13 @@ from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.persist import Lacking, Writing
 from pyagentd.daemon import SWITCH_INTERVAL_S
 from pyagentd.errors import Conflict, StoreError
-from pyagentd.store import align, document, metadata
+from pyagentd.store import metadata
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import body_sha256
-from pyagentd.store.journal import Journal
+from pyagentd.store.document import reconcile
+from pyagentd.store.document import text as document
+from pyagentd.store.document.text import body_sha256
+from pyagentd.store.journal import Journal, message_row, part_row
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.rows import message_row, part_row
 from tests.agent.world import Watcher, World, attached, body, rows
 from tests.server import answer, tool_use
 
@@ -133,7 +134,7 @@ async def test_a_document_as_we_wrote_it_is_not_compared(world: World, monkeypat
 
     def placed(doc: document.Document, record: Conversation) -> Any:
         compared.append(doc)
-        return align.placed(doc, record)
+        return reconcile.placed(doc, record)
 
     monkeypatch.setattr(reading, "placed", placed)
     async with world.host.using(ref) as branch:

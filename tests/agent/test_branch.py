@@ -13,8 +13,9 @@ from pyagentd.agent.branches import attaching
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.persist import Version
 from pyagentd.errors import BadRequest, NotFound
-from pyagentd.store import document, paths
-from pyagentd.store.document import body_sha256
+from pyagentd.store import paths
+from pyagentd.store.document import text as document
+from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, assert_closed, attached, body, rows
 from tests.server import answer, text, tool_use

@@ -11,7 +11,8 @@ import pytest
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.turns.queue import Submission
-from pyagentd.store import document, paths
+from pyagentd.store import paths
+from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
 from tests.agent.prefix import assert_prefix, blocks
 from tests.agent.test_agents import converse, spawn

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyagentd.service import Service
-from pyagentd.store.index.projection import Projection
+from pyagentd.store.db.projection import Projection
 from pyagentd.store.paths import BranchRef, ref_of
 from tests.agent.world import Watcher, World, assert_closed, attached, last_of, rows
 from tests.server import answer, text, tool_use

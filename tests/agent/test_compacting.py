@@ -12,10 +12,9 @@ from pyagentd.agent.revising.history import History
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.llm.prompts import SYSTEM
-from pyagentd.store.align import align
-from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import read
+from pyagentd.store.conversation import COMPACTION, Conversation
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.text import read
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_resume import awake, begin, ended, restart, say
 from tests.agent.world import OVERLOADED, Watcher, World, assert_closed, attached, body, rows

@@ -19,7 +19,7 @@ from pyagentd.errors import ContextOverflow, ProviderError, TransientProviderErr
 from pyagentd.llm.backend import ModelRequest, PartFinished, Retrying, StepFinished, StreamItem
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Message, Text, ToolCall, ToolResult, Usage
-from pyagentd.store.align import align
+from pyagentd.store.document.reconcile import align
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, talks
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from pyagentd.agent.running.hints import PendingHints
 from pyagentd.clock import SystemClock
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.state import State
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.sessions import create_session
 from tests.agent.world import FixedClock

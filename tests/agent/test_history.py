@@ -16,8 +16,10 @@ from pyagentd.agent.revising.looking import history
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
-from pyagentd.store import branching, document, hidden, paths
-from pyagentd.store.document import body_sha256, format_file, gptel_messages
+from pyagentd.store import branching, paths
+from pyagentd.store.document import hidden
+from pyagentd.store.document import text as document
+from pyagentd.store.document.text import body_sha256, format_file, gptel_messages
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached, body, last_of, rows
 from tests.server import answer, refusal, text, thinking, tool_use

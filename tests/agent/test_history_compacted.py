@@ -9,8 +9,8 @@ import pytest
 from pyagentd.agent.revising.forking import fork_of
 from pyagentd.agent.revising.history import History
 from pyagentd.agent.revising.looking import prompts
-from pyagentd.store.align import align
-from pyagentd.store.document import read
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.text import read
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_compacting import SUMMARY, THREE, markers, next_view, roles_and_heads, sent, small, talk
 from tests.agent.world import Watcher, World, attached

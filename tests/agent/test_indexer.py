@@ -17,8 +17,9 @@ from pyagentd.agent.indexer import Indexer
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.service import Service
 from pyagentd.service import sessions as listing
-from pyagentd.store import document, paths
-from pyagentd.store.index.state import State
+from pyagentd.store import paths
+from pyagentd.store.db.state import State
+from pyagentd.store.document import text as document
 from pyagentd.store.registry import Registry
 from pyagentd.wire.sexp import decode, plists_to_dicts
 from tests.agent.world import Watcher, World

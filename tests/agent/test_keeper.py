@@ -13,9 +13,9 @@ from pyagentd.agent.branches.keeper import Keeper
 from pyagentd.agent.branches.persist import Version, Written
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import InsertRole
-from pyagentd.store import document
-from pyagentd.store.condition import stamp_of
-from pyagentd.store.render import Insert
+from pyagentd.store.document import text as document
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import stamp_of
 from tests.agent.world import Watcher
 
 PROMPT = "### Tell me.\n"

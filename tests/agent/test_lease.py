@@ -14,8 +14,7 @@ from pyagentd.agent.branches.keeper import Keeper
 from pyagentd.agent.branches.lease import Lease
 from pyagentd.agent.branches.persist import Version
 from pyagentd.events import Event, Sink
-from pyagentd.store.condition import stamp_of
-from pyagentd.store.document import body_sha256
+from pyagentd.store.document.text import body_sha256, stamp_of
 from tests.agent.world import Watcher
 
 

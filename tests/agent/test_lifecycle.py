@@ -17,9 +17,11 @@ from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
 from pyagentd.service import Service
-from pyagentd.store import document, lineage, metadata, paths, sessions
+from pyagentd.store import metadata, paths, sessions
+from pyagentd.store import metadata as lineage
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import body_sha256
+from pyagentd.store.document import text as document
+from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_resume import until
 from tests.agent.world import FixedClock, Watcher, World, attached, body, rows

@@ -15,10 +15,9 @@ from pyagentd.agent.running.settings import protected_paths
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.policy.patterns import first_match
 from pyagentd.service import Service
-from pyagentd.store import metadata, paths, presetfile
-from pyagentd.store.document import body_sha256
-from pyagentd.store.index import agents, audit
-from pyagentd.store.namedagents import agentfile, making
+from pyagentd.store import metadata, named_agents, paths, presetfile
+from pyagentd.store.db import agents, audit
+from pyagentd.store.document.text import body_sha256
 from tests.agent.world import Watcher, World, attached, body
 from tests.server import answer, tool_use
 
@@ -72,13 +71,13 @@ async def test_a_name_that_is_taken_is_taken(world: World, service: Service) -> 
 @pytest.mark.spec("003", "Creation flow 2: the template is copied")
 @pytest.mark.spec("003", "Template Contents")
 async def test_the_template_is_copied(service: Service) -> None:
-    told, template = await made(service), making.shipped_template()
+    told, template = await made(service), named_agents.shipped_template()
     files = sorted(str(file.relative_to(template)) for file in template.rglob("*") if file.is_file())
     assert files == ["agent.json", "docs/README.md", "workspace/.gitkeep"]
     for name in files[1:]:
         assert (Path(told["dir"]) / name).read_bytes() == (template / name).read_bytes()
     text = (template / "agent.json").read_text()
-    assert list(json.loads(text)) == list(agentfile.KEYS)
+    assert list(json.loads(text)) == list(named_agents.KEYS)
     assert json.dumps(json.loads(text), indent=4) + "\n" == text
 
 
@@ -197,7 +196,7 @@ async def test_the_welcome_has_prompt_and_permissions(service: Service) -> None:
 async def test_the_directory_of_a_destroyed_agent_is_taken_up_again(world: World, service: Service) -> None:
     told = await made(service, system_prompt="You count.", model="m-1")
     directory = Path(told["dir"])
-    agentfile.change(directory, {"kept": 1})
+    named_agents.change(directory, {"kept": 1})
     (directory / "workspace/work.txt").write_text("work")
     (directory / "docs/README.md").write_text("mine")
     head = git(directory / "workspace", "rev-parse", "HEAD")
@@ -219,10 +218,10 @@ async def test_the_directory_of_a_destroyed_agent_is_taken_up_again(world: World
 async def test_a_change_is_written_to_the_file_alone_and_audited(world: World, service: Service) -> None:
     told = await made(service)
     preset = paths.preset_file(Path(told["branch_dir"])).read_bytes()
-    agentfile.change(Path(told["dir"]), {"kept": [1]})
+    named_agents.change(Path(told["dir"]), {"kept": [1]})
     changed = await service.agent_config(Watcher(), name="my-agent", key="system_prompt", value="You sing.")
     assert changed["config"]["system_prompt"] == values(told)["system_prompt"] == "You sing."
-    assert values(told)["kept"] == [1] and list(values(told))[:-1] == list(agentfile.KEYS)
+    assert values(told)["kept"] == [1] and list(values(told))[:-1] == list(named_agents.KEYS)
     assert paths.preset_file(Path(told["branch_dir"])).read_bytes() == preset
     world.host.ledger.flush()
     (_, entry), *_ = audit.latest(world.host.state, session="my-agent", limit=1)
@@ -251,7 +250,7 @@ async def test_what_the_file_says_counts_from_the_next_request_on(world: World, 
     (Path(told["dir"]) / "workspace/a.txt").write_text("content")
 
     def changing(request: Any) -> Any:
-        agentfile.change(Path(told["dir"]), {"system_prompt": "You sing.", "model": "model-two"})
+        named_agents.change(Path(told["dir"]), {"system_prompt": "You sing.", "model": "model-two"})
         (Path(told["dir"]) / "docs/more.md").write_text("Remember the sheep.")
         return answer(tool_use("Read", file_path="a.txt"))
 

@@ -12,10 +12,9 @@ from pyagentd.agent.lifecycle import creating
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.policy.presets import Preset
 from pyagentd.service import Service
-from pyagentd.store import document, paths, presetfile
-from pyagentd.store.document import Document, body_sha256
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.namedagents import agentfile
+from pyagentd.store import named_agents, paths, presetfile
+from pyagentd.store.document import text as document
+from pyagentd.store.document.text import Document, Settings, body_sha256
 from pyagentd.store.paths import BranchRef
 from pyagentd.wire.sexp import Symbol
 from tests.agent.test_attaching import file_of, talk
@@ -151,7 +150,7 @@ async def test_what_the_user_set_of_a_named_agent_is_kept_where_it_says_what_it_
     set_variables(ref, model="model-other")
     told = await service.keep_settings(Watcher(), branch=ref.key)
     assert told["kept"] == ["model"] and told["overridden"] == []
-    assert agentfile.read(ref.session_dir).model == "model-other"
+    assert named_agents.read(ref.session_dir).model == "model-other"
     assert presetfile.read(paths.preset_file(ref.branch_dir)).text == before
     await talk(world, ref, "And now?")
     assert world.server.last.body["model"] == "model-other"
@@ -303,7 +302,7 @@ async def test_the_system_prompt_of_a_named_agent_is_written_where_it_says_what_
     made = await service.agent_init(Watcher(), name="my-agent")
     ref = paths.ref_of(Path(made["dir"]))
     await service.configure(Watcher(), branch=ref.key, system="Be brief.")
-    assert agentfile.read(ref.session_dir).system_prompt == "Be brief."
+    assert named_agents.read(ref.session_dir).system_prompt == "Be brief."
     assert (await service.system_prompt(Watcher(), branch=ref.key))["system"] == "Be brief."
 
 

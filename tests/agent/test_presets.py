@@ -12,8 +12,8 @@ from pyagentd.agent.presets import Presets, configured_profiles
 from pyagentd.config import load_config
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.profiles import make_profile
-from pyagentd.store.document import body_sha256
-from pyagentd.store.index.state import State
+from pyagentd.store.db.state import State
+from pyagentd.store.document.text import body_sha256
 from tests.server import answer, tool_use
 
 from .test_service import Watcher, env

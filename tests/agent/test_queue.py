@@ -15,9 +15,9 @@ from pyagentd.agent.turns.firing import behind_last_run
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.errors import BadRequest, Conflict, NotFound
 from pyagentd.messages import Text, ToolResult
-from pyagentd.store import document
-from pyagentd.store.align import align
-from pyagentd.store.document import body_sha256
+from pyagentd.store.document import text as document
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
 from tests.agent.prefix import assert_prefix
 from tests.agent.world import Watcher, World, assert_closed, attached, body, last_of, rows

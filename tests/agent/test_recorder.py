@@ -10,8 +10,8 @@ import pytest
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.errors import StoreError
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.document.render import Insert, Renderer
 from pyagentd.store.journal import Journal, Row
-from pyagentd.store.render import Insert, Renderer
 from tests.agent.world import FixedClock
 
 

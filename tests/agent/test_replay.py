@@ -13,7 +13,7 @@ from pyagentd.agent.approving.asks import Answer
 from pyagentd.agent.branches import attaching
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.events import Event
-from pyagentd.store import document
+from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached, body
 from tests.server import answer, text, thinking, tool_use

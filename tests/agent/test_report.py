@@ -14,10 +14,10 @@ from pyagentd.agent.indexer import Indexer
 from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
 from pyagentd.messages import Usage
 from pyagentd.service import Service
-from pyagentd.store.index.requests import LENGTHS, Counted
-from pyagentd.store.index.state import State
+from pyagentd.store.db.requests import LENGTHS, Counted
+from pyagentd.store.db.state import State
+from pyagentd.store.journal import Served
 from pyagentd.store.registry import Registry
-from pyagentd.store.rows import Served
 from tests.agent.test_agents import converse, spawn
 from tests.agent.test_usage import CONFIG, USAGE
 from tests.agent.world import Watcher, World

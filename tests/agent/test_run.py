@@ -22,11 +22,11 @@ from pyagentd.agent.branches.opening import RESTARTED
 from pyagentd.agent.prompting.surroundings import workspace_root
 from pyagentd.errors import BadRequest, Busy, ConfigError
 from pyagentd.store import paths
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.state import State
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.state import State
+from pyagentd.store.document.render import replay
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
-from pyagentd.store.render import replay
 from pyagentd.tools.spec import Target, ToolSpec
 from pyagentd.wire import sexp
 from tests.agent.world import OVERLOADED, Watcher, World, assert_closed, attached, body, last_of, rows

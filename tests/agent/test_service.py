@@ -11,7 +11,7 @@ import pytest
 from pyagentd.agent.branches import lease as lease_module
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
 from pyagentd.service import Service
-from pyagentd.store.document import body_sha256
+from pyagentd.store.document.text import body_sha256
 from tests.agent.world import Watcher, World
 from tests.server import answer, tool_use
 

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.errors import NotFound
-from pyagentd.store.snapshots import scan, tree
+from pyagentd.store.snapshots import objects as tree
+from pyagentd.store.snapshots import scan
 from pyagentd.store.snapshots.objects import DIRECTORY, Objects
-from pyagentd.store.snapshots.plan import BETWEEN, DOUBTFUL, undoing
-from pyagentd.store.snapshots.prune import prune
-from pyagentd.store.snapshots.records import Change, Records
+from pyagentd.store.snapshots.records import BETWEEN, DOUBTFUL, Change, Records, prune, undoing
 from pyagentd.store.snapshots.scan import Limits, Scan, TooMuch
 from pyagentd.tools import files as beneath
 from tests.agent.world import Watcher, World, attached, last_of, rows

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import NotFound
-from pyagentd.store import traced
+from pyagentd.store import trace as traced
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import OVERLOADED, Watcher, World, attached, rows
 from tests.server import answer, refusal, tool_use

@@ -14,7 +14,7 @@ import pytest
 from pyagentd.agent.triggering.occurrences import When, after, cron, every
 from pyagentd.agent.triggering.triggers import Trigger
 from pyagentd.errors import BadRequest, NotFound, RateLimited, StoreError
-from pyagentd.store.index import audit
+from pyagentd.store.db import audit
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, assert_closed, attached, rows
 from tests.server import answer, refusal, silent, tool_use

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pyagentd.store import document
-from pyagentd.store.document import Kind
-from pyagentd.store.remembered import memory
+from pyagentd.store.document import text
+from pyagentd.store.document.files import memory
+from pyagentd.store.document.text import Kind
 from tests.agent.test_cache import turn
 from tests.agent.world import World
 
@@ -15,13 +15,13 @@ async def test_of_the_twelfth_turn_as_little_is_parsed_and_printed_as_of_the_fou
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[Kind] = []
-    one = document._print_bound
+    one = text._print_bound
 
     def counted(start: int, end: int, kind: Kind, call_id: str) -> str:
         printed.append(kind)
         return one(start, end, kind, call_id)
 
-    monkeypatch.setattr(document, "_print_bound", counted)
+    monkeypatch.setattr(text, "_print_bound", counted)
     world.server.say(*(f"Answer {number}." for number in range(12)))
     ref, work = world.session(), []
     for _ in range(12):

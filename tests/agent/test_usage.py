@@ -10,12 +10,11 @@ import pytest
 from pyagentd.agent.context.usage import InContext, context_used, session_usage, used
 from pyagentd.llm.catalog import ModelFacts, Prices
 from pyagentd.messages import Usage
-from pyagentd.store import document, paths
-from pyagentd.store.compaction import compaction_data
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.journal import Row
+from pyagentd.store import paths
+from pyagentd.store.conversation import Conversation, compaction_data
+from pyagentd.store.document import text as document
+from pyagentd.store.journal import Row, Served
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.rows import Served
 from tests.agent.test_agents import converse, spawn
 from tests.agent.world import Watcher, World, attached
 from tests.server import answer, tool_use

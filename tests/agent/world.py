@@ -19,7 +19,8 @@ from pyagentd.config import load_config
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
 from pyagentd.service import Service
-from pyagentd.store import document, sessions
+from pyagentd.store import sessions
+from pyagentd.store.document import text as document
 from pyagentd.store.journal import Journal, Row
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyagentd.store import document
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.state import State
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.state import State
+from pyagentd.store.document import text
 from pyagentd.store.paths import BranchRef, ref_of
 from pyagentd.store.registry import Registry
 from pyagentd.wire.client import DaemonClient, connect
@@ -142,7 +142,7 @@ def _daemon(system: System) -> Iterator[DaemonClient]:
 
 
 def _attach(client: DaemonClient, place: Path) -> None:
-    sha256 = document.body_sha256(document.read(place / "session.md").body)
+    sha256 = text.body_sha256(text.read(place / "session.md").body)
     client.call("attach", branch=str(place), sha256=sha256, mode="view")
     client.call("detach", branch=str(place))
 

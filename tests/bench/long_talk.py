@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.clock import new_id
-from pyagentd.store import atomic, document, paths
-from pyagentd.store.document import Document, Span, merged
-from pyagentd.store.journal import Journal
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.render import Renderer
-from pyagentd.store.rows import message_row, part_row
+from pyagentd.store import atomic, paths
+from pyagentd.store.document import text as document
+from pyagentd.store.document.render import Renderer
+from pyagentd.store.document.text import Document, Settings, Span, merged
+from pyagentd.store.journal import Journal, message_row, part_row
 from tests.bench import corpus
 
 Fact = tuple[str, Mapping[str, Any]]

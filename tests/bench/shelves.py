@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyagentd.store.document import format_file
+from pyagentd.store.document.text import format_file
 from tests.store.shelf import Recorded
 from tests.store.talk import Call, Step, Turn
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyagentd.store import paths
-from pyagentd.store.traced import read_trace
+from pyagentd.store.trace import read_trace
 from pyagentd.wire.client import DaemonClient
 from tests.bench.figure import Figure, Result, at_most
 from tests.bench.measure import Spent, median

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pyagentd.store import document
+from pyagentd.store.document import text as document
 from tests.bench import long_talk
 from tests.bench.crowd import typist
 from tests.bench.figure import Figure, Result, at_most

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyagentd.store import document
+from pyagentd.store.document import text as document
 from pyagentd.wire.client import DaemonClient, connect
 from pyagentd.wire.sexp import decode
 from tests.bench import corpus

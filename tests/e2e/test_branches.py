@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pyagentd.store.document import read
+from pyagentd.store.document.text import read
 from tests.e2e.conftest import System
 from tests.e2e.test_conversation import converse, open_session
 from tests.server import ModelServer

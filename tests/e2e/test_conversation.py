@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store.document import gptel_messages
+from pyagentd.store.document.text import gptel_messages
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs
 from tests.server import ModelServer, answer, text, thinking, tool_use

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from pyagentd.store.document import Document, Span, body_sha256, format_file, parse
+from pyagentd.store.document.text import Document, Span, body_sha256, format_file, parse
 from pyagentd.wire.sexp import decode
 from tests.e2e.emacs import ELPA, ROOT
 from tests.store.healing_cases import CASES, file_of, talk

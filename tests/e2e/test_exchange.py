@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store.document import gptel_messages, read
+from pyagentd.store.document.text import gptel_messages, read
 from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
 

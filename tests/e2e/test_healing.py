@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store import document
+from pyagentd.store.document import text as document
 from tests.e2e.conftest import System
 from tests.e2e.emacs import wait_for
 from tests.e2e.test_conversation import FINISHED, converse, send

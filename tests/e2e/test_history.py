@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store.document import format_file, gptel_messages, read
+from pyagentd.store.document.text import format_file, gptel_messages, read
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs, wait_for
 from tests.e2e.test_conversation import converse, open_session

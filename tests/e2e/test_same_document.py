@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pyagentd.store import document
-from pyagentd.store.document import Span
+from pyagentd.store.document import text as document
+from pyagentd.store.document.text import Span
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs
 

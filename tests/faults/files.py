@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from pyagentd.store import metadata, paths
-from pyagentd.store.document import read
+from pyagentd.store.document.render import replay
+from pyagentd.store.document.text import read
 from pyagentd.store.journal import Journal, Row
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.render import replay
 
 _OURS = {
     paths.SESSION_FILE, paths.PRESET_FILE, paths.SCOPE_PLAN_FILE, paths.JOURNAL_FILE, paths.AGENTS_DIR,

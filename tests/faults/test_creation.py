@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import StoreError
-from pyagentd.store import atomic, lineage, paths, sessions
-from pyagentd.store.branching import create_branch
+from pyagentd.store import atomic, metadata, paths, sessions
+from pyagentd.store.branching import create_branch, duplicate_session, fork_session
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.copies import duplicate_session
-from pyagentd.store.exchange.importing import adopt_chat, fill, read_chat
-from pyagentd.store.forking import fork_session
+from pyagentd.store.export.importing import adopt_chat, fill, read_chat
 from pyagentd.store.journal import read_rows
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry
@@ -108,7 +106,7 @@ def listed(root: Path) -> dict[str, set[str]]:
     """Everything that commands list, each with the files in it."""
     found: dict[str, set[str]] = {}
     for ref in Registry(root).branches():
-        for each in lineage.with_agents(ref):
+        for each in metadata.with_agents(ref):
             found[each.key] = {entry.name for entry in each.branch_dir.iterdir() if entry.name != "agents"}
     return found
 

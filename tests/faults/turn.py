@@ -15,7 +15,7 @@ from pyagentd.agent.approving.asks import Answer, AskBoard
 from pyagentd.errors import NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.store import paths
-from pyagentd.store.document import read
+from pyagentd.store.document.text import read
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached
 from tests.faults.disk import spoilt

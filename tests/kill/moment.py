@@ -18,7 +18,7 @@ from pathlib import Path
 from pyagentd.cli.outcome import ExitCode
 from pyagentd.errors import PyagentdError
 from pyagentd.store import atomic, paths
-from pyagentd.store.document import read
+from pyagentd.store.document.text import read
 from pyagentd.wire.client import connect
 from tests.e2e.conftest import System
 from tests.e2e.emacs import Emacs, EmacsError, wait_for

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.store.document import body_sha256, read
+from pyagentd.store.document.text import body_sha256, read
 from pyagentd.wire.client import connect
 
 _ATTEMPTS = 20

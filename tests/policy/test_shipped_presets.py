@@ -8,7 +8,7 @@ from pyagentd.policy.guard import Allow, Ask, Context, Deny, decide
 from pyagentd.policy.presets import parse_preset
 from pyagentd.policy.profiles import offered, resolved, verdict
 from pyagentd.store import presetfile
-from pyagentd.store.templates import find_templates, shipped_dir
+from pyagentd.store.presetfile import find_templates, shipped_dir
 
 SHIPPED = find_templates([shipped_dir()])
 EXPANSION, WEB = "request_scope_expansion", ("WebSearch", "WebFetch")

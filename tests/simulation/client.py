@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from pyagentd.events import Event, InsertRole, Kind
-from pyagentd.store.document import PROMPT_PREFIX, Document, Span, body_sha256
-from pyagentd.store.render import Insert
-from pyagentd.store.writer import apply
+from pyagentd.store.document.files import apply
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, body_sha256
 
 Said = list[Any]
 

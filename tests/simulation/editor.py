@@ -15,9 +15,9 @@ from typing import Any
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.store import document
-from pyagentd.store.document import PROMPT_PREFIX, Document, Span, body_sha256
-from pyagentd.store.render import RUN_CLOSE
+from pyagentd.store.document import text as document
+from pyagentd.store.document.render import RUN_CLOSE
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, body_sha256
 from tests.simulation.client import Client
 
 Call = Callable[..., Awaitable[Any]]

@@ -18,7 +18,8 @@ from typing import Any
 
 from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
-from pyagentd.store import document, paths
+from pyagentd.store import paths
+from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
 from tests.simulation import reference
 from tests.simulation.client import Client, arrived, lasting

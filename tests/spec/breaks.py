@@ -139,7 +139,7 @@ BREAKS = [
     Break("Discovering all sessions", _REGISTRY, 'if not e.name.startswith(".")', "if True"),
     Break(
         "Discovering branches within a session",
-        "pyagentd/store/lineage.py",
+        "pyagentd/store/metadata.py",
         "if paths.session_file(place).is_file()]",
         "]",
     ),

@@ -21,7 +21,7 @@ _SPAWN = "pyagentd/agent/delegating/spawn.py"
 _PIECES = "pyagentd/service/pieces.py"
 _SESSIONS = "pyagentd/store/sessions.py"
 _METADATA = "pyagentd/store/metadata.py"
-_RENDER = "pyagentd/store/render.py"
+_RENDER = "pyagentd/store/document/render.py"
 _KEEPER = "pyagentd/agent/branches/keeper.py"
 _PATHS = "pyagentd/store/paths.py"
 
@@ -372,7 +372,7 @@ BREAKS_OF_AGENTS = [
     ),
     _of(
         "gptel-include-tool-results preserves tools",
-        "pyagentd/store/view.py",
+        "pyagentd/store/document/pieces.py",
         "        return [(_recorded_call(part), pruned_result(result) if part.id in self.pruned else result)]\n",
         "        return []\n",
     ),

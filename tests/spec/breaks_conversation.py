@@ -36,13 +36,13 @@ BREAKS_OF_CONVERSATIONS = [
     ),
     _of(
         "Can a user rewind past a compaction back to a turn the compaction summarized?",
-        "pyagentd/store/hidden.py",
+        "pyagentd/store/document/hidden.py",
         "    return shown[ids.index(after) + 1 :] if after else shown\n",
         "    return [each for each in shown[ids.index(after) + 1 :] if not is_marker(each)] if after else shown\n",
     ),
     _of(
         "How is a compaction stored in the DB, and how does it support UIs that show a divider or the summary?",
-        "pyagentd/store/compaction.py",
+        "pyagentd/store/conversation.py",
         '        "tail_start_id": tail_start_id,\n',
         '        "tail": tail_start_id,\n',
     ),

@@ -15,9 +15,9 @@ _SELFEDIT = f"{_LIFECYCLE}/selfedit.py"
 _STATES = f"{_LIFECYCLE}/states.py"
 _DOCS = f"{_LIFECYCLE}/docs.py"
 _OVERLAY = f"{_LIFECYCLE}/overlay.py"
-_MAKING = "pyagentd/store/namedagents/making.py"
+_MAKING = "pyagentd/store/named_agents.py"
 _FILES = "pyagentd/store/contexts.py"
-_AGENTS = "pyagentd/store/index/agents.py"
+_AGENTS = "pyagentd/store/db/agents.py"
 _HOST = "pyagentd/agent/host.py"
 _TASKS = "pyagentd/agent/tasks/tasks.py"
 _TELLING = "pyagentd/agent/tasks/telling.py"
@@ -27,7 +27,7 @@ _of = partial(Break, spec="003")
 BREAKS_OF_LIFECYCLES = [
     _of(
         "Creation flow 1: the name is validated",
-        "pyagentd/store/namedagents/names.py",
+        "pyagentd/store/named_agents.py",
         "    return _NAME.fullmatch(text) is not None",
         "    return _NAME.match(text) is not None",
     ),
@@ -106,7 +106,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Active Session: continued",
-        "pyagentd/store/view.py",
+        "pyagentd/store/document/pieces.py",
         "for n, (role, parts) in messages)",
         "for n, (role, parts) in list(messages)[-1:])",
     ),
@@ -183,7 +183,7 @@ BREAKS_OF_LIFECYCLES = [
         '        self._say(branch, f"Context restored:',
         '        str(f"Context restored:',
     ),
-    _of("Context History", "pyagentd/store/index/contexts.py", "ORDER BY saved_at DESC", "ORDER BY saved_at"),
+    _of("Context History", "pyagentd/store/db/agents.py", "ORDER BY saved_at DESC", "ORDER BY saved_at"),
     _of("Session File Format", _FILES, '        "message_count": context.message_count,\n', ""),
     _of(
         "Session File Format: triggers",
@@ -311,7 +311,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Persistence: Saved sessions",
-        "pyagentd/store/namedagents/layout.py",
+        "pyagentd/store/named_agents.py",
         "    return directory.absolute() / SAVED_DIR",
         "    return directory.absolute() / DOCS_DIR",
     ),

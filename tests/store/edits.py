@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from pyagentd.store.document import Document, Region, Span, merged, regions
-from pyagentd.store.pieces import Found, Recorded
+from pyagentd.store.document.pieces import Found, Recorded
+from pyagentd.store.document.text import Document, Region, Span, merged, regions
 from tests.store.talk import texts
 
 

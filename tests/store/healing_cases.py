@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pyagentd.store.document import Document, Span, format_file, parse
-from pyagentd.store.local_variables import Settings
+from pyagentd.store.document.text import Document, Settings, Span, format_file, parse
 from tests.store.talk import Call, Step, Talk, Turn
 
 SETTINGS = Settings(model="claude-sonnet-4-6", backend="Claude", tools=("Bash", "Read"), temperature=1.0)

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd.store import paths
-from pyagentd.store.document import format_file
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.query import parse
-from pyagentd.store.index.search import Hit, Scope, search
-from pyagentd.store.index.state import State
+from pyagentd.store.db.projection import Projection, parse
+from pyagentd.store.db.search import Hit, Scope, search
+from pyagentd.store.db.state import State
+from pyagentd.store.document.text import format_file
 from pyagentd.store.paths import BranchRef, ref_of
 from pyagentd.store.registry import Registry
 from tests.store.places import new_session

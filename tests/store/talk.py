@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pyagentd.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document
+from pyagentd.store.document.files import apply
+from pyagentd.store.document.render import Insert, Renderer
+from pyagentd.store.document.text import Document
 from pyagentd.store.journal import Row
-from pyagentd.store.render import Insert, Renderer
-from pyagentd.store.writer import apply
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from pyagentd.store.align import Aligned, align
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, Span, format_file, gptel_messages, parse
+from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.text import Document, Span, format_file, gptel_messages, parse
 from pyagentd.store.journal import Row
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view, prompts, talks
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pyagentd.agent.approving.ledger import Ledger
-from pyagentd.store.index import audit
-from pyagentd.store.index.audit import Entry
-from pyagentd.store.index.state import State
+from pyagentd.store.db import audit
+from pyagentd.store.db.audit import Entry
+from pyagentd.store.db.state import State
 
 
 def entry(number: int, branch: str = "s/branches/main", session: str = "s") -> Entry:

@@ -14,10 +14,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
-from pyagentd.store import atomic, document, metadata, paths
-from pyagentd.store.align import align
+from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.branching import create_branch, read_outline, switch
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import text as document
+from pyagentd.store.document.reconcile import align
 from pyagentd.store.journal import Journal, read_rows
 from pyagentd.store.paths import BranchRef
 from tests.store.places import STAMP, StandingClock, new_agent, new_session, tree

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pyagentd.store.align import align
-from pyagentd.store.branchpoints import Before, Outline, cut, outline
+from pyagentd.store.branching import Before, Outline, cut, outline
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, Span, format_file, parse
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.text import Document, Span, format_file, parse
 from pyagentd.store.journal import Row
 from tests.store.edits import edits, in_emacs
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, talks

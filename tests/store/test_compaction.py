@@ -8,19 +8,23 @@ from typing import Any
 import pytest
 
 from pyagentd.messages import Message, Text, ToolCall, ToolResult
-from pyagentd.store.align import Aligned, align
-from pyagentd.store.compaction import COMPACTION, compaction_block, compaction_data, summary_in, wrapped
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, format_file, parse
-from pyagentd.store.exchange.export import exported
-from pyagentd.store.exchange.source import Source
-from pyagentd.store.expected import expected
+from pyagentd.store.conversation import (
+    COMPACTION,
+    Conversation,
+    compaction_block,
+    compaction_data,
+    summary_in,
+    wrapped,
+)
+from pyagentd.store.document.files import apply
+from pyagentd.store.document.heal import expected
+from pyagentd.store.document.hidden import rebuilt
+from pyagentd.store.document.pieces import recorded_pieces
+from pyagentd.store.document.reconcile import Aligned, align, locate
+from pyagentd.store.document.render import RUN_CLOSE
+from pyagentd.store.document.text import Document, format_file, parse
+from pyagentd.store.export.export import Source, exported
 from pyagentd.store.journal import Row
-from pyagentd.store.locate import locate
-from pyagentd.store.pieces import recorded_pieces
-from pyagentd.store.rebuild import rebuilt
-from pyagentd.store.render import RUN_CLOSE
-from pyagentd.store.writer import apply
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view
 
 SUMMARY = "## Goal\nCount files.\n\n## Next Steps\nNone."

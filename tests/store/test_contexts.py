@@ -13,9 +13,9 @@ from pyagentd.errors import NotFound, StoreError
 from pyagentd.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.store import contexts
 from pyagentd.store.contexts import Context
-from pyagentd.store.index import contexts as table
-from pyagentd.store.index.contexts import ContextRow
-from pyagentd.store.index.state import State
+from pyagentd.store.db import agents as table
+from pyagentd.store.db.agents import ContextRow
+from pyagentd.store.db.state import State
 
 MESSAGES = (
     Message(role="user", parts=(Text(text="Look at the äuth module"),)),
@@ -152,11 +152,11 @@ def test_the_table_lists_the_last_first_and_finds_by_the_beginning_of_an_id(tmp_
                 trigger="manual_save",
                 last_seq=number,
             )
-            table.put(state, row)
+            table.put_context(state, row)
         assert [row.id for row in table.of(state, "me")] == ["abc2", "abc1"]
         assert [row.id for row in table.of(state)] == ["def1", "abc2", "abc1"]
-        assert [row.id for row in table.find(state, "abc")] == ["abc1", "abc2"]
-        assert [row.id for row in table.find(state, "abc1", "me")] == ["abc1"]
-        assert table.find(state, "def", "me") == []
+        assert [row.id for row in table.find_context(state, "abc")] == ["abc1", "abc2"]
+        assert [row.id for row in table.find_context(state, "abc1", "me")] == ["abc1"]
+        assert table.find_context(state, "def", "me") == []
     finally:
         state.close()

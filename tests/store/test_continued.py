@@ -7,9 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyagentd.store.align import align
-from pyagentd.store.continued import Continued
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.document.reconcile import Continued, align
 from tests.examples import examples
 from tests.store.talk import Call, Step, Talk, Turn, talks
 

@@ -9,10 +9,9 @@ import pytest
 
 from pyagentd.errors import PyagentdError
 from pyagentd.store import metadata, paths
-from pyagentd.store.branching import create_branch
-from pyagentd.store.copies import duplicate_session
+from pyagentd.store.branching import create_branch, duplicate_session
 from pyagentd.store.journal import Journal, read_rows
-from pyagentd.store.lineage import tree as lineage_tree
+from pyagentd.store.metadata import tree as lineage_tree
 from pyagentd.store.paths import BranchRef
 from tests.store.places import STAMP, StandingClock, new_agent, new_session
 from tests.store.talk import Talk

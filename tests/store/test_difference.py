@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.store.difference import matches
-from pyagentd.store.expected import expected
-from pyagentd.store.pieces import recorded_pieces
+from pyagentd.store.document.heal import expected
+from pyagentd.store.document.pieces import matches, recorded_pieces
 from tests.store.talk import Talk, Turn, talks, texts
 
 few = st.text(st.sampled_from("ab \n#"), max_size=40)

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.store import document, local_variables
-from pyagentd.store.document import (
+from pyagentd.store.document import text as document
+from pyagentd.store.document import text as local_variables
+from pyagentd.store.document.text import (
     Document,
     Region,
+    Settings,
     Span,
     body_sha256,
     format_file,
@@ -20,7 +22,6 @@ from pyagentd.store.document import (
     parse,
     regions,
 )
-from pyagentd.store.local_variables import Settings
 from tests.store.talk import texts
 
 # What gptel itself wrote.

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.messages import Message, Part, Role
-from pyagentd.store.align import Aligned, align
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, format_file, parse
+from pyagentd.store.document.pieces import found_pieces, recorded_pieces
+from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.text import Document, format_file, parse
 from pyagentd.store.journal import Row
-from pyagentd.store.pieces import found_pieces, recorded_pieces
 from tests.store.edits import Edit, edits, elsewhere, in_emacs, touched, touched_units
 from tests.store.talk import Talk, Turn, assert_valid, expected_units, expected_view, talks
 

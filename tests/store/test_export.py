@@ -16,13 +16,11 @@ from hypothesis import strategies as st
 
 from pyagentd.errors import BadRequest
 from pyagentd.store import paths
-from pyagentd.store.align import align
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, Span, format_file, parse
-from pyagentd.store.exchange.export import exported, lines
-from pyagentd.store.exchange.source import Source, read_source
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.text import Document, Settings, Span, format_file, parse
+from pyagentd.store.export.export import Source, exported, lines, read_source
 from pyagentd.store.journal import Row
-from pyagentd.store.local_variables import Settings
 from tests.store.places import new_agent, new_session
 from tests.store.talk import Call, Step, Talk, Turn, talks, texts
 from tests.store.test_adopt import plain

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.messages import Message
-from pyagentd.store import document, paths
-from pyagentd.store.align import Aligned, align
+from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import text as document
+from pyagentd.store.document.files import DocumentWriter
+from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.text import Settings
 from pyagentd.store.journal import Journal, read_rows
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.writer import DocumentWriter
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_view, json_values, prompts, texts
 
 CONVERSATIONS = int(os.environ.get("PYAGENTD_CONVERSATIONS", "50"))

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from pyagentd.store.align import Aligned, align
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, format_file, parse, regions
+from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.text import Document, format_file, parse, regions
 from pyagentd.store.journal import Row
 from tests.store.healing_cases import AGAIN, CASES, COUNT, file_of, talk
 from tests.store.talk import assert_valid, expected_view

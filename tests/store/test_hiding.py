@@ -10,14 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyagentd.messages import Message, Part, Role
-from pyagentd.store import hidden
-from pyagentd.store.align import align
-from pyagentd.store.document import Document, Span, format_file, gptel_messages, parse
-from pyagentd.store.hiding import answer_place, folded, hidden_ranges, turned
+from pyagentd.store.document import hidden
+from pyagentd.store.document.hidden import answer_place, folded, hidden_ranges, rebuilt, turned
+from pyagentd.store.document.reconcile import align, locate
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import Document, Span, format_file, gptel_messages, parse
 from pyagentd.store.journal import Row
-from pyagentd.store.locate import locate
-from pyagentd.store.rebuild import rebuilt
-from pyagentd.store.render import Insert
 from tests.examples import examples
 from tests.store.talk import Call, Step, Talk, Turn, assert_valid, expected_units, talks
 

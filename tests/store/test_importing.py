@@ -10,13 +10,13 @@ from hypothesis import given
 
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.policy.presets import parse_preset
-from pyagentd.store import document, paths, presetfile
-from pyagentd.store.align import align
+from pyagentd.store import paths, presetfile
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, format_file, gptel_messages, parse
-from pyagentd.store.exchange.importing import Chat, adopt_chat, fill, preset_text, read_chat
+from pyagentd.store.document import text as document
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.text import Document, Settings, format_file, gptel_messages, parse
+from pyagentd.store.export.importing import Chat, adopt_chat, fill, preset_text, read_chat
 from pyagentd.store.journal import read_rows
-from pyagentd.store.local_variables import Settings
 from pyagentd.store.sessions import create_session
 from tests.store.places import PRESET, StandingClock, new_session
 from tests.store.talk import Talk, Turn, talks

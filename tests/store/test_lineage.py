@@ -8,7 +8,7 @@ import pytest
 
 from pyagentd.store import paths
 from pyagentd.store.branching import switch
-from pyagentd.store.lineage import branches, lineage, tree
+from pyagentd.store.metadata import branches, lineage, tree
 from pyagentd.store.paths import BranchRef
 from tests.store.places import new_session
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.store.document import Document
-from pyagentd.store.locate import locate
-from pyagentd.store.render import Insert
-from pyagentd.store.writer import apply
+from pyagentd.store.document.files import apply
+from pyagentd.store.document.reconcile import locate
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import Document
 from tests.store.edits import Edit, Splice, in_emacs
 from tests.store.talk import Call, Step, Talk, Turn, prompts, turns
 

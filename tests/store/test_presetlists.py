@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyagentd.errors import PresetError
-from pyagentd.store.presetlists import extend
+from pyagentd.store.presetfile import extend
 
 PRESET = """\
 ---

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pyagentd.agent.context.usage import used
 from pyagentd.store import paths
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.state import State
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.state import State
 from pyagentd.store.sessions import create_session
 from tests.examples import examples
 from tests.store.places import PRESET, StandingClock, new_agent

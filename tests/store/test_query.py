@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyagentd.errors import BadRequest
-from pyagentd.store.index.query import parse, segmented
+from pyagentd.store.db.projection import parse, segmented
 
 FOUND = [
     ("zeppelin", "The Zeppelin flies", "Zeppelin"),

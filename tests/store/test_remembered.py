@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyagentd.events import InsertRole
-from pyagentd.store import document, remembered
-from pyagentd.store.document import Document, Kind, Span, body_sha256, format_file
-from pyagentd.store.formatted import Formatted, formatted, parsed
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.remembered import Memory
-from pyagentd.store.render import Insert
-from pyagentd.store.writer import DocumentWriter, apply
+from pyagentd.store.document import files
+from pyagentd.store.document import text as document
+from pyagentd.store.document.files import DocumentWriter, Formatted, Memory, apply, formatted, parsed
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import Document, Kind, Settings, Span, body_sha256, format_file
 
 TEXTS = st.text(st.sampled_from('aé🙂 \n\r"\\\udce9\udcc3'), max_size=9) | st.just("x\n# Local Variables:\n# End:\n")
 ROLES: list[InsertRole] = [None, "response", "ignore", ("tool", "toolu_1"), ("tool", "a b"), ("tool", "")]
@@ -179,8 +177,8 @@ class TestMemory:
         assert (memory.read(path).document, memory.read(path).stamp) == (Document(), None)
 
     def test_it_keeps_a_few(self, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(remembered, "KEPT", 2)
-        monkeypatch.setattr(remembered, "KEPT_BYTES", 8)
+        monkeypatch.setattr(files, "KEPT", 2)
+        monkeypatch.setattr(files, "KEPT_BYTES", 8)
         for name, text in (("a", "1"), ("b", "2"), ("c", "3"), ("d", "123456789")):
             (tmp_path / name).write_text(text)
         for name in ("a", "b", "c", "c", "b", "a"):
@@ -195,9 +193,9 @@ def test_a_writer_goes_on_from_what_another_one_wrote(path: Path) -> None:
     writer = DocumentWriter(path, Document(settings=Settings(model="m")))
     writer.insert(insert("### hi\n\n", None), insert("Hello"))
     writer.persist()
-    before = remembered.memory.parsed
+    before = files.memory.parsed
     second = DocumentWriter.load(path)
     second.insert(insert(" there"))
     assert second.persist() == body_sha256("### hi\n\nHello there")
     assert document.read(path) == second.document
-    assert remembered.memory.parsed == before
+    assert files.memory.parsed == before

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyagentd.store.document import Span, format_file
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.render import prompt_text, replay, tool_head
+from pyagentd.store.document.render import prompt_text, replay, tool_head
+from pyagentd.store.document.text import Settings, Span, format_file
 from tests.store.talk import Call, Step, Talk, Turn, talks
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -9,12 +9,10 @@ import pytest
 
 from pyagentd.messages import Usage
 from pyagentd.store import paths
+from pyagentd.store.branching import duplicate_session, fork_session
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.copies import duplicate_session
-from pyagentd.store.forking import fork_session
-from pyagentd.store.index.requests import LENGTHS, QUARTER_MS, spent_by_branch, sums
-from pyagentd.store.index.schema import MIGRATIONS
-from pyagentd.store.index.state import APPLICATION_ID, State
+from pyagentd.store.db.requests import LENGTHS, QUARTER_MS, spent_by_branch, sums
+from pyagentd.store.db.state import APPLICATION_ID, MIGRATIONS, State
 from pyagentd.store.journal import read_rows
 from tests.store.places import StandingClock, new_agent
 from tests.store.shelf import Recorded, Shelf

@@ -9,8 +9,7 @@ import threading
 import pytest
 
 from pyagentd.errors import StoreError
-from pyagentd.store.index.schema import MIGRATIONS, OWNED
-from pyagentd.store.index.state import APPLICATION_ID, Damaged, State, StateError
+from pyagentd.store.db.state import APPLICATION_ID, MIGRATIONS, OWNED, Damaged, State, StateError
 from tests.store.places import STAMP, StandingClock
 
 
@@ -230,7 +229,7 @@ def test_a_reader_does_not_wait_for_a_writer(state):
 
 def test_a_killed_writer_leaves_what_was_committed(tmp_path):
     script = (
-        "import os, sys; from pathlib import Path; from pyagentd.store.index.state import State\n"
+        "import os, sys; from pathlib import Path; from pyagentd.store.db.state import State\n"
         "state = State(Path(sys.argv[1])); state.put('a', 1)\n"
         "with state.writing() as db:\n"
         "    db.execute(\"INSERT INTO settings VALUES ('b', '2')\"); os.kill(os.getpid(), 9)"
@@ -251,7 +250,7 @@ def test_a_refusal_names_the_file_and_says_that_sessions_are_safe(tmp_path):
 
 
 def test_another_program_that_holds_the_file_is_waited_for_and_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("pyagentd.store.index.state.BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("pyagentd.store.db.state.BUSY_TIMEOUT_S", 0.05)
     state = State(tmp_path)
     state.put("a", 1)
     other = sqlite3.connect(tmp_path / "state.db", isolation_level=None)

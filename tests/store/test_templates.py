@@ -1,7 +1,7 @@
 """Which preset templates there are."""
 
 from pyagentd.policy.presets import DEFAULT_PRESET
-from pyagentd.store.templates import find_templates, shipped_dir
+from pyagentd.store.presetfile import find_templates, shipped_dir
 
 SHIPPED = find_templates([shipped_dir()])
 

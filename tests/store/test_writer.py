@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from pyagentd.errors import StoreError
 from pyagentd.events import InsertRole
-from pyagentd.store import document
-from pyagentd.store.document import Document, Span, body_sha256
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.render import Insert
-from pyagentd.store.writer import DocumentWriter, apply
+from pyagentd.store.document import text as document
+from pyagentd.store.document.files import DocumentWriter, apply
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import Document, Settings, Span, body_sha256
 
 ROLES: list[InsertRole] = [None, "response", "ignore", ("tool", "a"), ("tool", "b")]
 

@@ -20,7 +20,7 @@ from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action, ResolvedPath
 from pyagentd.policy.guard import Allow, Ask, Confirm, Context, Decision, Deny, decide
 from pyagentd.policy.widening import Widening
-from pyagentd.store.index.audit import Decided
+from pyagentd.store.db.audit import Decided
 from pyagentd.tools.invoke import Authorise, Denied, Edited
 from pyagentd.tools.spec import ToolContext, ToolSpec
 

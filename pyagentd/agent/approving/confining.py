@@ -8,8 +8,7 @@ from pathlib import Path
 from pyagentd import installation
 from pyagentd.agent.running.settings import Configured
 from pyagentd.config import Config
-from pyagentd.store import paths
-from pyagentd.store.namedagents import layout
+from pyagentd.store import named_agents, paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.sandbox.scope import ShellScope
 
@@ -25,8 +24,8 @@ def shell_scope(
     top = paths.session_dir_of(family[-1].branch_dir)
     agents = config.agents_dir.resolve()
     # A named agent works in a directory of its own, so what decides about it is protected place by place.
-    tops = () if layout.is_below(agents, top) else (top,)
-    places = (config.sessions_dir, config.presets_dir, config.file, *tops, *layout.decisive_places(agents))
+    tops = () if named_agents.is_below(agents, top) else (top,)
+    places = (config.sessions_dir, config.presets_dir, config.file, *tops, *named_agents.decisive_places(agents))
     protected = _resolved(*places, *installation.installed())
     hidden = _resolved(config.runtime_dir)
     closed = _resolved(config.sessions_dir, agents)  # what others said, and snapshots of what is in other projects

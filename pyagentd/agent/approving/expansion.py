@@ -23,7 +23,7 @@ from pyagentd.policy.action import Action, ResolvedPath, canonical_tool
 from pyagentd.policy.guard import Deny
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.widening import Widening
-from pyagentd.store import metadata, paths, presetlists
+from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.invoke import Denied
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
@@ -161,7 +161,7 @@ def _add(place: Place, widening: Widening) -> list[str]:
             added = [
                 each
                 for (section, key), values in widening.lists().items()
-                for each in presetlists.extend(file, section, key, values)
+                for each in presetfile.extend(file, section, key, values)
             ]
         metadata.touch_scope_plan(place.ref.branch_dir, place.clock.now())
     except PyagentdError as error:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, StoreError
 from pyagentd.policy.profiles import compile_action
-from pyagentd.store.index.state import Damaged, State
+from pyagentd.store.db.state import Damaged, State
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host owns the grants; they are written through the branches it opens

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import StoreError
-from pyagentd.store.index import audit
-from pyagentd.store.index.audit import Decided, Entry
-from pyagentd.store.index.state import Damaged, State
+from pyagentd.store.db import audit
+from pyagentd.store.db.audit import Decided, Entry
+from pyagentd.store.db.state import Damaged, State
 
 log = logging.getLogger(__name__)
 

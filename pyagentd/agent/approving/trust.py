@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pyagentd.errors import StoreError
 from pyagentd.store import paths, presetfile
-from pyagentd.store.index.state import Damaged, State
+from pyagentd.store.db.state import Damaged, State
 from pyagentd.store.paths import BranchRef
 
 _KEY = "trusted-presets"

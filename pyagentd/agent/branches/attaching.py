@@ -16,7 +16,7 @@ from pyagentd.agent.branches.persist import Lacking, Roles, Version
 from pyagentd.agent.branches.reading import Reading
 from pyagentd.errors import StoreError
 from pyagentd.events import Sink
-from pyagentd.store.render import Insert
+from pyagentd.store.document.render import Insert
 from pyagentd.wire.sexp import tagged
 
 _ATTEMPTS = 5  # a run that is written once a second leaves time to read in between

@@ -35,11 +35,10 @@ from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.policy.presets import Preset
 from pyagentd.store import paths
-from pyagentd.store.condition import stamp_of
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import Settings, stamp_of
 from pyagentd.store.journal import Row
-from pyagentd.store.local_variables import Settings
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.render import Insert
 
 log = logging.getLogger(__name__)
 

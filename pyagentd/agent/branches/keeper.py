@@ -20,11 +20,9 @@ from weakref import WeakSet
 from pyagentd.agent.branches.persist import Lacking, Roles, Version, Writing, Written
 from pyagentd.errors import Busy, StoreError
 from pyagentd.events import Sink
-from pyagentd.store.document import Span, merged
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.remembered import memory
-from pyagentd.store.render import Insert
-from pyagentd.store.writer import DocumentWriter
+from pyagentd.store.document.files import DocumentWriter, memory
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import Settings, Span, merged
 
 log = logging.getLogger(__name__)
 

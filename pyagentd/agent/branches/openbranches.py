@@ -25,8 +25,7 @@ from pyagentd.clock import Clock, Pulse
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event, Sink
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.suspended import Suspended
-from pyagentd.store.unfinished import unfinished_agents
+from pyagentd.store.unfinished import Suspended, unfinished_agents
 
 _T = TypeVar("_T")
 

@@ -17,15 +17,15 @@ from pyagentd import regularfile
 from pyagentd.agent.branches.persist import Writing, after_prompt
 from pyagentd.agent.running.outcome import RESTART, Outcome
 from pyagentd.errors import StoreError
-from pyagentd.store import atomic, document, metadata, paths
+from pyagentd.store import atomic, metadata, paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.hidden import visible
+from pyagentd.store.document import text as document
+from pyagentd.store.document.files import DocumentWriter
+from pyagentd.store.document.hidden import rebuilt, visible
+from pyagentd.store.document.render import RUN_CLOSE, Insert, Renderer
 from pyagentd.store.journal import Journal
 from pyagentd.store.orglog import OrgLog
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.rebuild import rebuilt
-from pyagentd.store.render import RUN_CLOSE, Insert, Renderer
-from pyagentd.store.writer import DocumentWriter
 
 RESTARTED = "aborted by host restart"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyagentd.policy.action import canonical_tool, is_ours
 from pyagentd.policy.presets import Preset
-from pyagentd.store.local_variables import Settings
+from pyagentd.store.document.text import Settings
 
 FIELDS = ("model", "backend", "tools", "temperature", "max_tokens")
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyagentd.agent.branches.override import merged
-from pyagentd.store.document import PROMPT_PREFIX, Span
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.locate import locate
-from pyagentd.store.render import Insert
-from pyagentd.store.writer import DocumentWriter
+from pyagentd.store.document.files import DocumentWriter
+from pyagentd.store.document.reconcile import locate
+from pyagentd.store.document.render import Insert
+from pyagentd.store.document.text import PROMPT_PREFIX, Settings, Span
 from pyagentd.wire.sexp import tagged
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.turns import firing, turn
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.agent.turns.waitlist import Waitlist
-from pyagentd.store.continued import Continued
-from pyagentd.store.recorded import Message
+from pyagentd.store.conversation import Message
+from pyagentd.store.document.reconcile import Continued
 
 
 class Prompts:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.errors import StoreError
-from pyagentd.store import adopt, paths
-from pyagentd.store.align import Placed, align, placed
-from pyagentd.store.condition import Condition, Stamp, inspect, stamp_of
+from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document, Span
-from pyagentd.store.local_variables import Settings
+from pyagentd.store.document import adopt
+from pyagentd.store.document.reconcile import Placed, align, placed
+from pyagentd.store.document.text import Condition, Document, Settings, Span, Stamp, inspect, stamp_of
 from pyagentd.store.paths import BranchRef
 
 

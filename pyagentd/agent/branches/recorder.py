@@ -16,8 +16,8 @@ from pyagentd.agent.branches.syncing import syncing
 from pyagentd.clock import Clock, Pulse, epoch_ms
 from pyagentd.errors import StoreError
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.document.render import Insert, Renderer
 from pyagentd.store.journal import Journal, Row
-from pyagentd.store.render import Insert, Renderer
 
 
 class Recorder:

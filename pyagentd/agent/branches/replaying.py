@@ -13,8 +13,8 @@ from typing import Any
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.events import Event
+from pyagentd.store.document.render import Renderer
 from pyagentd.store.journal import Row
-from pyagentd.store.render import Renderer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from pyagentd.agent.branches import override
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.errors import StoreError
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.local_variables import Settings
+from pyagentd.store.document.text import Settings
 from pyagentd.store.paths import BranchRef
 
 

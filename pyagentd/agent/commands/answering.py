@@ -25,10 +25,10 @@ from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.errors import PyagentdError, UserError, did_you_mean
 from pyagentd.events import Event
-from pyagentd.store import hidden
-from pyagentd.store.remembered import memory
-from pyagentd.store.render import writable
-from pyagentd.store.rows import message_row, part_row
+from pyagentd.store.document import hidden
+from pyagentd.store.document.files import memory
+from pyagentd.store.document.render import writable
+from pyagentd.store.journal import message_row, part_row
 
 if TYPE_CHECKING:  # the host has the commands
     from pyagentd.agent.host import Host

@@ -24,7 +24,7 @@ from pyagentd.llm.backend import Retrying
 from pyagentd.llm.catalog import facts
 from pyagentd.llm.prompts import previous_summary
 from pyagentd.messages import Message, Text, Usage
-from pyagentd.store.compaction import compaction_data, estimated, summarised, wrapped
+from pyagentd.store.conversation import compaction_data, estimated, summarised, wrapped
 
 if TYPE_CHECKING:  # the host starts the runs that compact
     from pyagentd.agent.branches.branch import LiveBranch

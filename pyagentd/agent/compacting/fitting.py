@@ -21,7 +21,7 @@ from pyagentd.agent.running.runsettings import RunSettings
 from pyagentd.errors import ContextOverflow, ProviderError
 from pyagentd.llm.catalog import ModelFacts, facts
 from pyagentd.messages import Message, ToolResult, Usage
-from pyagentd.store.compaction import estimated, round_tokens
+from pyagentd.store.conversation import estimated, round_tokens
 from pyagentd.tools.spec import schema_of
 
 if TYPE_CHECKING:  # the host starts the runs that are kept fitting

@@ -20,10 +20,10 @@ from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.events import Event
-from pyagentd.store import document
-from pyagentd.store.align import Placed, align, placed
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document
+from pyagentd.store.document import text as document
+from pyagentd.store.document.reconcile import Placed, align, placed
+from pyagentd.store.document.text import Document
 
 if TYPE_CHECKING:  # the host supervises the runs that compact
     from pyagentd.agent.branches.branch import LiveBranch

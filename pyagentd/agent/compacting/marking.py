@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyagentd.agent.branches.recorder import Recorder
-from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.recorded import Part
-from pyagentd.store.rows import message_row, part_row
+from pyagentd.store.conversation import COMPACTION, Conversation, Part
+from pyagentd.store.journal import message_row, part_row
 
 ORIGIN = "compaction"
 

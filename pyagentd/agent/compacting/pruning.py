@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from pyagentd.messages import Message, ToolCall, ToolResult
 from pyagentd.messages import Part as Said
-from pyagentd.store.compaction import estimated, output_stub
-from pyagentd.store.conversation import Conversation
+from pyagentd.store.conversation import Conversation, estimated, output_stub
 
 KEEP_RECENT = 5  # results
 LEAST = 400  # characters; less is not worth a stub

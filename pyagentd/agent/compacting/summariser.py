@@ -20,7 +20,7 @@ from pyagentd.llm.backend import Backend, ModelRequest, PartFinished, Retrying, 
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.llm.prompts import accepted, shortened, summary_request, transcript
 from pyagentd.messages import Message, Text, Usage
-from pyagentd.store.compaction import estimated, output_stub
+from pyagentd.store.conversation import estimated, output_stub
 
 CUT = "[The summary was cut off here: it reached the most tokens it may have.]"
 _OVERHEAD = 600  # tokens of our own words in a request

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 from pyagentd.messages import Media, Message, Reasoning, Text, ToolCall, ToolResult
 from pyagentd.messages import Part as Said
-from pyagentd.store.compaction import estimated
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.recorded import Part
+from pyagentd.store.conversation import Conversation, Part, estimated
 
 _CALL_TOKENS = 16  # what the frame of a call or a result takes
 

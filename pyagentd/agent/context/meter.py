@@ -12,11 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from pyagentd.agent.context.usage import FactsOf, Spent, context_used, markers, spent_on, total
-from pyagentd.store.compaction import COMPACTION
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.counted import usage_of
-from pyagentd.store.journal import Row
-from pyagentd.store.rows import Served, served_by
+from pyagentd.store.conversation import COMPACTION, Conversation, usage_of
+from pyagentd.store.journal import Row, Served, served_by
 
 
 class Meter:

@@ -17,9 +17,8 @@ from pyagentd.events import Event
 from pyagentd.llm.catalog import facts
 from pyagentd.store import paths
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.journal import read_rows
+from pyagentd.store.journal import Served, read_rows
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.rows import Served
 
 if TYPE_CHECKING:  # the host owns the branches
     from pyagentd.agent.host import Host

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pyagentd.agent.context.usage import FactsOf, Spent, total
 from pyagentd.llm.catalog import Prices
-from pyagentd.store.index.requests import QUARTER_MS, Counted, Place, places, sums
-from pyagentd.store.index.state import State
+from pyagentd.store.db.requests import QUARTER_MS, Counted, Place, places, sums
+from pyagentd.store.db.state import State
 
 By = Literal["day", "model", "session", "preset"]
 

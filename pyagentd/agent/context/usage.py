@@ -14,11 +14,17 @@ from typing import Any, NamedTuple
 
 from pyagentd.llm.catalog import ModelFacts
 from pyagentd.messages import Usage
-from pyagentd.store.compaction import COMPACTION, estimated
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.counted import message_usage, steps_of, usage_of
-from pyagentd.store.recorded import Message, Part
-from pyagentd.store.rows import Served, served_by
+from pyagentd.store.conversation import (
+    COMPACTION,
+    Conversation,
+    Message,
+    Part,
+    estimated,
+    message_usage,
+    steps_of,
+    usage_of,
+)
+from pyagentd.store.journal import Served, served_by
 
 FactsOf = Callable[[Served], ModelFacts]
 

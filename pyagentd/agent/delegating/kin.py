@@ -7,7 +7,7 @@ from typing import Any
 
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic, paths
-from pyagentd.store.lines import row_of
+from pyagentd.store.journal import row_of
 from pyagentd.store.paths import BranchRef
 
 _HEAD = 64 * 1024  # bytes; the session's row is among the first

@@ -7,8 +7,7 @@ from typing import Any
 
 from pyagentd.agent.running.outcome import BY_PARENT, Outcome
 from pyagentd.policy.presets import Result
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.recorded import Message, RunState
+from pyagentd.store.conversation import Conversation, Message, RunState
 
 
 def outcome_of(conversation: Conversation, run: RunState | None, wanted: Result) -> Outcome | None:

@@ -21,7 +21,7 @@ from pyagentd.errors import PyagentdError
 from pyagentd.events import Event
 from pyagentd.policy.action import Action
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.snapshots import tree
+from pyagentd.store.snapshots import objects as tree
 from pyagentd.store.snapshots.records import Change, new_change_id
 from pyagentd.store.snapshots.scan import TooMuch
 from pyagentd.tools.spec import Kept

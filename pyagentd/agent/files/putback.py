@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from pyagentd.store.snapshots.tree import Entry
+from pyagentd.store.snapshots.objects import Entry
 from pyagentd.tools.files import draft_name, parent, sweep
 
 Becomes = Literal["restore", "delete", "create", "conflict", "unkept"]

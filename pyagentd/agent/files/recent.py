@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.snapshots.tree import Difference, Entry
+from pyagentd.store.snapshots.objects import Difference, Entry
 
 
 class _Written(NamedTuple):

@@ -25,12 +25,9 @@ from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.policy.patterns import first_match_folded
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.snapshots import tree
-from pyagentd.store.snapshots.files import looked_at, named
-from pyagentd.store.snapshots.objects import required
-from pyagentd.store.snapshots.plan import Undo, same, undoing
-from pyagentd.store.snapshots.records import Change, new_change_id
-from pyagentd.store.snapshots.tree import Entry
+from pyagentd.store.snapshots import objects as tree
+from pyagentd.store.snapshots.objects import Entry, looked_at, named, required
+from pyagentd.store.snapshots.records import Change, Undo, new_change_id, same, undoing
 from pyagentd.tools.files import is_binary, parent
 from pyagentd.tools.write import unified
 

@@ -29,12 +29,10 @@ from pyagentd.errors import PresetError, StoreError
 from pyagentd.events import Event
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.snapshots import tree
-from pyagentd.store.snapshots.files import named
-from pyagentd.store.snapshots.objects import DIRECTORY, Objects
-from pyagentd.store.snapshots.plan import since
-from pyagentd.store.snapshots.records import Change, Records
-from pyagentd.store.snapshots.stats import Stats
+from pyagentd.store.snapshots import objects as tree
+from pyagentd.store.snapshots.objects import DIRECTORY, Objects, named
+from pyagentd.store.snapshots.records import Change, Records, since
+from pyagentd.store.snapshots.scan import Stats
 
 if TYPE_CHECKING:  # the host has one of these
     from pyagentd.agent.host import Host

@@ -14,8 +14,7 @@ from pyagentd.clock import epoch_ms
 from pyagentd.errors import PyagentdError
 from pyagentd.store import atomic, paths
 from pyagentd.store.snapshots.objects import DIRECTORY
-from pyagentd.store.snapshots.prune import Pruned, prune
-from pyagentd.store.snapshots.records import Change
+from pyagentd.store.snapshots.records import Change, Pruned, prune
 
 if TYPE_CHECKING:  # the host has the snapshots, and they have this
     from pyagentd.agent.files.snapshots import Snapshots

@@ -15,10 +15,8 @@ from pyagentd.config import Config
 from pyagentd.errors import StoreError
 from pyagentd.policy.guard import CREDENTIALS, SESSION_RECORDS
 from pyagentd.policy.patterns import first_match_folded
-from pyagentd.store.snapshots.objects import Objects
-from pyagentd.store.snapshots.scan import Scan, TooMuch
-from pyagentd.store.snapshots.stats import Stats
-from pyagentd.store.snapshots.tree import Entry
+from pyagentd.store.snapshots.objects import Entry, Objects
+from pyagentd.store.snapshots.scan import Scan, Stats, TooMuch
 
 SECRETS = ("**/.env", "**/.env.*", "**/*.pem", "**/*.key", "**/id_rsa", "**/id_ed25519", "**/*.kdbx")
 

@@ -15,10 +15,10 @@ from pyagentd.errors import BadRequest, NotFound
 from pyagentd.store import contexts as files
 from pyagentd.store import paths
 from pyagentd.store.contexts import Context
-from pyagentd.store.index import agents
-from pyagentd.store.index import contexts as table
-from pyagentd.store.index.contexts import ContextRow
-from pyagentd.store.namedagents.layout import named_dir, saved_dir
+from pyagentd.store.db import agents
+from pyagentd.store.db import agents as table
+from pyagentd.store.db.agents import ContextRow
+from pyagentd.store.named_agents import named_dir, saved_dir
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host has it
@@ -66,7 +66,7 @@ class Archive:
         """
         owner = self.owner(ref)
         await self._adopt(owner)
-        found = await asyncio.to_thread(table.find, self._host.state, id, owner.name) if id else []
+        found = await asyncio.to_thread(table.find_context, self._host.state, id, owner.name) if id else []
         if not found:
             raise NotFound(
                 f"{owner.name} has no saved context {id}", mend="`pyagentd context history` lists those there are"
@@ -100,7 +100,7 @@ class Archive:
         def write() -> ContextRow:
             path = files.write(owner.directory, context)
             row = replace(row_of(context, path), first_seq=files.first_row(journal, first_id), last_seq=last_seq)
-            table.put(self._host.state, row)
+            table.put_context(self._host.state, row)
             return row
 
         return await asyncio.to_thread(write)
@@ -114,7 +114,7 @@ class Archive:
             for path in sorted(present - known):
                 context = files.readable(Path(path))
                 if context is not None:
-                    table.put(self._host.state, replace(row_of(context, Path(path)), agent_name=owner.name))
+                    table.put_context(self._host.state, replace(row_of(context, Path(path)), agent_name=owner.name))
 
         await asyncio.to_thread(adopt)
 

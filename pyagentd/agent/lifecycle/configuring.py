@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from pyagentd.agent.lifecycle import creating
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest
-from pyagentd.store import paths
-from pyagentd.store.index import agents
-from pyagentd.store.index.audit import Entry
-from pyagentd.store.namedagents import agentfile
-from pyagentd.store.namedagents.agentfile import AgentFile
+from pyagentd.store import named_agents, paths
+from pyagentd.store.db import agents
+from pyagentd.store.db.audit import Entry
+from pyagentd.store.named_agents import AgentFile
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _LONGEST = 500  # characters of an old or new value in the audit
 async def shown(host: Host, name: str) -> dict[str, Any]:
     """Return what the ``agent.json`` of an agent says, without what it never decides; raises as ``agent_dir``."""
     directory = await asyncio.to_thread(creating.agent_dir, host, name)
-    file = await asyncio.to_thread(agentfile.read, directory)
+    file = await asyncio.to_thread(named_agents.read, directory)
     return {key: file.values.get(key) for key in SHOWN}
 
 
@@ -55,11 +54,11 @@ async def change(host: Host, name: str, key: str, value: Any, *, user: str) -> A
         raise BadRequest(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join((*SETTABLE, 'name'))}")
     directory = await asyncio.to_thread(creating.agent_dir, host, name)
     wanted = _checked(host, key, value)
-    before = await asyncio.to_thread(agentfile.change, directory, {key: wanted})
+    before = await asyncio.to_thread(named_agents.change, directory, {key: wanted})
     ref = paths.ref_of(directory)
     row = await asyncio.to_thread(agents.find, host.state, name)
     status = row.status if row is not None else "idle"
-    after = await asyncio.to_thread(agentfile.read, directory)
+    after = await asyncio.to_thread(named_agents.read, directory)
     await asyncio.to_thread(agents.put, host.state, creating.row_of(host, after, ref, status=status))
     note(host, name, f"config:{key}", old=before.values.get(key), new=wanted, user=user)
     return before

@@ -31,10 +31,11 @@ from pyagentd.llm.catalog import facts
 from pyagentd.llm.prompts import description_request, one_line, previous_summary
 from pyagentd.messages import Message
 from pyagentd.store import contexts as files
-from pyagentd.store import document, hidden
-from pyagentd.store.align import align
 from pyagentd.store.contexts import Context, Trigger
-from pyagentd.store.index.contexts import ContextRow
+from pyagentd.store.db.agents import ContextRow
+from pyagentd.store.document import hidden
+from pyagentd.store.document import text as document
+from pyagentd.store.document.reconcile import align
 
 if TYPE_CHECKING:  # the host has them
     from pyagentd.agent.host import Host

@@ -21,13 +21,11 @@ from pyagentd.clock import epoch_ms, iso8601
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.policy.profiles import BUILTIN
-from pyagentd.store import atomic, paths
-from pyagentd.store.hidden import is_command
-from pyagentd.store.index import agents
-from pyagentd.store.index.agents import AgentRow
-from pyagentd.store.namedagents import agentfile, layout, making, names
-from pyagentd.store.namedagents.agentfile import AgentFile
-from pyagentd.store.namedagents.making import Material
+from pyagentd.store import atomic, named_agents, paths
+from pyagentd.store.db import agents
+from pyagentd.store.db.agents import AgentRow
+from pyagentd.store.document.hidden import is_command
+from pyagentd.store.named_agents import AgentFile, Material
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host is given by who asks
@@ -68,14 +66,14 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
         PresetError: The permissions, the template or the preset are malformed.
         StoreError: The disk refused, or git. Nothing is left behind in any case.
     """
-    name = names.checked(wanted.name)
+    name = named_agents.checked(wanted.name)
     async with naming:
         await asyncio.to_thread(atomic.make_dirs, host.config.sessions_dir)  # where the table of agents is
         known, before = await _free(host, name)
         given = await _overrides(host, wanted, adopted=known)
         _, text = host.presets.template(DEFAULT_PRESET)
-        template = host.config.agent_template or making.shipped_template()
-        if not layout.agent_file(template).is_file():
+        template = host.config.agent_template or named_agents.shipped_template()
+        if not named_agents.agent_file(template).is_file():
             raise NotFound(f"{template} has no agent.json", mend="Correct [agents] template in the configuration")
         material = Material(template=template, values=given, preset_name=DEFAULT_PRESET, preset_text=text)
         now = host.clock.now()
@@ -91,12 +89,12 @@ async def create(host: Host, wanted: Wanted) -> BranchRef:
             intent="adopt" if known else "create",
         )
         await asyncio.to_thread(agents.register, host.state, row)
-        make = making.adopt if known else making.make
+        make = named_agents.adopt if known else named_agents.make
         git = partial(init_repository, name=name)
         ref: BranchRef | None = None
         try:
             ref = await asyncio.to_thread(make, host.config.agents_dir, name, material, prepare=git, clock=host.clock)
-            done = row_of(host, agentfile.read(place), ref, status="idle", intent=row.intent)
+            done = row_of(host, named_agents.read(place), ref, status="idle", intent=row.intent)
             await asyncio.to_thread(agents.put, host.state, done)
         except BaseException:
             if ref is not None and not known:  # what is there is what was made just now
@@ -112,7 +110,7 @@ async def complete(host: Host, ref: BranchRef) -> None:
     host.departed.discard(ref.session_dir)
     host.origins.made(ref)
     async with host.using(ref) as branch:
-        branch.record_session(workspace_root=layout.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)
+        branch.record_session(workspace_root=named_agents.workspace_dir(ref.session_dir), agent=DEFAULT_PRESET)
     await asyncio.to_thread(agents.intend, host.state, ref.session_dir.name, None)
 
 
@@ -220,7 +218,7 @@ async def _free(host: Host, name: str) -> tuple[bool, AgentRow | None]:
         row = None
     if exists and row is not None and row.intent == "remove":
         raise Conflict(f"{place} was to be removed and is still there", mend="Remove it, or restart the daemon")
-    if exists and not (place.is_dir() and not place.is_symlink() and layout.agent_file(place).is_file()):
+    if exists and not (place.is_dir() and not place.is_symlink() and named_agents.agent_file(place).is_file()):
         raise Conflict(f"{place} exists already and is no agent", mend="Take another name, or move that away")
     if not exists and (host.config.sessions_dir / name / paths.BRANCHES_DIR).is_dir():
         raise Conflict(f"A session has the id {name!r} already", mend="Take another name")
@@ -272,9 +270,9 @@ def agent_dir(host: Host, name: str) -> Path:
         BadRequest: No agent may be called that.
         NotFound: There is none.
     """
-    place = host.config.agents_dir.resolve() / names.checked(name)
+    place = host.config.agents_dir.resolve() / named_agents.checked(name)
     row = agents.find(host.state, name)
-    if (row is not None and row.status == "destroyed") or not layout.agent_file(place).is_file():
+    if (row is not None and row.status == "destroyed") or not named_agents.agent_file(place).is_file():
         if row is not None and row.status == "destroyed":
             raise NotFound(f"The agent {name} was destroyed", mend=f"`pyagentd agent init {name}` makes it anew")
         raise NotFound(f"There is no agent called {name!r}", mend="List them with `pyagentd agent list`")

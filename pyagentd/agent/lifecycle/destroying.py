@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from pyagentd.agent.lifecycle import configuring, creating
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import Busy, StoreError
-from pyagentd.store import lineage, paths, trash
-from pyagentd.store.index import agents
-from pyagentd.store.index.agents import AgentRow
-from pyagentd.store.index.contexts import ContextRow
-from pyagentd.store.namedagents import agentfile
+from pyagentd.store import metadata, named_agents, paths, trash
+from pyagentd.store.db import agents
+from pyagentd.store.db.agents import AgentRow, ContextRow
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
@@ -77,8 +75,8 @@ async def _destroy(host: Host, name: str, keep_files: bool, user: str) -> Destro
     place = await asyncio.to_thread(creating.agent_dir, host, name)
     if host.closing:
         raise Busy("The daemon is stopping", mend="Try again in a moment")
-    timelines = lineage.branches(place)
-    gone = tuple(each for timeline in timelines for each in lineage.with_agents(timeline))
+    timelines = metadata.branches(place)
+    gone = tuple(each for timeline in timelines for each in metadata.with_agents(timeline))
     saved: list[ContextRow] = []
     async with AsyncExitStack() as held:
         branches = [await held.enter_async_context(host.using(timeline)) for timeline in timelines]
@@ -152,6 +150,6 @@ async def _row(host: Host, name: str, place: Path) -> AgentRow:
     """Return the row of an agent; one whose directory is older than the database gets it."""
     row = await asyncio.to_thread(agents.find, host.state, name)
     if row is None:
-        row = creating.row_of(host, agentfile.read(place), paths.ref_of(place), status="idle")
+        row = creating.row_of(host, named_agents.read(place), paths.ref_of(place), status="idle")
         await asyncio.to_thread(agents.put, host.state, row)
     return row

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyagentd.errors import ToolError
-from pyagentd.store.namedagents.layout import DOCS_DIR, docs_dir
+from pyagentd.store.named_agents import DOCS_DIR, docs_dir
 from pyagentd.tools import files as beneath
 
 LARGEST = 100_000  # bytes of one document

@@ -22,7 +22,7 @@ from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError
 from pyagentd.events import Event
 from pyagentd.store import paths
-from pyagentd.store.index import agents
+from pyagentd.store.db import agents
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host has one of these

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyagentd.agent.lifecycle import creating
 from pyagentd.agent.lifecycle.worktree import Worktree, look
-from pyagentd.store import contexts, lineage, trash
-from pyagentd.store.index import schedules
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.tasks import Task
-from pyagentd.store.namedagents import layout
+from pyagentd.store import contexts, metadata, named_agents, trash
+from pyagentd.store.db import schedules
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.tasks import Task
 
 if TYPE_CHECKING:
     from pyagentd.agent.host import Host
@@ -81,7 +80,7 @@ async def of(host: Host, name: str) -> Losses:
     """Return what would be lost with the agent ``name``; raises as ``creating.agent_dir``."""
     place = await asyncio.to_thread(creating.agent_dir, host, name)
     messages = 0
-    for timeline in lineage.branches(place):
+    for timeline in metadata.branches(place):
         async with host.using(timeline) as branch:  # what waits for a human from before goes on, and asks
             messages += await asyncio.to_thread(contexts.count, branch.conversation.snapshot())
     live = {branch.key: branch for branch in host.inside(place)}
@@ -98,8 +97,8 @@ async def of(host: Host, name: str) -> Losses:
             size=size,
             more=more,
             trash=trash.has_trash(place),
-            worktree=look(layout.workspace_dir(place)),
-            contexts=len(list(layout.saved_dir(place).glob("*.json"))),
+            worktree=look(named_agents.workspace_dir(place)),
+            contexts=len(list(named_agents.saved_dir(place).glob("*.json"))),
             messages=messages,
             tasks=tasks,
             asks=asks,

@@ -14,8 +14,8 @@ from typing import Any
 from pyagentd.errors import NotFound, PresetError, StoreError
 from pyagentd.policy.presets import Keys, Preset
 from pyagentd.policy.profiles import Profile
-from pyagentd.store.namedagents import agentfile, layout
-from pyagentd.store.namedagents.agentfile import AgentFile
+from pyagentd.store import named_agents
+from pyagentd.store.named_agents import AgentFile
 from pyagentd.store.paths import BranchRef
 
 _REMEMBERED = 64  # files
@@ -60,7 +60,7 @@ class Overlay:
         return self._read(ref.session_dir)[0]
 
     def _read(self, directory: Path) -> tuple[AgentFile, Mapping[str, Any]]:
-        path = layout.agent_file(directory)
+        path = named_agents.agent_file(directory)
         try:
             status = path.stat()
         except FileNotFoundError as error:
@@ -71,7 +71,7 @@ class Overlay:
         known = self._known.get(directory)
         if known is None or known[0] != stamp:
             try:
-                file = agentfile.read(directory)
+                file = named_agents.read(directory)
             except NotFound as error:
                 raise PresetError(error.message, mend=error.mend) from error
             known = (stamp, file, overlaid(file, self._profiles))

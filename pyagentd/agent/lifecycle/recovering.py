@@ -18,10 +18,9 @@ from pyagentd.agent.lifecycle import creating, destroying, renaming
 from pyagentd.agent.triggering.triggers import local_user
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import PyagentdError
-from pyagentd.store import paths, trash
-from pyagentd.store.index import agents
-from pyagentd.store.index.agents import AgentRow
-from pyagentd.store.namedagents import layout
+from pyagentd.store import named_agents, paths, trash
+from pyagentd.store.db import agents
+from pyagentd.store.db.agents import AgentRow
 
 if TYPE_CHECKING:
     from pyagentd.agent.host import Host
@@ -59,7 +58,7 @@ async def _settle(host: Host, row: AgentRow, intent: str, name: str = "") -> Non
     match intent:
         case "create" | "adopt" if row.status != "created":
             await creating.complete(host, paths.ref_of(place))
-        case "create" if not layout.agent_file(place).is_file():
+        case "create" if not named_agents.agent_file(place).is_file():
             await asyncio.to_thread(agents.forget, host.state, row.name)
         case "create":  # it was complete when it got its name
             ref = paths.ref_of(place)
@@ -87,7 +86,7 @@ async def _settle(host: Host, row: AgentRow, intent: str, name: str = "") -> Non
 
 
 def _has_moved(old: Path, new: Path) -> bool:
-    return not old.exists() and layout.agent_file(new).is_file()
+    return not old.exists() and named_agents.agent_file(new).is_file()
 
 
 def _discard_drafts(root: Path, begun: Container[str]) -> None:

@@ -13,10 +13,10 @@ from pyagentd import regularfile
 from pyagentd.agent.lifecycle import configuring, creating
 from pyagentd.agent.prompting import surroundings
 from pyagentd.errors import Busy, Conflict
-from pyagentd.store import atomic, lineage, metadata, paths
-from pyagentd.store.index import agents
-from pyagentd.store.index.state import State
-from pyagentd.store.namedagents import agentfile, layout, names
+from pyagentd.store import atomic, metadata, named_agents, paths
+from pyagentd.store import metadata as lineage
+from pyagentd.store.db import agents
+from pyagentd.store.db.state import State
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def rename(host: Host, name: str, new_name: str, *, user: str) -> BranchRe
         Busy: It is answering, a task of it runs, or turns of it are scheduled.
         StoreError: The disk refused; it has its old name.
     """
-    names.checked(new_name)
+    named_agents.checked(new_name)
     old = await asyncio.to_thread(creating.agent_dir, host, name)
     new = old.parent / new_name
     if name == new_name:
@@ -57,7 +57,7 @@ async def follow(host: Host, old: Path, new: Path, *, user: str) -> BranchRef:
     for timeline in lineage.branches(new):
         for each in lineage.with_agents(timeline):
             async with host.using(each) as branch:
-                root = str(branch.conversation.session.get("workspace_root") or layout.workspace_dir(new))
+                root = str(branch.conversation.session.get("workspace_root") or named_agents.workspace_dir(new))
                 branch.record_session(workspace_root=Path(_moved(root, old, new)))
                 await surroundings.renew(host, branch)
     host.idling.moved(old, new)
@@ -112,14 +112,14 @@ def adapt(host: Host, old: Path, new: Path) -> None:
     _rewrite(new, old=old, new=new)
     status = row.status if row is not None else "idle"
     made = creating.row_of(
-        host, agentfile.read(new), paths.ref_of(new), status=status, intent=f"{RENAMED} {old.name}"
+        host, named_agents.read(new), paths.ref_of(new), status=status, intent=f"{RENAMED} {old.name}"
     )
     agents.rename(host.state, old.name, made, old_dir=str(old))
 
 
 def _rewrite(place: Path, *, old: Path, new: Path) -> None:
     """Have the files in ``place`` say ``new`` where they say ``old``."""
-    agentfile.change(place, {"name": new.name})
+    named_agents.change(place, {"name": new.name})
     for branch in sorted(paths.branches_dir(place).iterdir()):
         if not branch.is_dir() or branch.is_symlink():
             continue

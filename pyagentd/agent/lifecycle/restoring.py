@@ -12,9 +12,9 @@ from typing import Any
 
 from pyagentd.messages import Text, ToolCall, ToolResult
 from pyagentd.store.contexts import messages_of
-from pyagentd.store.render import writable
-from pyagentd.store.rows import message_row, part_row
-from pyagentd.store.view import ABORTED, BEGINNING
+from pyagentd.store.document.pieces import ABORTED, BEGINNING
+from pyagentd.store.document.render import writable
+from pyagentd.store.journal import message_row, part_row
 
 Fact = tuple[str, dict[str, Any]]
 

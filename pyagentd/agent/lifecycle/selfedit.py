@@ -21,7 +21,7 @@ from pyagentd.agent.lifecycle.overlay import profile_of
 from pyagentd.errors import PyagentdError, ToolError
 from pyagentd.policy.guard import Confirm
 from pyagentd.policy.profiles import Profile, resolved
-from pyagentd.store.namedagents import agentfile
+from pyagentd.store import named_agents
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 from pyagentd.tools.write import unified
 
@@ -216,14 +216,14 @@ def _apply(me: Self, change: _Change) -> str:
         if change.key.startswith("docs/"):
             docs.write_doc(me.directory, change.key.removeprefix("docs/"), change.new)
         else:
-            agentfile.change(me.directory, {change.key: change.new}, only_if={change.key: change.old})
+            named_agents.change(me.directory, {change.key: change.new}, only_if={change.key: change.old})
     except (PyagentdError, OSError) as error:
         raise ToolError(f"{change.key} was not changed: {_told(error)}") from error
     return f"{change.key} was changed. {_NEXT}"
 
 
 def _now(me: Self, key: str) -> Any:
-    return agentfile.read(me.directory).values.get(key)
+    return named_agents.read(me.directory).values.get(key)
 
 
 def _told(error: PyagentdError | OSError) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from pyagentd.store import hidden
 from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import hidden
 
 ID = 8  # characters of an id that are shown
 

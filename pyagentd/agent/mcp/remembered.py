@@ -12,7 +12,7 @@ from typing import Any
 
 from pyagentd.config.tables import ServerSettings
 from pyagentd.errors import StoreError
-from pyagentd.store.index.state import State
+from pyagentd.store.db.state import State
 from pyagentd.tools.mcp.connection import Connection, Launch, ServerPrompt, ServerResource
 
 _KEY = "mcp-offers"

@@ -14,9 +14,8 @@ from pyagentd.agent.missions.cutoff import standing, unfinished
 from pyagentd.agent.missions.programs import PROGRAM
 from pyagentd.agent.missions.valuetext import dumped
 from pyagentd.messages import Usage
-from pyagentd.store.conversation import Conversation
+from pyagentd.store.conversation import Conversation, Part
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.recorded import Part
 
 _SHOWN = 4000  # characters of one result
 

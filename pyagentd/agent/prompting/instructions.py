@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyagentd.store.render import writable
+from pyagentd.store.document.render import writable
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
 

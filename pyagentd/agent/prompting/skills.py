@@ -19,7 +19,7 @@ from pyagentd import regularfile
 from pyagentd.agent.prompting.instructions import levels
 from pyagentd.errors import PyagentdError, SkillError, StoreError
 from pyagentd.store import presetfile
-from pyagentd.store.render import writable
+from pyagentd.store.document.render import writable
 
 Origin = Literal["project", "user", "shipped", "config"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pyagentd.agent.revising.looking import candidates
 from pyagentd.errors import NotFound
-from pyagentd.store import hidden
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.hidden import Variant
-from pyagentd.store.recorded import Message
+from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.document import hidden
+from pyagentd.store.document.hidden import Variant
 
 
 def chosen_prompt(conversation: Conversation, message_id: str) -> Message:

@@ -10,8 +10,9 @@ from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
 from pyagentd.agent.revising.looking import candidates
 from pyagentd.errors import BadRequest, NotFound, StoreError
-from pyagentd.store import document, forking, hidden, metadata, paths
-from pyagentd.store.align import align
+from pyagentd.store import branching, metadata, paths
+from pyagentd.store.document import hidden, text
+from pyagentd.store.document.reconcile import align
 from pyagentd.store.paths import BranchRef
 
 
@@ -41,7 +42,7 @@ async def fork_of(host: Host, branch: LiveBranch, message_id: str | None, *, tit
                 f"Message {anchor} cannot be forked at: only what is shown can", mend=candidates(branch.conversation)
             )
         return await asyncio.to_thread(
-            forking.fork_session,
+            branching.fork_session,
             ref,
             branch.conversation.snapshot(),
             anchor,
@@ -57,7 +58,7 @@ def forks_of(ref: BranchRef, known: Iterable[BranchRef]) -> list[dict[str, Any]]
     for other in known:
         if other.is_agent or other.session_id in found:
             continue
-        row = forking.forked_from(other.branch_dir, ref.session_id)
+        row = branching.forked_from(other.branch_dir, ref.session_id)
         if row is not None:
             found[other.session_id] = {
                 "session_id": other.session_id,
@@ -78,7 +79,7 @@ async def _settle(branch: LiveBranch) -> None:
     branch.recorder.flush()
     await branch.keeper.settle()
     await branch.look_once()
-    doc = await asyncio.to_thread(document.read, branch.file)
+    doc = await asyncio.to_thread(text.read, branch.file)
     aligned = await asyncio.to_thread(align, doc, branch.conversation.snapshot())
     try:
         for edit in aligned.edits:

@@ -20,14 +20,13 @@ from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError
 from pyagentd.events import Event
-from pyagentd.store import document, hidden
-from pyagentd.store.align import align
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document
-from pyagentd.store.hidden import By
-from pyagentd.store.hiding import answer_place, turned
+from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.document import hidden
+from pyagentd.store.document import text as document
+from pyagentd.store.document.hidden import By, answer_place, turned
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.text import Document
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.recorded import Message
 
 if TYPE_CHECKING:  # the host has contexts, which are cleared here
     from pyagentd.agent.host import Host

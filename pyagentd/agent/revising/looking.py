@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.store import document, hidden
-from pyagentd.store.align import placed
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document
-from pyagentd.store.hiding import hidden_ranges
-from pyagentd.store.recorded import Message
-from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
+from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.document import hidden
+from pyagentd.store.document import text as document
+from pyagentd.store.document.hidden import hidden_ranges
+from pyagentd.store.document.reconcile import placed
+from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
+from pyagentd.store.document.text import Document
 
 _ERROR = re.compile(r"\n+``` error\n.*?\n```(?=\n|\Z)", re.DOTALL)
 _LISTED = 8

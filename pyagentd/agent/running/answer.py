@@ -16,9 +16,9 @@ from typing import Any, assert_never
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.llm.backend import PartDelta, PartFinished, PartStarted
 from pyagentd.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
-from pyagentd.store import recorded as record
-from pyagentd.store.rows import message_row, part_row
-from pyagentd.store.suspended import Standing
+from pyagentd.store import conversation as record
+from pyagentd.store.journal import message_row, part_row
+from pyagentd.store.unfinished import Standing
 from pyagentd.tools.invoke import Envelope
 from pyagentd.tools.summary import summary
 

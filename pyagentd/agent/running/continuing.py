@@ -22,8 +22,8 @@ from pyagentd.errors import BadRequest
 from pyagentd.messages import Message
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store import paths
-from pyagentd.store.rows import served_by
-from pyagentd.store.suspended import standing as standing_of
+from pyagentd.store.journal import served_by
+from pyagentd.store.unfinished import standing as standing_of
 
 if TYPE_CHECKING:  # the host resumes runs
     from pyagentd.agent.host import Host

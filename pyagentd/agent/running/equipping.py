@@ -49,8 +49,8 @@ from pyagentd.llm.tracing import TracingBackend
 from pyagentd.policy.patterns import under
 from pyagentd.policy.presets import Preset
 from pyagentd.store import paths
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.local_variables import Settings
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.document.text import Settings
 from pyagentd.store.trace import TraceWriter
 from pyagentd.tools.spec import ToolContext, ToolSpec
 

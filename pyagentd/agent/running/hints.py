@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol
 from pyagentd.clock import Clock, epoch_ms
 from pyagentd.errors import NotASession, StoreError
 from pyagentd.store import paths
-from pyagentd.store.index import pending
-from pyagentd.store.index.pending import Hint
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.state import State
+from pyagentd.store.db import tasks
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.state import State
+from pyagentd.store.db.tasks import Hint
 from pyagentd.store.paths import BranchRef
 
 log = logging.getLogger(__name__)
@@ -79,11 +79,11 @@ class PendingHints:
         """Return what waits, and forget what waited in branches that are gone; blocks, for a thread."""
         waiting = []
         try:
-            for hint in pending.found(self._state):
+            for hint in tasks.found(self._state):
                 try:
                     ref = paths.ref_of(self._projection.directory(hint.branch_dir))
                 except NotASession:
-                    pending.forget_branch(self._state, hint.branch_dir)
+                    tasks.forget_branch(self._state, hint.branch_dir)
                 else:
                     waiting.append(Waiting(ref, hint.kind, hint.id))
         except StoreError as error:
@@ -103,7 +103,7 @@ class PendingHints:
             forgotten = [hint for hint, new in changes.items() if not new]
             now_ms = epoch_ms(self._clock.now())
             try:
-                await asyncio.to_thread(pending.change, self._state, noted, forgotten, now_ms=now_ms)
+                await asyncio.to_thread(tasks.change, self._state, noted, forgotten, now_ms=now_ms)
             except StoreError as error:
                 log.warning("%s", error)
         self._writing = False

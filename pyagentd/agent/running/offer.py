@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyagentd.policy.action import canonical_tool
-from pyagentd.store.compaction import estimated
-from pyagentd.store.conversation import Conversation
+from pyagentd.store.conversation import Conversation, estimated
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec, schema_of
 
 NAME = "tool_search"

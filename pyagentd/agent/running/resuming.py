@@ -16,7 +16,7 @@ from pyagentd.errors import ToolError
 from pyagentd.llm.backend import Backend, ModelRequest, StreamItem
 from pyagentd.messages import ToolCall
 from pyagentd.policy.action import Action
-from pyagentd.store.suspended import Standing
+from pyagentd.store.unfinished import Standing
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 _DAY_S = 24 * 60 * 60.0

@@ -46,7 +46,7 @@ from pyagentd.llm.backend import (
     ToolSchema,
 )
 from pyagentd.messages import Message, ToolCall, ToolResult
-from pyagentd.store.compaction import estimated
+from pyagentd.store.conversation import estimated
 from pyagentd.store.orglog import OrgLog
 from pyagentd.tools.spec import ToolSpec, schema_of
 

@@ -20,8 +20,7 @@ from pyagentd.policy.guard import Context
 from pyagentd.policy.patterns import exactly, under
 from pyagentd.policy.presets import Preset
 from pyagentd.policy.profiles import looks, offered, resolved
-from pyagentd.store import paths
-from pyagentd.store.namedagents import layout
+from pyagentd.store import named_agents, paths
 from pyagentd.store.paths import BranchRef
 
 DEFAULT_MAX_TOKENS = 32_000  # of one answer; room for a long file in one call
@@ -115,7 +114,7 @@ def protected_paths(config: Config) -> tuple[str, ...]:
     files = (config.file, *config.own.instructions)
     agents = under(str(config.agents_dir.resolve())).removesuffix("/**")  # where each has a workspace of its own
     return (
-        *(f"{agents}/*/{name}" for name in layout.DECISIVE),
+        *(f"{agents}/*/{name}" for name in named_agents.DECISIVE),
         *(under(str(each.resolve())) for each in own),
         *(exactly(str(each.resolve())) for each in files),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from pyagentd.agent.approving.asks import AskBoard
 from pyagentd.agent.branches.branch import LiveBranch
-from pyagentd.store.suspended import answered
+from pyagentd.store.unfinished import answered
 
 Opened = Callable[[str], LiveBranch | None]
 

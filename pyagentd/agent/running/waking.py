@@ -17,7 +17,7 @@ from pyagentd.agent.running.settings import Late
 from pyagentd.errors import StoreError
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.suspended import Suspended, look
+from pyagentd.store.unfinished import Suspended, look
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyagentd import regularfile
-from pyagentd.store.index.tasks import Status
+from pyagentd.store.db.tasks import Status
 
 _STARTED = 19  # fields of /proc/<pid>/stat behind the name: its state is the first, when it began this one
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pyagentd.agent.tasks.telling import ago, one_line
-from pyagentd.store.index.tasks import Task
+from pyagentd.store.db.tasks import Task
 
 _STAND_IN = "none: the offline stand-in answers (PYAGENTD_BACKEND=offline)"
 

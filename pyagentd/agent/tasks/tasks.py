@@ -25,11 +25,10 @@ from pyagentd.agent.turns.queue import Submission
 from pyagentd.clock import iso8601
 from pyagentd.errors import Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
-from pyagentd.store import paths
-from pyagentd.store.index import tasks as table
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.tasks import Task
-from pyagentd.store.namedagents import agentfile, layout
+from pyagentd.store import named_agents, paths
+from pyagentd.store.db import tasks as table
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.tasks import Task
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import BackgroundCommand
 
@@ -265,13 +264,13 @@ class Tasks:
         """Write what runs and what ended lately to the agent's ``agent.json``, if it has one; never read again."""
         try:
             ref = paths.root_of(paths.ref_of(self.directory(task)))
-            directory = layout.named_dir(self._host.config.agents_dir.resolve(), ref)
+            directory = named_agents.named_dir(self._host.config.agents_dir.resolve(), ref)
             if directory is None:
                 return
             found = table.find(self._host.state, agent_name=task.agent_name)
             ended = [each for each in found if each.status != "running"][-telling.RECENT :]
             shown = [each for each in found if each.status == "running" or each in ended]
-            agentfile.change(directory, {"running_tasks": list(map(telling.recorded, shown))})
+            named_agents.change(directory, {"running_tasks": list(map(telling.recorded, shown))})
         except PyagentdError as error:
             log.warning("task %s of %s: agent.json does not show it: %s", task.id, task.agent_name, error)
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pyagentd.agent.tasks import telling
 from pyagentd.errors import PyagentdError, ToolError
-from pyagentd.store.index.tasks import Task
+from pyagentd.store.db.tasks import Task
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 
 OUTPUT = "TaskOutput"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyagentd import regularfile
-from pyagentd.store.index.tasks import Task
+from pyagentd.store.db.tasks import Task
 
 SHOWN_BYTES = 30_000  # of the output, to a model that asks
 TOLD_BYTES = 4_000  # to one that is woken

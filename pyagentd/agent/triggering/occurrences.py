@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from pyagentd.errors import BadRequest
-from pyagentd.store.index.schedules import Kind
+from pyagentd.store.db.schedules import Kind
 
 SHORTEST = timedelta(minutes=1)  # between two firings of one schedule
 LONGEST = timedelta(days=366)  # ahead

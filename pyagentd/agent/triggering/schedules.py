@@ -24,9 +24,9 @@ from pyagentd.clock import epoch_ms, new_id
 from pyagentd.errors import BadRequest, Busy, NotASession, NotFound, PyagentdError, RateLimited
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store import paths
-from pyagentd.store.index import schedules as table
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.schedules import Schedule, Source
+from pyagentd.store.db import schedules as table
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.schedules import Schedule, Source
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host has them

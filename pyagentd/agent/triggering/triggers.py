@@ -22,10 +22,10 @@ from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.clock import epoch_ms
 from pyagentd.errors import BadRequest, RateLimited
 from pyagentd.store import paths
-from pyagentd.store.index import schedules as table
-from pyagentd.store.index.audit import Entry
-from pyagentd.store.index.projection import Projection
-from pyagentd.store.index.schedules import Delivery
+from pyagentd.store.db import schedules as table
+from pyagentd.store.db.audit import Entry
+from pyagentd.store.db.projection import Projection
+from pyagentd.store.db.schedules import Delivery
 from pyagentd.store.paths import BranchRef
 
 if TYPE_CHECKING:  # the host has them

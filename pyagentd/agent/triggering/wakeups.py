@@ -16,7 +16,7 @@ from pyagentd.agent.triggering import occurrences
 from pyagentd.agent.triggering.occurrences import When
 from pyagentd.agent.triggering.schedules import LIFETIME
 from pyagentd.errors import PyagentdError, ToolError
-from pyagentd.store.index.schedules import Schedule, Source
+from pyagentd.store.db.schedules import Schedule, Source
 from pyagentd.store.paths import BranchRef
 from pyagentd.tools.spec import Args, Output, Target, ToolContext, ToolSpec
 

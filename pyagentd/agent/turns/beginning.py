@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.events import Event
-from pyagentd.store.render import Insert
-from pyagentd.store.rows import message_row, part_row
+from pyagentd.store.document.render import Insert
+from pyagentd.store.journal import message_row, part_row
 
 if TYPE_CHECKING:  # a branch begins its turns
     from pyagentd.agent.branches.branch import LiveBranch

@@ -13,13 +13,12 @@ from pathlib import Path
 
 from pyagentd.agent.turns.turn import Prompt, inserted_at, saved, standing_at
 from pyagentd.errors import BadRequest
-from pyagentd.store import document
-from pyagentd.store.align import align, placed
-from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import PROMPT_PREFIX, Document
-from pyagentd.store.pieces import fragments
-from pyagentd.store.recorded import Message
-from pyagentd.store.render import RUN_CLOSE, RUN_OPEN
+from pyagentd.store.conversation import Conversation, Message
+from pyagentd.store.document import text as document
+from pyagentd.store.document.pieces import fragments
+from pyagentd.store.document.reconcile import align, placed
+from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN
+from pyagentd.store.document.text import PROMPT_PREFIX, Document
 
 Marker = Callable[[str], int | None]
 """Returns where the last run ended in the text with this hash, None when that is not known."""

@@ -23,9 +23,9 @@ from pyagentd.errors import Blocked, Busy, Conflict, PyagentdError
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
 from pyagentd.store import paths
+from pyagentd.store.conversation import Message
+from pyagentd.store.document.render import writable
 from pyagentd.store.paths import BranchRef
-from pyagentd.store.recorded import Message
-from pyagentd.store.render import writable
 
 if TYPE_CHECKING:  # the host owns it and starts the runs
     from pyagentd.agent.host import Host

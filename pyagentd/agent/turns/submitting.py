@@ -20,7 +20,7 @@ from pyagentd.agent.turns.queue import Submission, Submitted
 from pyagentd.agent.turns.turn import Prompt
 from pyagentd.errors import Busy, Conflict, PyagentdError
 from pyagentd.store import paths
-from pyagentd.store.recorded import Message as QueuedMessage
+from pyagentd.store.conversation import Message as QueuedMessage
 
 if TYPE_CHECKING:  # the host begins the runs
     from pyagentd.agent.host import Host

@@ -15,13 +15,12 @@ from pyagentd.agent.branches.opening import LastRun
 from pyagentd.agent.branches.persist import Roles, Version
 from pyagentd.errors import BadRequest, Stale
 from pyagentd.messages import Message, Text
-from pyagentd.store import document
-from pyagentd.store.align import Aligned, align
 from pyagentd.store.conversation import Conversation
-from pyagentd.store.document import Document
-from pyagentd.store.local_variables import Settings
-from pyagentd.store.remembered import memory
-from pyagentd.store.render import prompt_text, writable
+from pyagentd.store.document import text as document
+from pyagentd.store.document.files import memory
+from pyagentd.store.document.reconcile import Aligned, align
+from pyagentd.store.document.render import prompt_text, writable
+from pyagentd.store.document.text import Document, Settings
 
 _ABOVE = 80  # characters by which a place in the document is known again
 

@@ -14,8 +14,8 @@ from typing import Any
 from pyagentd.agent.branches.recorder import Recorder
 from pyagentd.agent.turns.queue import Submission
 from pyagentd.errors import BadRequest, NotFound
-from pyagentd.store.recorded import Message
-from pyagentd.store.rows import message_row, part_row
+from pyagentd.store.conversation import Message
+from pyagentd.store.journal import message_row, part_row
 
 _OWN = ("queued_at", "steer", "interactive", "allow")  # metadata that only a queued message has
 

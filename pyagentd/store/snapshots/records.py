@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -21,6 +22,8 @@ from pyagentd.clock import new_id
 from pyagentd.errors import StoreError
 from pyagentd.store import atomic
 from pyagentd.store.paths import BranchRef
+from pyagentd.store.snapshots import objects as tree
+from pyagentd.store.snapshots.objects import Difference, Entry, Objects, difference
 
 _LINES = "changes"
 _BEGUN = "begun"
@@ -172,3 +175,158 @@ def _change(data: Mapping[str, Any]) -> Change:
 
 def _name(text: str) -> str:
     return quote(text, safe="").replace(".", "%2E").replace("+", "%2B")
+
+
+# What undoing changes means for each path: what was there first, and what should be there now.
+#
+# Pure. Between two changes of ours that did not overlap somebody else may have changed a file; then nobody but the
+# user can say which version is wanted.
+
+BETWEEN = "somebody else changed it between two changes of the agent"
+DOUBTFUL = "pyagentd ended while a command ran: what changed then may be somebody else's"
+
+
+@dataclass(slots=True)
+class Undo:
+    """What is to become of one path."""
+
+    path: str
+    target: Entry | None  # what was there before the first change; None: nothing
+    expected: Entry | None  # what the last change left
+    doubt: str = ""  # why it is not certain that this is right
+    _began: int = 0
+    _ended: int = 0
+
+
+def undoing(objects: Objects, changes: Sequence[Change]) -> dict[str, Undo]:
+    """Return by path what undoing ``changes``, in the order in which they ended, would do.
+
+    Raises:
+        StoreError: What was recorded is not there any more.
+    """
+    plan: dict[str, Undo] = {}
+    for change in changes:
+        others = frozenset(change.others)
+        for each in difference(objects, change.before, change.after):
+            if each.path not in others:
+                _add(plan, change, each)
+    return {path: undo for path, undo in sorted(plan.items()) if undo.doubt or not same(undo.target, undo.expected)}
+
+
+def _add(plan: dict[str, Undo], change: Change, each: Difference) -> None:
+    known = plan.get(each.path)
+    if known is None:
+        known = Undo(each.path, each.before, each.after, "", change.began, change.ended)
+        plan[each.path] = known
+    else:
+        if change.began >= known._ended and not same(known.expected, each.before):
+            known.doubt = BETWEEN
+        if change.began < known._began:
+            known.target, known._began = each.before, change.began
+        known.expected, known._ended = each.after, max(known._ended, change.ended)
+    if change.doubtful:
+        known.doubt = DOUBTFUL
+
+
+def same(one: Entry | None, other: Entry | None) -> bool:
+    """Return whether two entries are alike; of directories counts that they are there."""
+    if one is not None and other is not None and one.is_dir and other.is_dir:
+        return True
+    return one == other
+
+
+def since(changes: Iterable[Change], turns: frozenset[str]) -> list[Change]:
+    """Return the changes that were made for any of ``turns``."""
+    return [change for change in changes if not turns.isdisjoint(change.turns)]
+
+
+# What the store forgets: changes that are old, of sessions that are gone, and what is too much; then their objects.
+#
+# Runs while no snapshot is being made. An object that was made or used a moment ago is kept whatever the records
+# say.
+
+KEEP_DAYS = 30
+MOST_BYTES = 2_000_000_000  # of all objects, compressed
+_FRESH_S = 3600.0
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was forgotten and what is left."""
+
+    changes: int
+    objects: int
+    left_changes: int
+    left_bytes: int
+
+
+def prune(
+    records: Records,
+    objects: Objects,
+    *,
+    now_ms: int,
+    gone: Callable[[Change], bool],
+    keep_days: int = KEEP_DAYS,
+    most_bytes: int = MOST_BYTES,
+) -> Pruned:
+    """Forget what is old or of nobody any more; then the oldest until the rest is small enough.
+
+    Args:
+        records: All changes.
+        objects: Their contents.
+        now_ms: The time, epoch ms.
+        gone: Whether the branch that made a change is not there any more.
+        keep_days: How long a change is kept.
+        most_bytes: How large the objects may be together.
+
+    Raises:
+        StoreError: The disk refused; what was forgotten stays forgotten.
+    """
+    oldest, forgotten, removed = now_ms - keep_days * _DAY_MS, 0, 0
+    for _ in range(20):
+        kept: list[Change] = []
+        for file in records.files():
+            known = read_lines(file)
+            left = [change for change in known if change.ended >= oldest and not gone(change)]
+            forgotten += len(known) - len(left)
+            kept += left
+            if not left:
+                with suppress(OSError):
+                    file.unlink()
+            elif len(left) < len(known):
+                records.rewrite(file, left)
+        swept, size = _sweep(objects, kept)
+        removed += swept
+        if size <= most_bytes or not kept:
+            break
+        oldest = sorted(change.ended for change in kept)[len(kept) // 2] + 1  # half of them, the older ones
+    return Pruned(changes=forgotten, objects=removed, left_changes=len(kept), left_bytes=size)
+
+
+def _sweep(objects: Objects, kept: list[Change]) -> tuple[int, int]:
+    """Remove the objects that no change needs; return how many, and the bytes of those that are left."""
+    used: set[str] = set()
+    for change in kept:
+        for root in (change.before, change.after):
+            tree.objects_of(objects, root, used)
+    removed, size, fresh = 0, 0, time.time() - _FRESH_S
+    for name, path in objects.names():
+        found = _stat(path)
+        if found is None:
+            continue
+        if name in used or found[0] > fresh:
+            size += found[1]
+        else:
+            with suppress(OSError):
+                path.unlink()
+                removed += 1
+    return removed, size
+
+
+def _stat(path: Path) -> tuple[float, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime, found.st_size

@@ -9,18 +9,22 @@ stat may not tell the next change, and it is read again. The same holds for the 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from pyagentd import regularfile
 from pyagentd.errors import StoreError
+from pyagentd.store import atomic
 from pyagentd.store.gitignore import Rules, ignores, rules_file, with_rules
-from pyagentd.store.snapshots import tree
-from pyagentd.store.snapshots.files import MOST_BYTES, directory_mode, entry_of
-from pyagentd.store.snapshots.objects import Objects
-from pyagentd.store.snapshots.tree import Entry
+from pyagentd.store.snapshots import objects
+from pyagentd.store.snapshots.objects import MOST_BYTES, Entry, Objects, directory_mode, entry_of
 
 MOST_FILES = 20_000
 MOST_NEW_BYTES = 500_000_000  # of contents read for one snapshot
@@ -225,7 +229,7 @@ class Scan:
         below = {name: Entry(each.mode, self._written(each)) for name, each in node.directories.items()}
         if node.tree is None or node.below != below:
             files = {name: entry for name, (_, entry) in node.files.items() if entry is not None}
-            node.tree, node.below = tree.write(self._objects, files | below), below
+            node.tree, node.below = objects.write(self._objects, files | below), below
         return node.tree
 
 
@@ -256,3 +260,47 @@ def _rules_above(root: str) -> Rules | None:
     for directory in reversed(above):
         rules = with_rules(f"{directory.rstrip('/')}/", rules_file(f"{directory}/.gitignore"), rules)
     return None if ignores(rules, root, True) else rules
+
+
+# What an earlier daemon knew of the files of a workspace, so that the first command need not read them all again.
+
+_PLACE = "stats"
+_MOST = 8  # workspaces; the one not used for longest goes first
+
+
+class Stats:
+    """Stat and entry of the files of some workspaces.
+
+    Args:
+        directory: Of the store of snapshots.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._place = directory / _PLACE
+
+    def load(self, key: str) -> dict[str, tuple[Signature, Entry]]:
+        """Return what is known of the workspace ``key`` by path; {} for nothing."""
+        try:
+            rows = json.loads(regularfile.read_text(self._file(key), limit=regularfile.DOCUMENT))
+            return {path: ((a, b, c, d, e), Entry(mode, name)) for path, a, b, c, d, e, mode, name in rows}
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def save(self, key: str, known: Iterable[tuple[str, Signature, Entry]]) -> None:
+        """Keep what is known of the workspace ``key``; a disk that refuses costs time later and nothing else."""
+        rows = [(path, *signature, *entry) for path, signature, entry in known]
+        with suppress(StoreError, OSError):
+            atomic.make_dirs(self._place)
+            atomic.write_text(self._file(key), json.dumps(rows), fsync=False)
+            files = sorted(self._place.glob("*.json"), key=lambda file: file.stat().st_mtime)
+            for file in files[:-_MOST]:
+                file.unlink()
+
+    def clear(self) -> None:
+        """Forget everything: objects may be gone."""
+        for file in self._place.glob("*.json"):
+            with suppress(OSError):
+                file.unlink()
+
+    def _file(self, key: str) -> Path:
+        return self._place / f"{hashlib.sha256(key.encode(errors='surrogateescape')).hexdigest()[:32]}.json"

@@ -15,7 +15,8 @@ from pyagentd.agent.commands.command import Answer, Call, Command
 from pyagentd.errors import BadRequest
 from pyagentd.policy.presets import DEFAULT_PRESET
 from pyagentd.service import Service
-from pyagentd.store import document, paths
+from pyagentd.store import paths
+from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached, body, rows
 from tests.server import answer, tool_use

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pyagentd.errors import BadRequest, Busy, NotFound
-from pyagentd.store import document, hidden
-from pyagentd.store.document import format_file, gptel_messages
+from pyagentd.store.document import hidden
+from pyagentd.store.document import text as document
+from pyagentd.store.document.text import format_file, gptel_messages
 from tests.agent.test_history import Chat
 from tests.agent.world import Watcher, World, attached, body, rows
 from tests.server import answer, refusal, text, tool_use

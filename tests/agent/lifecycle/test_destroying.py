@@ -15,9 +15,11 @@ from pyagentd.agent.lifecycle.worktree import Worktree, look
 from pyagentd.agent.triggering.occurrences import every
 from pyagentd.errors import NotFound, PyagentdError, StoreError, Unconfirmed
 from pyagentd.service import Service
-from pyagentd.store import hidden, paths
+from pyagentd.store import paths
 from pyagentd.store import trash as store_trash
-from pyagentd.store.index import agents, audit, contexts, tasks
+from pyagentd.store.db import agents, audit, tasks
+from pyagentd.store.db import agents as contexts
+from pyagentd.store.document import hidden
 from tests.agent.test_named_agents import git
 from tests.agent.world import Watcher, World, attached
 from tests.server import answer, tool_use

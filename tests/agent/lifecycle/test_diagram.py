@@ -12,7 +12,7 @@ from pyagentd.agent.lifecycle.destroying import destroy
 from pyagentd.agent.lifecycle.states import Happening, Life
 from pyagentd.store import contexts as files
 from pyagentd.store import trash
-from pyagentd.store.index import contexts
+from pyagentd.store.db import agents
 from pyagentd.store.paths import BranchRef
 from tests.agent.lifecycle.test_idling import agent, clock, say, status
 from tests.agent.test_triggers import ManualClock, restarted
@@ -101,11 +101,11 @@ async def test_every_arrow_is_gone_by_an_agent(
         await save(world, ref, clock)
     if life is L.IDLE:
         await clear(world, ref, clock)
-    before = {row.id for row in contexts.of(world.host.state, "bob")}
+    before = {row.id for row in agents.of(world.host.state, "bob")}
     assert await status(world) == life
     await DOING[happening](world, ref, clock)
     assert await status(world) == after
-    new = [row for row in contexts.of(world.host.state, "bob") if row.id not in before]
+    new = [row for row in agents.of(world.host.state, "bob") if row.id not in before]
     wanted = [TRIGGER[happening]] if life is L.ACTIVE and happening in TRIGGER else []
     assert [row.trigger for row in new] == wanted
     assert [await asyncio.to_thread(_trigger, row.file_path) for row in new] == wanted

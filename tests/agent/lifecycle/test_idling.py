@@ -11,9 +11,9 @@ from pyagentd.agent.lifecycle.creating import Wanted, create
 from pyagentd.agent.lifecycle.idling import IDLE_SETTING
 from pyagentd.agent.lifecycle.renaming import rename
 from pyagentd.policy.presets import DEFAULT_PRESET
-from pyagentd.store import hidden
-from pyagentd.store.document import body_sha256
-from pyagentd.store.index import agents
+from pyagentd.store.db import agents
+from pyagentd.store.document import hidden
+from pyagentd.store.document.text import body_sha256
 from pyagentd.store.paths import BranchRef
 from tests.agent.lifecycle.test_contexts import saved
 from tests.agent.test_history import Chat

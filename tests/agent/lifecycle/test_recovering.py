@@ -14,10 +14,9 @@ import pytest
 
 from pyagentd.agent.lifecycle import creating, destroying, recovering
 from pyagentd.service import Service
-from pyagentd.store import atomic, paths, trash
-from pyagentd.store.index import agents
-from pyagentd.store.index.state import State
-from pyagentd.store.namedagents import agentfile
+from pyagentd.store import atomic, named_agents, paths, trash
+from pyagentd.store.db import agents
+from pyagentd.store.db.state import State
 from tests.agent.world import Watcher, World
 from tests.faults.disk import Died, FaultyDisk
 
@@ -71,7 +70,7 @@ def assert_whole(world: World, name: str, place: Path) -> agents.AgentRow | None
         assert row is not None or not place.exists()
         return row
     assert (row.status, row.intent, row.dir) == ("idle", None, str(place))
-    assert agentfile.read(place).name == name
+    assert named_agents.read(place).name == name
     ref = paths.ref_of(place)
     assert not world.host.origins.foreign(ref) and world.host.presets.of_branch(ref).profile is not None
     return row

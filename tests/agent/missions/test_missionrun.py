@@ -11,7 +11,7 @@ import pytest
 
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.errors import PresetError
-from pyagentd.store.render import replay
+from pyagentd.store.document.render import replay
 from tests.agent.delegation import converse, ends, system_of
 from tests.agent.missions.contracted import COUNTS, RETURN, contracted, phases, said
 from tests.agent.prefix import assert_prefix

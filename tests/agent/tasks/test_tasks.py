@@ -19,9 +19,9 @@ from pyagentd.agent.tasks.process import is_runner, started_of
 from pyagentd.agent.tasks.standing import standing
 from pyagentd.agent.tasks.telling import listing, recorded, tail
 from pyagentd.policy.presets import DEFAULT_PRESET
-from pyagentd.store.index import tasks as table
-from pyagentd.store.index.tasks import Task
-from pyagentd.store.namedagents import agentfile
+from pyagentd.store import named_agents
+from pyagentd.store.db import tasks as table
+from pyagentd.store.db.tasks import Task
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import World, assert_closed, body, last_of, rows
 from tests.server import answer, tool_use
@@ -88,7 +88,7 @@ async def test_the_file_of_a_named_agent_says_how_each_ended(world: World) -> No
     ref = await create(world.host, Wanted(name="bob", permissions="open"))
     await run(world, ref, bash("true"), bash("exit 3"), "Started.")
     await over(world.host, "bob")
-    ended = agentfile.read(ref.session_dir).values["running_tasks"]
+    ended = named_agents.read(ref.session_dir).values["running_tasks"]
     assert [(each["command"], each["status"], each["exit_code"]) for each in ended] == [
         ("true", "completed", 0),
         ("exit 3", "failed", 3),

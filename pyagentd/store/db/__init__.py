@@ -1,0 +1,1 @@
+"""``state.db``: what is derived from the sessions for search and lists, and what is owned there."""

@@ -1,0 +1,214 @@
+"""The named agents in ``state.db``, destroyed ones too (SPEC 003 Session Persistence Summary).
+
+What an agent is stands in its ``agent.json``; a row says where it lives and in which state it is, and remembers what
+the file last said. A name that was destroyed keeps its row until it is used again (DD-17). What takes several steps
+writes first what it is about to do, its ``intent``: a daemon that finds one completes it, or takes it back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+from dataclasses import dataclass
+from typing import Literal
+
+from pyagentd.errors import Conflict
+from pyagentd.store.contexts import Trigger
+from pyagentd.store.db.state import State
+
+Status = Literal["created", "idle", "active", "destroyed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """One named agent; the fields are the columns of ``agents``."""
+
+    name: str
+    dir: str  # absolute
+    session_id: str
+    channel_id: str | None = None
+    model: str | None = None
+    permissions: str  # a profile's name, or a profile as JSON
+    created_at: str  # ISO 8601
+    status: Status
+    changed_at: int  # epoch ms, of the status
+    intent: str | None = None  # create, adopt, remove or leave and an identity, rename(d) and a name; None: nothing
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(AgentRow))
+_COLUMNS = ", ".join(_NAMES)
+_MARKS = ", ".join("?" * len(_NAMES))
+
+
+def register(state: State, row: AgentRow) -> None:
+    """Write the row of an agent that is new, or was destroyed before; raises as ``State.writing``.
+
+    One that begins with no files begins with no records: see ``_part``.
+
+    Raises:
+        Conflict: There is an agent of that name; nothing is written.
+    """
+    with state.writing() as db:
+        db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
+        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
+            raise Conflict(f"There is an agent called {row.name!r} already")
+        db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+        if row.intent == "create":
+            _part(db, row.name)
+
+
+def forget(state: State, name: str) -> None:
+    """Remove the row of an agent that could not be made; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute("DELETE FROM agents WHERE name = ?", (name,))
+
+
+def put(state: State, row: AgentRow) -> None:
+    """Write the row of an agent, in the place of the one it has; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute(f"INSERT OR REPLACE INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+
+
+def set_status(state: State, name: str, status: Status, *, now_ms: int, intent: str | None = None) -> None:
+    """Note the state of an agent, and what is to follow; one that is gone, or has no row, stays so.
+
+    Raises as ``State.writing``.
+    """
+    with state.writing() as db:
+        db.execute(
+            "UPDATE agents SET status = ?, changed_at = ?, intent = ? WHERE name = ? AND status != 'destroyed'",
+            (status, now_ms, intent, name),
+        )
+
+
+def intend(state: State, name: str, intent: str | None) -> None:
+    """Note what is about to happen to an agent; None: it has happened. Raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute("UPDATE agents SET intent = ? WHERE name = ?", (intent, name))
+
+
+def rename(state: State, name: str, row: AgentRow, *, old_dir: str) -> None:
+    """Put ``row`` in the place of the row of ``name``, and have what it saved and ran follow.
+
+    Args:
+        state: The database.
+        name: What the agent was called.
+        row: Its new row.
+        old_dir: Where it was.
+
+    Raises:
+        Conflict: There is an agent of the new name; nothing is written. Otherwise as ``State.writing``.
+    """
+    with state.writing() as db:
+        db.execute("DELETE FROM agents WHERE name = ? AND status = 'destroyed'", (row.name,))
+        if db.execute("SELECT 1 FROM agents WHERE name = ?", (row.name,)).fetchone():
+            raise Conflict(f"There is an agent called {row.name!r} already")
+        _part(db, row.name)
+        db.execute("DELETE FROM agents WHERE name = ?", (name,))
+        db.execute(f"INSERT INTO agents ({_COLUMNS}) VALUES ({_MARKS})", dataclasses.astuple(row))
+        length, inside = len(old_dir) + 1, f"{old_dir}/"
+        for table, column in (("contexts", "file_path"), ("tasks", "output_path"), ("tasks", "branch_dir")):
+            db.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
+                f"WHERE agent_name = ? AND substr({column}, 1, ?) = ?",
+                (row.dir, length, name, length, inside),
+            )
+        for table in ("contexts", "tasks"):
+            db.execute(f"UPDATE {table} SET agent_name = ? WHERE agent_name = ?", (row.name, name))
+
+
+def _part(db: sqlite3.Connection, name: str) -> None:
+    """Have the records of earlier agents called ``name`` be under ``name@1``, ``name@2``, …: they are not the next's.
+
+    What still runs stays, since who watches it knows it by its name.
+    """
+    earlier = db.execute(
+        "SELECT count(DISTINCT agent_name) FROM (SELECT agent_name FROM tasks UNION SELECT agent_name FROM contexts) "
+        "WHERE substr(agent_name, 1, ?) = ?",
+        (len(name) + 1, f"{name}@"),
+    ).fetchone()[0]
+    mark = f"{name}@{earlier + 1}"
+    db.execute("UPDATE contexts SET agent_name = ? WHERE agent_name = ?", (mark, name))
+    db.execute("UPDATE tasks SET agent_name = ? WHERE agent_name = ? AND status <> 'running'", (mark, name))
+
+
+def find(state: State, name: str) -> AgentRow | None:
+    """Return the row of an agent; raises as ``State.reading``."""
+    with state.reading() as db:
+        row = db.execute(f"SELECT {_COLUMNS} FROM agents WHERE name = ?", (name,)).fetchone()
+    return None if row is None else AgentRow(**dict(zip(_NAMES, row, strict=True)))
+
+
+def known(state: State, *, destroyed: bool = False) -> list[AgentRow]:
+    """Return all agents by name, with ``destroyed`` those too that were; raises as ``State.reading``."""
+    where = "" if destroyed else " WHERE status != 'destroyed'"
+    with state.reading() as db:
+        rows = db.execute(f"SELECT {_COLUMNS} FROM agents{where} ORDER BY name").fetchall()
+    return [AgentRow(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+
+
+# The saved conversations in ``state.db``: where each one's file is (SPEC 003 Session Persistence Summary).
+#
+# The records stay when their agent is destroyed and its files are gone.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRow:
+    """One saved conversation; the fields are the columns of ``contexts``."""
+
+    id: str
+    agent_name: str  # or the session's id
+    description: str
+    saved_at: str  # ISO 8601
+    message_count: int
+    file_path: str  # absolute
+    trigger: Trigger
+    first_seq: int | None = None  # rows of messages.jsonl that it holds
+    last_seq: int | None = None
+
+
+_CONTEXT_NAMES = tuple(field.name for field in dataclasses.fields(ContextRow))
+_CONTEXT_COLUMNS = ", ".join(_CONTEXT_NAMES)
+
+
+def put_context(state: State, row: ContextRow) -> None:
+    """Write the row of a context, in the place of the one it has; raises as ``State.writing``."""
+    marks = ", ".join("?" * len(_CONTEXT_NAMES))
+    with state.writing() as db:
+        db.execute(f"INSERT OR REPLACE INTO contexts ({_CONTEXT_COLUMNS}) VALUES ({marks})", dataclasses.astuple(row))
+
+
+def of(state: State, agent_name: str | None = None) -> list[ContextRow]:
+    """Return the contexts of an agent or a session, or all, the last one first; raises as ``State.reading``."""
+    with state.reading() as db:
+        rows = db.execute(
+            f"SELECT {_CONTEXT_COLUMNS} FROM contexts WHERE ?1 IS NULL OR agent_name = ?1"
+            " ORDER BY saved_at DESC, last_seq DESC, id",
+            (agent_name,),
+        ).fetchall()
+    return [ContextRow(**dict(zip(_CONTEXT_NAMES, row, strict=True))) for row in rows]
+
+
+def ever(state: State, agent_name: str) -> list[ContextRow]:
+    """Return the contexts of all agents that were ever called this, the last one first; raises as ``of``."""
+    marked = f"{agent_name}@"
+    found = [row for row in of(state) if row.agent_name == agent_name or row.agent_name.startswith(marked)]
+    return [dataclasses.replace(row, agent_name=agent_name) for row in found]
+
+
+def find_context(state: State, id: str, agent_name: str | None = None) -> list[ContextRow]:
+    """Return the contexts whose id is ``id`` or begins with it; raises as ``State.reading``.
+
+    Args:
+        state: The database.
+        id: An id or its beginning.
+        agent_name: Only of this agent or session.
+    """
+    with state.reading() as db:
+        rows = db.execute(
+            f"SELECT {_CONTEXT_COLUMNS} FROM contexts"
+            " WHERE substr(id, 1, ?1) = ?2 AND (?3 IS NULL OR agent_name = ?3) ORDER BY id",
+            (len(id), id, agent_name),
+        ).fetchall()
+    found = [ContextRow(**dict(zip(_CONTEXT_NAMES, row, strict=True))) for row in rows]
+    return [row for row in found if row.id == id] or found

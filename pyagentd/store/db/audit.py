@@ -1,0 +1,78 @@
+"""The audit in ``state.db``: every decision about a tool call, appended and never changed.
+
+Rows are facts of their own: nothing else has them, so deleting a session leaves its rows, and what cannot be written
+now is written later (``agent.ledger``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from pyagentd.store.db.state import State
+
+Decided = Literal["allow", "ask_approved", "ask_denied", "deny"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One decision; the fields are the columns of ``audit``."""
+
+    at_ms: int  # epoch
+    session: str  # id of the session at the root of the tree
+    branch_dir: str  # of the branch or agent that acted: below the sessions root, or absolute
+    agent: str | None  # the agent's id; None: the session itself acted
+    run_id: str
+    tool: str
+    action: str
+    decision: Decided
+    rule: str  # what decided: "scope", "grant REGEX", "protected"…; "human"
+    reason: str = ""  # of a denial, as the model was told; of a human's decision, what they said
+    by: str | None = None  # the client through which a human decided
+    detail: str | None = None  # JSON: what was changed, old and new
+    user: str | None = None  # who triggered or approved it, where that is known
+
+
+_COLUMNS = ", ".join(field.name for field in dataclasses.fields(Entry))
+_INSERT = f"INSERT INTO audit ({_COLUMNS}) VALUES ({', '.join('?' * len(dataclasses.fields(Entry)))})"
+_SELECT = f"SELECT id, {_COLUMNS} FROM audit"
+
+
+def append(state: State, entries: Iterable[Entry]) -> None:
+    """Write ``entries``, all or none; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.executemany(_INSERT, [dataclasses.astuple(entry) for entry in entries])
+
+
+def latest(
+    state: State, *, within: str = "", session: str = "", limit: int, before: int | None = None
+) -> list[tuple[int, Entry]]:
+    """Return the last entries with their numbers, the newest first; raises as ``State.reading``.
+
+    Args:
+        state: The database.
+        within: Only of the branch with this ``branch_dir`` and of what is below it; "" is everything.
+        session: Only of the tree of the session with this id; "" is everything.
+        limit: At most so many.
+        before: Only those with a smaller number.
+    """
+    conditions: list[str] = []
+    values: list[str | int] = []
+    if within:
+        conditions.append("(branch_dir = ? OR substr(branch_dir, 1, ?) = ?)")
+        values += [within, len(within) + 1, f"{within}/"]
+    if session:
+        conditions.append("session = ?")
+        values.append(session)
+    if before is not None:
+        conditions.append("id < ?")
+        values.append(before)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    with state.reading() as db:
+        rows = db.execute(f"{_SELECT}{where} ORDER BY id DESC LIMIT ?", (*values, limit)).fetchall()
+    return [(number, Entry(**dict(zip(_NAMES, row, strict=True)))) for number, *row in rows]
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(Entry))

@@ -1,0 +1,166 @@
+"""The list of all sessions: what is known of every branch and agent, without opening files where the tables have it.
+
+Where the stamps of a branch's files are those the tables were made from, its facts come from there; else, or without
+tables, from the files. Thirty thousand branches are usual enough to count system calls.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pyagentd import regularfile
+from pyagentd.store import metadata, paths
+from pyagentd.store.db.projection import Facts, Stamps, mtime_ns, stamps_of
+from pyagentd.store.journal import row_of
+from pyagentd.store.paths import BranchRef
+from pyagentd.store.registry import Entry
+
+_SESSION_ROW = b'"session"'  # its type, however it is spaced; inside a text the quotes are escaped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A branch or an agent in the list.
+
+    Attributes:
+        ref: Which.
+        title: "" when it has none.
+        archived_at: Epoch ms, or None.
+        preset: As the metadata says.
+        created: ISO 8601, as the metadata says.
+        updated: When its conversation was last written, in ISO 8601 (UTC).
+        is_current: Whether it is the active branch of its session; False for agents.
+        parent: The key of the branch or agent that an agent belongs to.
+    """
+
+    ref: BranchRef
+    title: str
+    archived_at: int | None
+    preset: str | None
+    created: str | None
+    updated: str
+    is_current: bool
+    parent: str | None
+
+
+def listed(entries: Iterable[Entry], facts: Mapping[str, Facts], *, archived: bool) -> Iterator[Listed]:
+    """Yield everything in ``entries``, agents after the branch they belong to.
+
+    Args:
+        entries: What a scan found, branches of a session together.
+        facts: What the tables have, by the branch's key.
+        archived: Also what is archived, and what belongs to it.
+    """
+    for directory, branches in groupby(entries, key=lambda entry: entry.ref.session_dir):
+        known = list(branches)
+        active = _active(directory, known)
+        for entry in known:
+            yield from _listed(entry, facts, None, entry.ref.branch_name == active, archived=archived)
+
+
+def alone(ref: BranchRef, session: Mapping[str, Any] | None = None) -> Listed | None:
+    """Return one branch or agent by itself, None when it is gone.
+
+    Args:
+        ref: Which.
+        session: The last ``session`` row of its log; None reads it there.
+    """
+    stamps = stamps_of(ref.key)
+    if not stamps.document and not stamps.journal:
+        return None
+    known = _from_files(ref, stamps) if session is None else _facts(stamps, session, session.get("agent"), None)
+    return Listed(
+        ref=ref,
+        title=known.title,
+        archived_at=known.archived_at,
+        preset=known.preset,
+        created=known.created,
+        updated=_iso(max(mtime_ns(stamps.journal), mtime_ns(stamps.document))),
+        is_current=not ref.is_agent and ref.branch_name == _linked(ref.session_dir),
+        parent=str(ref.branch_dir.parent.parent) if ref.is_agent else None,
+    )
+
+
+def _listed(
+    entry: Entry, facts: Mapping[str, Facts], parent: str | None, is_current: bool, *, archived: bool
+) -> Iterator[Listed]:
+    key = entry.ref.key
+    stamps = stamps_of(key)
+    known = facts.get(key)
+    if known is None or known.stamps[:2] != stamps[:2]:
+        known = _from_files(entry.ref, stamps)
+    if known.archived_at is not None and not archived:
+        return
+    yield Listed(
+        ref=entry.ref,
+        title=known.title,
+        archived_at=known.archived_at,
+        preset=known.preset,
+        created=known.created,
+        updated=_iso(max(mtime_ns(stamps.journal), mtime_ns(stamps.document))),
+        is_current=is_current,
+        parent=parent,
+    )
+    for agent in entry.agents:
+        yield from _listed(agent, facts, key, False, archived=archived)
+
+
+def _active(session_dir: Path, branches: list[Entry]) -> str:
+    """Return the name of the active branch, by the rules of ``paths.ref_of``."""
+    name = _linked(session_dir)
+    return name if any(entry.ref.branch_name == name for entry in branches) else paths.MAIN_BRANCH
+
+
+def _linked(session_dir: Path) -> str:
+    """Return the name of the branch that a session's link points at, whether it is there or not."""
+    try:
+        target = os.readlink(paths.current_link(session_dir))  # noqa: PTH115 - a text is enough
+    except OSError:
+        return paths.MAIN_BRANCH
+    home, _, name = target.rpartition("/")
+    if home == paths.BRANCHES_DIR or Path(session_dir, home).resolve() == paths.branches_dir(session_dir):
+        return name
+    return paths.MAIN_BRANCH
+
+
+def _from_files(ref: BranchRef, stamps: Stamps) -> Facts:
+    plan = metadata.read_session_metadata(ref.branch_dir) or {}
+    session = _session_row(paths.journal_file(ref.branch_dir))
+    return _facts(stamps, session, plan.get("preset"), plan.get("created"))
+
+
+def _facts(stamps: Stamps, session: Mapping[str, Any], preset: str | None, created: str | None) -> Facts:
+    archived_at = session.get("archived_at")
+    return Facts(
+        stamps=stamps,
+        title=str(session.get("title") or ""),
+        archived_at=archived_at if isinstance(archived_at, int) else None,
+        preset=preset or None,
+        created=created,
+    )
+
+
+def _session_row(journal: Path) -> Mapping[str, object]:
+    """Return the last ``session`` row of a log without reading its other rows."""
+    try:
+        content = regularfile.read_bytes(journal, limit=regularfile.LOG)
+    except OSError:
+        return {}
+    end = len(content)
+    while (found := content.rfind(_SESSION_ROW, 0, end)) >= 0:
+        start = content.rfind(b"\n", 0, found) + 1
+        row = row_of(content[start : (content.find(b"\n", found) + 1) or len(content)])
+        if row is not None and row.type == "session":
+            return row.data
+        end = found
+    return {}
+
+
+def _iso(mtime: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(mtime // 1_000_000_000))

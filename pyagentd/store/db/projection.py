@@ -1,0 +1,945 @@
+"""Sessions as tables (neighbours B.2) and their full-text index: derived from the files, and only from them.
+
+A branch is one transaction: it is there as its files were at some moment, or as it was before. Whether it is up to
+date is told by the stamps of its files, so what another program or machine wrote is noticed; nobody has to tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, NamedTuple
+
+from pyagentd import regularfile
+from pyagentd.errors import BadRequest, StoreError
+from pyagentd.store import metadata, paths
+from pyagentd.store.conversation import Conversation, Message, Part, RunState
+from pyagentd.store.db.requests import put_requests, spent_json
+from pyagentd.store.db.state import State
+from pyagentd.store.document import text
+from pyagentd.store.document.pieces import Found, PieceKind, found_pieces, recorded_pieces
+from pyagentd.store.document.reconcile import align
+from pyagentd.store.document.render import writable
+from pyagentd.store.journal import Numbering, Row, chunks, read_rows, row_of, rows_of, served_by
+from pyagentd.store.paths import BranchRef
+
+# What can be found in a conversation: the text of each part as a person would look for it.
+#
+# A pure function of the columns of a part, because the index keeps no text: to take a text out of it, it is made
+# from the stored columns again. Whoever changes what it returns adds a migration that empties the index.
+
+Kind = Literal["text", "reasoning", "tool", "compaction", "file", "title"]
+
+_OTHERS: Mapping[str, tuple[Kind, tuple[str, ...]]] = {
+    "data-compaction": ("compaction", ("summary",)),
+    "file": ("file", ("filename", "url")),
+    "source-url": ("file", ("title", "url")),
+    "source-document": ("file", ("title", "filename")),
+}
+
+
+def part_text(type: str, data: Mapping[str, Any], streamed: str, edited: str | None) -> tuple[Kind, str]:
+    """Return the kind of a part and its text, "" when there is nothing to find.
+
+    Args:
+        type: As recorded.
+        data: The part in AI SDK form.
+        streamed: Text that came after ``data`` was recorded.
+        edited: What the user put in its place, or None.
+    """
+    if type in ("text", "reasoning"):
+        text = str(data.get("text", "")) + streamed if edited is None else edited
+        return ("text" if type == "text" else "reasoning"), text.strip()
+    if type.startswith("tool-"):
+        return "tool", _tool_text(data) if edited is None else edited.strip()
+    kind, names = _OTHERS.get(type, ("file", ()))
+    return kind, "\n".join(str(data[name]) for name in names if data.get(name))
+
+
+def title_text(title: str, session_id: str) -> str:
+    """Return what a session is found by beside its messages: its title and the words in its id."""
+    return f"{title}\n{session_id}" if title else session_id
+
+
+def _tool_text(data: Mapping[str, Any]) -> str:
+    name = str(data.get("type", "")).removeprefix("tool-")
+    result = data.get("output") if data.get("state") == "output-available" else data.get("errorText")
+    call = " ".join([name, *_arguments(data.get("input"))])
+    return f"{call}\n{result}".strip() if result else call
+
+
+def _arguments(value: Any) -> Iterator[str]:
+    """Yield names and values of a call; texts as they are, since in JSON a line end would be glued to a word."""
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for key, inner in value.items():
+                yield f"{key}:"
+                yield from _arguments(inner)
+        case list():
+            for inner in value:
+                yield from _arguments(inner)
+        case None:
+            pass
+        case _:
+            yield json.dumps(value)
+
+
+# What was appended to a log since it was last read, for readers that come back; see ``lines`` for what a line is.
+#
+# A reader keeps a ``Bookmark``. The log goes on from there if the bytes before it are the same and more follow; a
+# log that was replaced, cut or repaired is read from its beginning.
+
+_WITNESS = 512  # bytes before a bookmark that must be the same
+
+
+class Bookmark(NamedTuple):
+    """How far a log was read: an offset, the number of the last row, and a hash of what stands before."""
+
+    end: int = 0
+    seq: int = 0
+    witness: str = ""
+
+
+def read_from(path: Path, mark: Bookmark) -> tuple[list[Row], Bookmark] | None:
+    """Return the rows after ``mark`` and where they end; None when the log does not go on from there.
+
+    Raises:
+        StoreError: The disk refused; a missing file is an empty log.
+    """
+    try:
+        with regularfile.opened(path, limit=regularfile.LOG) as file:
+            size = os.fstat(file.fileno()).st_size
+            if mark.end > size or _witness(file, mark.end) != mark.witness:
+                return None
+            rows, end, numbering = _read(file, mark, size)
+            if numbering.disordered:
+                return None if mark.end else (read_rows(path), Bookmark(witness="-"))
+            return rows, Bookmark(end, numbering.last_seq, _witness(file, end))
+    except FileNotFoundError:
+        return ([], Bookmark()) if mark.end == 0 else None
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _read(file: BinaryIO, mark: Bookmark, size: int) -> tuple[list[Row], int, Numbering]:
+    def read(length: int, offset: int) -> bytes:
+        file.seek(offset)
+        return file.read(length)
+
+    numbering = Numbering(last_seq=mark.seq)
+    rows: list[Row] = []
+    end = mark.end
+    for chunk in chunks(read, mark.end, size):
+        if not chunk.complete and row_of(chunk.text) is None:
+            break  # being written, or torn
+        found, _ = rows_of(numbering.usable(chunk.text))
+        rows += found
+        end = chunk.end
+    return rows, end, numbering
+
+
+def _witness(file: BinaryIO, end: int) -> str:
+    start = max(0, end - _WITNESS)
+    file.seek(start)
+    return hashlib.blake2b(file.read(end - start), digest_size=8).hexdigest() if end else ""
+
+
+# What a person types to search, as an expression of the index and as a finder of the words in a text.
+#
+# Words must all be there, ``"…"`` is a phrase, ``-`` in front excludes, and the last word may be the beginning of
+# one. Nothing a person types is syntax of the index: everything goes there quoted. Case and diacritics do not count;
+# what stands between letters and digits does not either, so ``foo.bar(x)`` finds itself and a path its parts in
+# order.
+#
+# Scripts that put no spaces between words are cut into single characters, in the text as in the query; neighbours in
+# the query must be neighbours in the text, so every substring is found.
+
+MAX_TERMS = 64  # more say nothing more, and the index has a limit
+_PREFIX_FROM = 2  # characters; fewer begin too many words
+
+# Thai, Lao, Myanmar, Khmer, Hangul, Kana, Bopomofo, Han with its extensions; ranges for a character class.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u318f\u31a0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uaa60-\uaa7f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
+    "\U00016fe0-\U00018dff\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
+)
+_SINGLE = re.compile(f"([{_UNSPACED}])")
+_TERM = re.compile(r'(-?)"([^"]*)"?|([^\s"]+)')
+_MARKS = "[\u0300-\u036f]*"
+_WORD = f"[^\\W_{_UNSPACED}]"
+_TOKEN = re.compile(f"[{_UNSPACED}]|{_WORD}(?:{_WORD}|[\u0300-\u036f])*")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word or phrase; ``is_open``: the text may go on after its end."""
+
+    text: str
+    is_open: bool = False
+    is_excluded: bool = False
+
+    @property
+    def quoted(self) -> str:
+        """The term as a string of the index's language."""
+        return '"' + segmented(self.text).replace('"', '""') + '"' + (" *" if self.is_open else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is looked for; ``parse`` makes it."""
+
+    wanted: tuple[Term, ...]
+    excluded: tuple[Term, ...]
+
+    @property
+    def expression(self) -> str:
+        """The query in the language of SQLite's FTS5."""
+        wanted = " AND ".join(term.quoted for term in self.wanted)
+        excluded = " OR ".join(term.quoted for term in self.excluded)
+        return f"({wanted}) NOT ({excluded})" if excluded else wanted
+
+    def finder(self) -> Finder:
+        """Return what finds the wanted words in a text."""
+        return Finder(self.wanted)
+
+
+def parse(text: str) -> Query:
+    """Return what ``text`` asks for.
+
+    Raises:
+        BadRequest: It has no word to look for.
+    """
+    terms = [term for term in _terms(writable(text.replace("\0", " "))) if _TOKEN.search(term.text)][:MAX_TERMS]
+    wanted = tuple(term for term in terms if not term.is_excluded)
+    if not wanted:
+        raise BadRequest("The query has no word to look for", mend='Give words, a "phrase", or words and -exclusions')
+    return Query(wanted, tuple(term for term in terms if term.is_excluded))
+
+
+def segmented(text: str) -> str:
+    """Return ``text`` as the index gets it: characters of scripts without spaces apart, all of it bindable."""
+    return writable(text if text.isascii() else _SINGLE.sub(r" \1 ", text))
+
+
+class Finder:
+    """Finds words of a query where they stand; by the same rules as the index, as far as anybody would notice."""
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        patterns = dict.fromkeys(pattern for term in terms if (pattern := _pattern(term)))
+        self._found = re.compile("|".join(sorted(patterns, key=len, reverse=True)) or r"(?!)")
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where words of the query stand, as offsets in code points, from first to last."""
+        return (found.span() for found in self._found.finditer(folded(text)))
+
+    def preview(self, text: str, length: int = 200) -> tuple[str, list[tuple[int, int]]]:
+        """Return about ``length`` characters around the first match on one line, and the matches in them."""
+        first, end = next(self.spans(text), (0, 0))
+        start = max(0, first - max(0, length - (end - first)) // 3)
+        start = _word_start(text, start, first)
+        cut = text[start : max(end, start + length)]
+        line = " ".join(cut.split())
+        shown = ("…" if start else "") + line + ("…" if start + len(cut) < len(text.rstrip()) else "")
+        return shown, list(self.spans(shown))
+
+
+def folded(text: str) -> str:
+    """Return ``text`` in lower case and without diacritics, every character in its place."""
+    return text.lower() if text.isascii() else text.translate(_FOLD)
+
+
+class _Fold(dict[int, str]):
+    """Folds a character to one character; combining marks stay and are skipped by the patterns."""
+
+    def __missing__(self, code: int) -> str:
+        base = unicodedata.normalize("NFD", chr(code))[0]
+        lower = base.lower()
+        self[code] = lower if len(lower) == 1 and not _SINGLE.match(chr(code)) else chr(code)
+        return self[code]
+
+
+_FOLD = _Fold()
+
+
+def _terms(text: str) -> Iterator[Term]:
+    found = list(_TERM.finditer(text))
+    for match in found:
+        sign, phrase, word = match.groups()
+        if word is None:
+            yield Term(phrase, is_excluded=bool(sign))
+            continue
+        if word.startswith("-") and len(word) > 1 and word[1] != "-":
+            yield Term(word[1:], is_excluded=True)
+        else:
+            is_last = match is found[-1] and match.end() == len(text)
+            tokens = _TOKEN.findall(word)
+            yield Term(word, is_open=is_last and bool(tokens) and len(tokens[-1]) >= _PREFIX_FROM)
+
+
+def _pattern(term: Term) -> str:
+    """Return the pattern of the term's words in order, nothing but punctuation between them."""
+    tokens = _TOKEN.findall(folded(term.text))
+    patterns = []
+    for token in tokens:
+        letters = [letter for letter in token if not unicodedata.combining(letter)]
+        patterns.append(_MARKS.join(map(re.escape, letters)) + _MARKS)
+    if not patterns:
+        return ""
+    words = [not _SINGLE.match(token) for token in tokens]
+    before = f"(?<!{_WORD})" if words[0] else ""
+    after = f"(?!{_WORD})" if words[-1] and not term.is_open else ""
+    pattern = patterns[0]
+    for (left, right), each in zip(pairwise(words), patterns[1:], strict=True):
+        pattern += (r"[\W_]+" if left and right else r"[\W_]*") + each
+    return before + pattern + after
+
+
+def _word_start(text: str, start: int, first: int) -> int:
+    """Return where a word begins between ``start`` and the first match, ``start`` if none does."""
+    space = re.search(r"\s+", text[start:first]) if start else None
+    return start + space.end() if space else start
+
+
+# The rows of one branch in ``state.db``: put, recalled, taken out; what they are made from is told by ``indexed``.
+#
+# The index keeps no text of its own: whatever goes in or out passes ``_index`` and ``_unindex``, and nothing is
+# taken out but with the very text it was put in with.
+
+PART_COLUMNS = (
+    'id, message_id, "index", type, data_json, tool_call_id, tool_state, created_at, updated_at,'
+    " streamed, edited, removed"
+)
+PartRow = tuple[Any, ...]
+
+
+class LoneText(NamedTuple):
+    """A text that belongs to no message: a title, or what only the document has.
+
+    ``origin`` is the same in every copy of it; ``created_at`` is in epoch ms.
+    """
+
+    origin: str
+    role: str
+    kind: str
+    created_at: int
+    text: str
+
+
+class BranchTables:
+    """The rows of the branch with this key, inside a transaction of the caller's."""
+
+    def __init__(self, db: sqlite3.Connection, key: str) -> None:
+        self._db = db
+        self._key = key
+
+    # -- what is there -----------------------------------------------------------------------------------------
+
+    def message_of(self, part_id: str) -> str | None:
+        """Return the id of the message that has a part."""
+        query = "SELECT message_id FROM chat_parts WHERE session_id = ? AND id = ?"
+        found = self._db.execute(query, (self._key, part_id)).fetchone()
+        return found and str(found[0])
+
+    def message(self, message_id: str) -> Message | None:
+        """Return a message with its parts, as it was written."""
+        query = "SELECT role, metadata_json, created_at, updated_at, removed FROM chat_messages"
+        row = self._db.execute(f"{query} WHERE session_id = ? AND id = ?", (self._key, message_id)).fetchone()
+        if row is None:
+            return None
+        role, data, created_at, updated_at, removed = row
+        stamps = {"created_at": created_at, "updated_at": updated_at}
+        message = Message({"id": message_id, "role": role, "metadata_json": json.loads(data), **stamps})
+        message.hidden = bool(removed)
+        message.parts = [_part(values) for values in self._parts(message_id).values()]
+        return message
+
+    def messages(self) -> list[tuple[str, str, int]]:
+        """Return of every message its id, the hashes of its pieces, and when it was created in epoch ms."""
+        query = "SELECT id, pieces, created_at FROM chat_messages WHERE session_id = ?"
+        return self._db.execute(query, (self._key,)).fetchall()
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    def put_message(self, message: Message, pieces: str, *, is_new: bool) -> None:
+        """Write a message with its parts, of what is there already only what changed.
+
+        Args:
+            message: As it is now.
+            pieces: The hashes of what the document should show of it.
+            is_new: Whether nothing of it can be there yet.
+        """
+        data = _json(message.row.get("metadata_json", {}))
+        values = (message.role, data, *_times(message.row), int(message.hidden), pieces)
+        self._db.execute(_PUT_MESSAGE, (self._key, message.id, *values))
+        parts = {} if is_new else self._parts(message.id)
+        indexed = {} if is_new else self._indexed(message.id, parts)
+        for part in message.parts:
+            row = _row(part)
+            if parts.pop(part.id, None) != row:
+                self._db.execute(_PUT_PART, (self._key, *row))
+            self._put_part_text(message, part, row, indexed.pop(part.id, None))
+        for part_id in parts:
+            self._db.execute("DELETE FROM chat_parts WHERE session_id = ? AND id = ?", (self._key, part_id))
+        for number, text in indexed.values():
+            self._unindex(number, text)
+        put_requests(self._db, self._key, message, is_new=is_new)
+
+    def remove_message(self, message_id: str) -> None:
+        """Take a message and its parts out."""
+        for number, text in self._indexed(message_id, self._parts(message_id)).values():
+            self._unindex(number, text)
+        self._db.execute("DELETE FROM chat_messages WHERE session_id = ? AND id = ?", (self._key, message_id))
+
+    def _put_part_text(self, message: Message, part: Part, row: PartRow, old: tuple[int, str] | None) -> None:
+        kind, text = part_text(part.type, part.data, *row[9:11])
+        text = writable(text)
+        hidden = int(part.hidden or message.is_hidden)
+        created_at = part.row.get("created_at") or message.row.get("created_at") or 0
+        if old is not None and old[1] == text:
+            query = "UPDATE texts SET role = ?, kind = ?, hidden = ?, created_at = ? WHERE id = ?"
+            self._db.execute(query, (message.role, kind, hidden, created_at, old[0]))
+            return
+        if old is not None:
+            self._unindex(*old)
+        if text:
+            self._index((message.id, part.id, message.id, message.role, kind, hidden, created_at, None), text)
+
+    def _parts(self, message_id: str) -> dict[str, PartRow]:
+        query = f'SELECT {PART_COLUMNS} FROM chat_parts WHERE session_id = ? AND message_id = ? ORDER BY "index", id'
+        return {row[0]: row for row in self._db.execute(query, (self._key, message_id))}
+
+    def _indexed(self, message_id: str, parts: Mapping[str, PartRow]) -> dict[str, tuple[int, str]]:
+        """Return of the parts that can be found the number in the index, and the text there."""
+        query = "SELECT part_id, id FROM texts WHERE session_id = ? AND message_id = ?"
+        numbers = self._db.execute(query, (self._key, message_id))
+        return {id: (number, stored_text(parts[id])) for id, number in numbers if id in parts}
+
+    # -- texts of no message -----------------------------------------------------------------------------------
+
+    def put_lone(self, wanted: Counter[LoneText], *, is_new: bool) -> None:
+        """Make these the only texts that belong to no message; ``is_new``: none can be there yet."""
+        # Times change with every save; the texts, which cost, hardly ever.
+        dated = {text._replace(created_at=0): text for text in wanted}
+        missing = Counter({text._replace(created_at=0): count for text, count in wanted.items()})
+        for number, *values in [] if is_new else self._lone():
+            known = LoneText(*values)
+            entry = known._replace(created_at=0)
+            if not missing[entry]:
+                self._unindex(number, known.text)
+                continue
+            missing[entry] -= 1
+            if known != dated[entry]:
+                query = "UPDATE texts SET created_at = ? WHERE id = ?"
+                self._db.execute(query, (dated[entry].created_at, number))
+        for entry in missing.elements():
+            origin, role, kind, created_at, text = dated[entry]
+            self._index((None, None, origin, role, kind, 0, created_at, text), text)
+
+    def _lone(self) -> list[tuple[Any, ...]]:
+        query = "SELECT id, origin, role, kind, created_at, text FROM texts WHERE session_id = ?"
+        return self._db.execute(f"{query} AND message_id IS NULL", (self._key,)).fetchall()
+
+    # -- the branch --------------------------------------------------------------------------------------------
+
+    def put_session(self, facts: Mapping[str, Any]) -> None:
+        """Write the branch's row: ``facts`` by column, and what is summed up from its messages."""
+        tokens = self._rollup()
+        model = self._db.execute(_MODEL, (self._key,)).fetchone()
+        served = served_by({"metadata_json": json.loads(model[0])} if model else {})
+        query = "SELECT coalesce(max(updated_at), 0) FROM chat_messages WHERE session_id = ?"
+        (changed,) = self._db.execute(query, (self._key,)).fetchone()
+        row = dict(facts) | tokens
+        row |= {
+            "updated_at": max(facts["updated_at"], changed),
+            "total_tokens": sum(tokens.values()),
+            "spent_json": spent_json(self._db, self._key),
+            "model_json": _json({"provider_id": served.provider or None, "model_id": served.model} if model else {}),
+        }
+        names, places = ", ".join(row), ", ".join(f":{name}" for name in row)
+        changes = ", ".join(f"{name} = excluded.{name}" for name in row)
+        query = f"INSERT INTO chat_sessions ({names}) VALUES ({places}) ON CONFLICT (id) DO UPDATE SET {changes}"
+        self._db.execute(query, row)
+
+    def _rollup(self) -> dict[str, int]:
+        """Return the tokens that count towards the model's context: of the visible answers, or since a compaction."""
+        start, summary = (0, ""), 0
+        if (found := self._db.execute(_MARKER, (self._key,)).fetchone()) is not None:
+            *after, tail, tokens = found
+            query = "SELECT created_at, id FROM chat_messages WHERE session_id = ? AND id = ?"
+            start = self._db.execute(query, (self._key, tail)).fetchone() or tuple(after)
+            summary = tokens if isinstance(tokens, int) else 0
+        usage = self._db.execute(_USAGE, (self._key, *start)).fetchone()
+        tokens_by_bucket = dict(zip(_TOKENS, usage, strict=True))
+        return tokens_by_bucket | {"prompt_tokens": tokens_by_bucket["prompt_tokens"] + summary}
+
+    def remove(self) -> None:
+        """Take the whole branch out."""
+        for message_id, _, _ in self.messages():
+            self.remove_message(message_id)
+        for number, *_, text in self._lone():
+            self._unindex(number, text)
+        self._db.execute("DELETE FROM chat_sessions WHERE id = ?", (self._key,))
+
+    # -- the index ---------------------------------------------------------------------------------------------
+
+    def _index(self, entry: tuple[Any, ...], text: str) -> None:
+        number = self._db.execute(_PUT_TEXT, (self._key, *entry)).lastrowid
+        self._db.execute("INSERT INTO texts_index (rowid, text) VALUES (?, ?)", (number, segmented(text)))
+
+    def _unindex(self, number: int, text: str) -> None:
+        command = "INSERT INTO texts_index (texts_index, rowid, text) VALUES ('delete', ?, ?)"
+        self._db.execute(command, (number, segmented(text)))
+        self._db.execute("DELETE FROM texts WHERE id = ?", (number,))
+
+
+def stored_text(part: PartRow) -> str:
+    """Return what the index has of a part, from its columns (``PART_COLUMNS``)."""
+    return writable(part_text(part[3], json.loads(part[4]), part[9], part[10])[1])
+
+
+def session_facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the log's ``session`` row (``{}``: there is none) tells, by column of ``chat_sessions``."""
+    root = row.get("workspace_root")
+    return {
+        "agent": str(row.get("agent") or ""),
+        "workspace_root": str(root) if root else None,
+        "parent_id": row.get("parent_id"),
+        "permissions_json": _json(row.get("permissions_json", [])),
+        "metadata_json": _json(row.get("metadata_json", {})),
+        "created_at": row.get("created_at") or 0,
+        "updated_at": row.get("updated_at") or 0,
+        "archived_at": row.get("archived_at"),
+        "title": writable(str(row.get("title") or "")),
+    }
+
+
+def _part(values: PartRow) -> Part:
+    id, message_id, index, type, data, call_id, state, created_at, updated_at, streamed, edited, removed = values
+    row = {"id": id, "message_id": message_id, "index": index, "type": type, "data_json": json.loads(data)}
+    row |= {"tool_call_id": call_id, "tool_state": state} if call_id is not None else {}
+    part = Part(row | {"created_at": created_at, "updated_at": updated_at})
+    part.deltas = [streamed] if streamed else []
+    part.edited, part.hidden = edited, bool(removed)
+    return part
+
+
+def _row(part: Part) -> PartRow:
+    row = part.row
+    return (
+        part.id,
+        row["message_id"],
+        row.get("index", 0),
+        writable(part.type),
+        _json(part.data),
+        writable(row.get("tool_call_id") or "") or None,
+        row.get("tool_state"),
+        *_times(row),
+        writable("".join(part.deltas)),
+        None if part.edited is None else writable(part.edited),
+        int(part.hidden),
+    )
+
+
+def _times(row: Mapping[str, Any]) -> tuple[int, int]:
+    return row.get("created_at") or 0, row.get("updated_at") or 0
+
+
+def _json(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # what Python takes for JSON and SQLite does not
+        return _json(json.loads(json.dumps(value), parse_constant=lambda _: None))
+    return text if writable(text) == text else json.dumps(value, separators=(",", ":"))
+
+
+_PUT_MESSAGE = (  # not REPLACE, which would take the parts along
+    "INSERT INTO chat_messages VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session_id, id) DO UPDATE SET"
+    " role = excluded.role, metadata_json = excluded.metadata_json, created_at = excluded.created_at,"
+    " updated_at = excluded.updated_at, removed = excluded.removed, pieces = excluded.pieces"
+)
+_PUT_PART = "INSERT OR REPLACE INTO chat_parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_TEXT = (
+    "INSERT INTO texts (session_id, message_id, part_id, origin, role, kind, hidden, created_at, text)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_TOKENS = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cache_read", "cache_write")
+_USAGE = (  # of what the model still sees
+    "SELECT "
+    + ", ".join(
+        f"CAST(total(json_extract(metadata_json, '$.usage.{name}')) AS INTEGER)"
+        for name in ("input", "output", "reasoning", "cache_read", "cache_write")
+    )
+    + " FROM chat_messages WHERE session_id = ? AND role = 'assistant' AND NOT removed"
+    + " AND json_extract(metadata_json, '$.hidden_at') IS NULL AND (created_at, id) >= (?, ?)"
+    + " AND NOT EXISTS (SELECT 1 FROM chat_parts WHERE chat_parts.session_id = chat_messages.session_id"
+    + " AND chat_parts.message_id = chat_messages.id AND chat_parts.type = 'data-compaction')"
+)
+_MARKER = (  # the compaction that holds; one without a summary only prunes
+    "SELECT m.created_at, m.id, json_extract(p.data_json, '$.tail_start_id'),"
+    " json_extract(p.data_json, '$.summary_tokens') FROM chat_parts p"
+    " JOIN chat_messages m ON m.session_id = p.session_id AND m.id = p.message_id"
+    " WHERE p.session_id = ? AND p.type = 'data-compaction' AND NOT p.removed AND NOT m.removed"
+    " AND json_extract(m.metadata_json, '$.hidden_at') IS NULL"
+    " AND coalesce(json_extract(p.data_json, '$.summary'), '') <> '' ORDER BY m.created_at DESC, m.id DESC LIMIT 1"
+)
+_MODEL = (
+    "SELECT metadata_json FROM chat_messages"
+    " WHERE session_id = ? AND json_extract(metadata_json, '$.model') IS NOT NULL"
+    " ORDER BY created_at DESC, id DESC LIMIT 1"
+)
+
+
+# One branch on its way from its files into the tables; ``projection`` says when, ``tables`` how it is kept.
+#
+# The log tells messages, the document what the user made of them and what the log does not have: a draft, a session
+# of stock gptel, the text of a log that was lost. Only what differs from what the tables have is written, so a turn
+# costs what is new in it: the log is read from where it was last read to, and of the document only hashes of its
+# pieces are compared. When these say that an edit was not recorded, everything is read and aligned.
+
+_ROLES: Mapping[PieceKind, tuple[str, str]] = {  # role and kind of text that only the document has
+    "user": ("user", "text"),
+    "response": ("assistant", "text"),
+    "reasoning": ("assistant", "reasoning"),
+    "tool": ("assistant", "tool"),
+    "compaction": ("assistant", "compaction"),
+}
+_NEVER = float("inf")
+
+
+class Stamps(NamedTuple):
+    """What tells whether the files of a branch are as they were: mtime in ns, size and inode, "" when missing."""
+
+    plan: str
+    journal: str
+    document: str
+
+
+def stamps_of(branch_dir: str) -> Stamps:
+    """Return the stamps of a branch's files now."""
+    names = (paths.SCOPE_PLAN_FILE, paths.JOURNAL_FILE, paths.SESSION_FILE)
+    return Stamps(*(_stamp(f"{branch_dir}/{name}") for name in names))
+
+
+def mtime_ns(stamp: str) -> int:
+    """Return when a file with this stamp was written, 0 for a missing one."""
+    return int(stamp.partition(":")[0] or 0)
+
+
+def index_branch(
+    db: sqlite3.Connection, key: str, ref: BranchRef, known: Mapping[str, Any] | None, stamps: Stamps
+) -> int:
+    """Bring the rows of a branch up to date, inside a transaction of the caller's.
+
+    Args:
+        db: The database.
+        key: The branch's ``id`` there.
+        ref: The branch.
+        known: Its row of ``chat_sessions``, None for a new branch.
+        stamps: Those of its files, taken before.
+
+    Returns:
+        How many messages were looked at.
+
+    Raises:
+        StoreError: A file cannot be read.
+        sqlite3.Error: The database refused.
+    """
+    return _Indexing(BranchTables(db, key), ref, known, stamps).run(key)
+
+
+@dataclass(slots=True)
+class _Log:
+    """What is to be written of the record: all of it, or only the messages that something new was said of."""
+
+    conversation: Conversation
+    mark: Bookmark
+    is_whole: bool
+
+
+class _Indexing:
+    def __init__(self, tables: BranchTables, ref: BranchRef, known: Mapping[str, Any] | None, stamps: Stamps) -> None:
+        self._tables = tables
+        self._ref = ref
+        self._known = known
+        self._stamps = stamps
+        self._journal = paths.journal_file(ref.branch_dir)
+        self._document = text.read(paths.session_file(ref.branch_dir))
+        self._edited = False  # the document has edits that the log does not
+
+    def run(self, key: str) -> int:
+        log = self._appended() or self._everything()
+        lone, lacks = self._compare(log)
+        if lacks and not log.is_whole:
+            log = self._everything()
+            lone, lacks = self._compare(log)
+        if lacks:
+            self._reconcile(log)
+            lone, _ = self._compare(log)
+        facts = self._facts(log)
+        self._write_messages(log)
+        self._write_lone(lone, facts)
+        self._tables.put_session({"id": key, **facts})
+        return len(log.conversation.messages)
+
+    # -- the log -----------------------------------------------------------------------------------------------
+
+    def _appended(self) -> _Log | None:
+        """Return what was appended to the log; None when it must be read from its beginning."""
+        if self._known is None or self._known["reread"]:
+            return None
+        read = read_from(self._journal, Bookmark(*json.loads(self._known["bookmark_json"])))
+        if read is None:
+            return None
+        rows, mark = read
+        conversation = self._recalled(rows)
+        for row in rows:
+            conversation.apply(row)
+        return _Log(conversation, mark, is_whole=False)
+
+    def _everything(self) -> _Log:
+        rows, mark = read_from(self._journal, Bookmark()) or ([], Bookmark())
+        return _Log(Conversation(rows), mark, is_whole=True)
+
+    def _recalled(self, rows: Iterable[Row]) -> Conversation:
+        """Return a conversation of those messages that ``rows`` say something of, as the tables have them."""
+        conversation = Conversation()
+        if (run := json.loads((self._known or {}).get("run_json", "null"))) is not None:
+            conversation.runs[run["id"]] = RunState(run, 0, 0)
+        for message_id in dict.fromkeys(filter(None, map(self._message_of, rows))):
+            if (message := self._tables.message(message_id)) is not None:
+                conversation.messages[message_id] = message
+                conversation.parts.update((part.id, part) for part in message.parts)
+        return conversation
+
+    def _message_of(self, row: Row) -> str | None:
+        match row.type:
+            case "message":
+                return str(row.data["id"])
+            case "part":
+                return str(row.data["message_id"])
+            case "edit" | "delta":
+                return row.data.get("message_id") or self._tables.message_of(row.data.get("part_id", ""))
+        return None
+
+    # -- the document ------------------------------------------------------------------------------------------
+
+    def _compare(self, log: _Log) -> tuple[list[Found], bool]:
+        """Return what only the document has, and whether it lacks something that it should have."""
+        due, allowed = self._pieces(log)
+        is_growing = bool(allowed)
+        lone = []
+        for piece in found_pieces(self._document):
+            mark = _hash(piece.key[0], piece.key[2])
+            if due[mark] > 0:
+                due[mark] -= 1
+            elif allowed[mark] > 0:
+                allowed[mark] -= 1
+            elif piece.key[0] == "user" or not is_growing:  # else it may be the beginning of an answer we have
+                lone.append(piece)
+        return lone, any(due.values())
+
+    def _pieces(self, log: _Log) -> tuple[Counter[str], Counter[str]]:
+        """Return what the document must show, and what it may: the text of a run that is still on its way there."""
+        due, allowed = Counter[str](), Counter[str]()
+        since = self._awaited_since(log)
+        own = _pieces_by_message(log.conversation)
+        for id, pieces, created_at in () if log.is_whole else self._tables.messages():
+            if id not in own:
+                (allowed if created_at >= since else due).update(pieces.split())
+        for id, hashes in own.items():
+            (allowed if _created(log, id) >= since else due).update(hashes)
+        return due, allowed
+
+    def _awaited_since(self, log: _Log) -> float:
+        """Return from which creation time on messages may not be in the document yet."""
+        run = log.conversation.last_run
+        if run is None or run.is_kept:
+            return _NEVER
+        prompt = str(run.data.get("message_id"))
+        if prompt in log.conversation.messages:
+            return _created(log, prompt)
+        message = None if log.is_whole else self._tables.message(prompt)
+        return _NEVER if message is None else float(message.row["created_at"])
+
+    def _reconcile(self, log: _Log) -> None:
+        """Make of the conversation what the document shows of it."""
+        conversation, since = log.conversation, self._awaited_since(log)
+        aligned = align(self._document, conversation)
+        for edit in aligned.edits:
+            part = conversation.parts.get(edit.get("part_id", ""))
+            owner = part.row["message_id"] if part else edit.get("message_id", "")
+            if _created(log, owner) < since:
+                self._edited = True
+                conversation.apply(Row(conversation.last_seq, "edit", edit))
+        if aligned.spans is not None:
+            self._document = replace(self._document, spans=aligned.spans)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def _write_messages(self, log: _Log) -> None:
+        messages = log.conversation.messages
+        if log.is_whole and self._known is not None:
+            for id, _, _ in self._tables.messages():
+                if id not in messages:
+                    self._tables.remove_message(id)
+        pieces = _pieces_by_message(log.conversation)
+        for message in messages.values():
+            self._tables.put_message(message, " ".join(pieces[message.id]), is_new=self._known is None)
+
+    def _write_lone(self, lone: Iterable[Found], facts: Mapping[str, Any]) -> None:
+        """Write the title, and what only the document has."""
+        id, written = self._ref.session_id, mtime_ns(self._stamps.document) // 1_000_000
+        title = writable(title_text(facts["title"], id))
+        wanted = Counter([LoneText(f"title {id}", "session", "title", facts["created_at"], title)])
+        for piece in lone:
+            role, kind = _ROLES[piece.key[0]]
+            if text := writable(piece.key[2].strip()):
+                wanted[LoneText(f"{id} {_hash(role, text)}", role, kind, written, text)] += 1
+        self._tables.put_lone(wanted, is_new=self._known is None)
+
+    def _facts(self, log: _Log) -> dict[str, Any]:
+        """Return the branch's row of ``chat_sessions`` but for what is summed up from its messages."""
+        facts = dict(self._known or {})
+        row, run = log.conversation.session, log.conversation.last_run
+        if row or log.is_whole:
+            facts |= session_facts(row)
+        if self._known is None or self._known["plan_stamp"] != self._stamps.plan:
+            plan = metadata.read_session_metadata(self._ref.branch_dir) or {}
+            facts |= {"preset": plan.get("preset"), "created": plan.get("created")}
+        written = mtime_ns(self._stamps.document) // 1_000_000
+        return facts | {
+            "session_id": self._ref.session_id,
+            "branch_name": self._ref.branch_name,
+            "is_agent": int(self._ref.is_agent),
+            "agent": facts["agent"] or facts["preset"] or "",
+            "created_at": facts["created_at"] or written,
+            "updated_at": facts["updated_at"] or written,
+            "plan_stamp": self._stamps.plan,
+            "journal_stamp": self._stamps.journal,
+            "document_stamp": self._stamps.document,
+            "bookmark_json": json.dumps(log.mark),
+            "run_json": json.dumps(run.data if run else None),
+            # Without a session row the times above are the document's, which change.
+            "reread": int(self._edited or (log.is_whole and not row)),
+        }
+
+
+def _created(log: _Log, message_id: str) -> float:
+    message = log.conversation.messages.get(message_id)
+    return float(message.row.get("created_at") or 0) if message else 0.0
+
+
+def _pieces_by_message(conversation: Conversation) -> dict[str, list[str]]:
+    """Return for every message the hashes of what the document should show of it."""
+    pieces: dict[str, list[str]] = {id: [] for id in conversation.messages}
+    for piece in recorded_pieces(conversation):
+        if not piece.is_hidden:
+            pieces[piece.message.id].append(_hash(piece.key[0], piece.key[2]))
+    return pieces
+
+
+def _hash(kind: str, text: str) -> str:
+    return hashlib.blake2b(f"{kind}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _stamp(path: str) -> str:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - three for every branch there is
+    except OSError:
+        return ""
+    return f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
+
+
+class Facts(NamedTuple):
+    """What a list of sessions shows of a branch, as the tables have it."""
+
+    stamps: Stamps
+    title: str
+    archived_at: int | None  # epoch ms
+    preset: str | None
+    created: str | None  # as in the metadata
+
+
+class Projection:
+    """The tables of one sessions root; methods raise ``StoreError`` when the database or a file cannot be used.
+
+    Args:
+        state: The database.
+        root: The sessions root, to which the branches' keys are relative.
+    """
+
+    def __init__(self, state: State, root: Path) -> None:
+        self._state = state
+        self._root = f"{root.resolve()}/"
+
+    def key(self, directory: Path) -> str:
+        """Return the ``id`` of the branch in ``directory``: where it is below the root, or absolute."""
+        return str(directory).removeprefix(self._root)
+
+    def directory(self, key: str) -> Path:
+        """Return the directory of the branch with this ``id``."""
+        return Path(self._root) / key
+
+    def stamps(self) -> dict[str, Stamps]:
+        """Return every branch there is in the tables, by its key, with the stamps of what was read of it."""
+        query = "SELECT id, plan_stamp, journal_stamp, document_stamp FROM chat_sessions"
+        with self._state.reading() as db:
+            return {key: Stamps(*stamps) for key, *stamps in db.execute(query)}
+
+    def facts(self) -> dict[str, Facts]:
+        """Return what a list of sessions needs, by key."""
+        query = "SELECT id, plan_stamp, journal_stamp, document_stamp, title, archived_at, preset, created"
+        with self._state.reading() as db:
+            rows = db.execute(f"{query} FROM chat_sessions")
+            return {key: Facts(Stamps(a, b, c), *rest) for key, a, b, c, *rest in rows}
+
+    def update(self, ref: BranchRef) -> int:
+        """Read what changed in the files of a branch; return how many messages that concerned, 0 if nothing did."""
+        key, stamps = self.key(ref.branch_dir), stamps_of(ref.key)
+        with self._state.writing() as db:
+            known = _known(db, key)
+            if known is not None and _stamps(known) == stamps:
+                return 0
+            return index_branch(db, key, ref, known, stamps)
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget branches that are gone."""
+        for key in keys:
+            with self._state.writing() as db:
+                BranchTables(db, key).remove()
+
+    def clear(self) -> None:
+        """Forget all branches."""
+        with self._state.writing() as db:
+            db.execute("INSERT INTO texts_index (texts_index) VALUES ('delete-all')")
+            for table in ("texts", "requests", "chat_parts", "chat_messages", "chat_sessions"):
+                db.execute(f"DELETE FROM {table}")
+
+    def totals(self) -> tuple[int, int]:
+        """Return how many branches and messages there are."""
+        with self._state.reading() as db:
+            branches, messages = db.execute(
+                "SELECT (SELECT count(*) FROM chat_sessions), (SELECT count(*) FROM chat_messages)"
+            ).fetchone()
+            return branches, messages
+
+
+def _known(db: sqlite3.Connection, key: str) -> dict[str, Any] | None:
+    cursor = db.execute("SELECT * FROM chat_sessions WHERE id = ?", (key,))
+    row = cursor.fetchone()
+    return None if row is None else dict(zip((column[0] for column in cursor.description), row, strict=True))
+
+
+def _stamps(known: dict[str, Any]) -> Stamps:
+    return Stamps(known["plan_stamp"], known["journal_stamp"], known["document_stamp"])

@@ -1,0 +1,152 @@
+"""Schedules in ``state.db``: turns that begin by themselves; and what triggers delivered, for a while.
+
+Rows are facts of their own: nothing else has them. Deleting a session deletes its schedules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from sqlite3 import IntegrityError
+from typing import Any, Literal, cast
+
+from pyagentd.store.db.state import State
+
+Kind = Literal["at", "every", "cron"]
+Source = Literal["schedule", "self-schedule"]
+
+KEPT_MS = 8 * 24 * 3600 * 1000  # of deliveries; a day more than a schedule lives
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One schedule; the fields are the columns of ``schedules``."""
+
+    id: str
+    branch_dir: str  # below the sessions root, or absolute
+    source: Source
+    text: str
+    reason: str = ""  # of a self-schedule
+    kind: Kind
+    value: str  # at: ISO 8601 in UTC; every: seconds; cron: the expression
+    zone: str = ""  # of a cron expression; "" is the machine's
+    auth_subject: str  # who made it
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the run: {env, allow}
+    created_at: int  # epoch ms, like all that follow
+    next_at: int
+    expires_at: int | None = None
+    fired: int = 0  # how often
+    last_at: int | None = None
+    last_error: str = ""  # why the last firing failed, or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What one trigger brought; the fields are the columns of ``deliveries``."""
+
+    source: str
+    delivery_id: str
+    branch_dir: str
+    at_ms: int
+    message_id: str
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(Schedule))
+_COLUMNS = ", ".join("options_json" if name == "options" else name for name in _NAMES)
+_SELECT = f"SELECT {_COLUMNS} FROM schedules"
+
+
+def put(state: State, schedule: Schedule) -> None:
+    """Keep a new schedule; raises as ``State.writing``."""
+    values = [json.dumps(dict(value)) if isinstance(value, Mapping) else value for value in _values(schedule)]
+    with state.writing() as db:
+        db.execute(f"INSERT INTO schedules ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
+
+
+def update(state: State, schedule: Schedule) -> None:
+    """Keep what firing changed, unless the schedule is gone; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute(
+            "UPDATE schedules SET next_at = ?, fired = ?, last_at = ?, last_error = ? WHERE id = ?",
+            (schedule.next_at, schedule.fired, schedule.last_at, schedule.last_error, schedule.id),
+        )
+
+
+def remove(state: State, ids: Iterable[str]) -> None:
+    """Forget schedules; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.executemany("DELETE FROM schedules WHERE id = ?", [(id,) for id in ids])
+
+
+def remove_within(state: State, directory: str) -> int:
+    """Forget the schedules of a branch and of everything below it; return how many. Raises as ``State.writing``."""
+    with state.writing() as db:
+        found = db.execute(
+            "DELETE FROM schedules WHERE branch_dir = ? OR substr(branch_dir, 1, ?) = ?",
+            (directory, len(directory) + 1, f"{directory}/"),
+        )
+        return found.rowcount
+
+
+def find(state: State, *, branch_dir: str | None = None, due_ms: int | None = None) -> list[Schedule]:
+    """Return schedules, the next one first; raises as ``State.reading``.
+
+    Args:
+        state: The database.
+        branch_dir: Only of this branch.
+        due_ms: Only those whose time has come by then.
+    """
+    where = "WHERE (?1 IS NULL OR branch_dir = ?1) AND (?2 IS NULL OR next_at <= ?2)"
+    with state.reading() as db:
+        rows = db.execute(f"{_SELECT} {where} ORDER BY next_at, id", (branch_dir, due_ms)).fetchall()
+    return [_schedule(row) for row in rows]
+
+
+def get(state: State, id: str) -> Schedule | None:
+    """Return the schedule with this id; raises as ``State.reading``."""
+    with state.reading() as db:
+        row = db.execute(f"{_SELECT} WHERE id = ?", (id,)).fetchone()
+    return None if row is None else _schedule(row)
+
+
+def delivered(state: State, *, branch_dir: str, source: str, delivery_id: str) -> str | None:
+    """Return the id of the message that a delivery became, None when it is new; raises as ``State.reading``."""
+    with state.reading() as db:
+        row = db.execute(
+            "SELECT message_id FROM deliveries WHERE branch_dir = ? AND source = ? AND delivery_id = ?",
+            (branch_dir, source, delivery_id),
+        ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def note_delivery(state: State, delivery: Delivery) -> bool:
+    """Note a delivery and forget old ones; return whether it is new. Raises as ``State.writing``."""
+    values = dataclasses.astuple(delivery)
+    names = ", ".join(field.name for field in dataclasses.fields(Delivery))
+    with state.writing() as db:
+        db.execute("DELETE FROM deliveries WHERE at_ms < ?", (delivery.at_ms - KEPT_MS,))
+        try:
+            db.execute(f"INSERT INTO deliveries ({names}) VALUES ({', '.join('?' * len(values))})", values)
+        except IntegrityError:
+            return False
+    return True
+
+
+def deliveries_since(state: State, since_ms: int, *, branch_dir: str | None = None, source: str | None = None) -> int:
+    """Return how many deliveries came after ``since_ms``, of one branch and source; raises as ``State.reading``."""
+    where = "WHERE at_ms > ?1 AND (?2 IS NULL OR branch_dir = ?2) AND (?3 IS NULL OR source = ?3)"
+    with state.reading() as db:
+        row = db.execute(f"SELECT count(*) FROM deliveries {where}", (since_ms, branch_dir, source)).fetchone()
+    return int(row[0])
+
+
+def _values(schedule: Schedule) -> list[Any]:
+    return [getattr(schedule, name) for name in _NAMES]
+
+
+def _schedule(row: tuple[Any, ...]) -> Schedule:
+    values = dict(zip(_NAMES, row, strict=True))
+    values["options"] = json.loads(cast(str, values["options"]))
+    return Schedule(**values)

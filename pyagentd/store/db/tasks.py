@@ -1,0 +1,141 @@
+"""Tasks in ``state.db``: commands that run behind a conversation (SPEC 003 Running Tasks).
+
+Rows are facts of their own: nothing else has them. What still runs is found again by process id and start time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from pyagentd.errors import StoreError
+from pyagentd.store.db.state import State
+
+Status = Literal["running", "completed", "failed", "killed", "lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One task; the fields are the columns of ``tasks``."""
+
+    branch_dir: str  # of the branch or agent that began it, below the sessions root or absolute
+    id: str  # task_001, counted for each agent_name
+    agent_name: str  # or the session's id
+    command: str
+    cwd: str
+    started_at: str  # ISO 8601, as 2026-02-12T10:00:00Z
+    pid: int
+    pid_started: int  # ticks since boot; 0 where the system does not tell
+    status: Status = "running"
+    exit_code: int | None = None
+    ended_at: str | None = None
+    output_path: str
+    wake: bool = False  # its end begins a turn
+    tool_call_id: str | None = None
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(Task))
+_COLUMNS = ", ".join(_NAMES)
+
+
+class TooMany(StoreError):
+    """As many run as may."""
+
+
+def put(state: State, task: Task, *, most: int) -> Task:
+    """Keep a new task under the next free id, and return it with that id; raises as ``State.writing``.
+
+    Raises:
+        TooMany: ``most`` of its agent run already.
+    """
+    with state.writing() as db:
+        known = db.execute("SELECT id, status FROM tasks WHERE agent_name = ?", (task.agent_name,)).fetchall()
+        if sum(status == "running" for _, status in known) >= most:
+            raise TooMany(f"{most} tasks run, which is the most", mend="Wait for one to end, or kill one")
+        task = dataclasses.replace(task, id=f"task_{max((_number(id) for id, _ in known), default=0) + 1:03}")
+        values = [getattr(task, name) for name in _NAMES]
+        db.execute(f"INSERT INTO tasks ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
+    return task
+
+
+def end(state: State, task: Task) -> None:
+    """Keep how a task ended; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute(
+            "UPDATE tasks SET status = ?, exit_code = ?, ended_at = ? WHERE agent_name = ? AND id = ?",
+            (task.status, task.exit_code, task.ended_at, task.agent_name, task.id),
+        )
+
+
+def find(state: State, *, agent_name: str | None = None, status: Status | None = None) -> list[Task]:
+    """Return tasks in the order in which they began; raises as ``State.reading``."""
+    where = "WHERE (?1 IS NULL OR agent_name = ?1) AND (?2 IS NULL OR status = ?2)"
+    with state.reading() as db:
+        rows = db.execute(f"SELECT {_COLUMNS} FROM tasks {where} ORDER BY started_at, id", (agent_name, status))
+        return [_task(row) for row in rows]
+
+
+def get(state: State, agent_name: str, id: str) -> Task | None:
+    """Return one task; raises as ``State.reading``."""
+    with state.reading() as db:
+        row = db.execute(f"SELECT {_COLUMNS} FROM tasks WHERE agent_name = ? AND id = ?", (agent_name, id)).fetchone()
+    return None if row is None else _task(row)
+
+
+def remove_ended(state: State, agent_name: str, *, keep: int) -> None:
+    """Forget all but the last ``keep`` tasks of an agent that have ended; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute(
+            "DELETE FROM tasks WHERE agent_name = ?1 AND status <> 'running' AND id NOT IN (SELECT id FROM tasks "
+            "WHERE agent_name = ?1 AND status <> 'running' ORDER BY ended_at DESC, id DESC LIMIT ?2)",
+            (agent_name, keep),
+        )
+
+
+def _number(id: str) -> int:
+    digits = id.rpartition("_")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _task(row: tuple[Any, ...]) -> Task:
+    found = dict(zip(_NAMES, row, strict=True))
+    return Task(**{**found, "wake": bool(found["wake"])})
+
+
+# Where something waits, in ``state.db``: the hint that tells a daemon which branches to open when it starts.
+#
+# A projection: what waits is in the logs. A hint too many costs one look; without a hint what waits is found when
+# its branch is opened, or when all branches are looked at.
+
+
+class Hint(NamedTuple):
+    """Something that waits."""
+
+    branch_dir: str  # as chat_sessions.id
+    kind: str  # "ask", "background" or "queue"
+    id: str  # of the ask, of the agent, or of the message
+
+
+def change(state: State, noted: Iterable[Hint], forgotten: Iterable[Hint], *, now_ms: int) -> None:
+    """Add hints and remove others; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.executemany("DELETE FROM pending WHERE branch_dir = ? AND kind = ? AND id = ?", list(forgotten))
+        db.executemany(
+            "INSERT OR IGNORE INTO pending (branch_dir, kind, id, created_at) VALUES (?, ?, ?, ?)",
+            [(*hint, now_ms) for hint in noted],
+        )
+
+
+def found(state: State) -> list[Hint]:
+    """Return all hints, the oldest first; raises as ``State.reading``."""
+    with state.reading() as db:
+        rows = db.execute("SELECT branch_dir, kind, id FROM pending ORDER BY created_at, id")
+        return [Hint(*row) for row in rows]
+
+
+def forget_branch(state: State, branch_dir: str) -> None:
+    """Remove the hints of a branch in which nothing waits; raises as ``State.writing``."""
+    with state.writing() as db:
+        db.execute("DELETE FROM pending WHERE branch_dir = ?", (branch_dir,))

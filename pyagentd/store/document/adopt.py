@@ -1,0 +1,213 @@
+"""Rows for what a document says and no log knows: an imported chat, a lost log, turns that stock gptel added.
+
+Pure. The rows say what the document says, so aligning both afterwards links every piece exactly, and the model sees
+what gptel would send: one step for each call, since a document does not tell which calls were made at once. What
+cannot be recorded exactly (a call that cannot be read) stays in the document alone and is said. Text after the last
+answer is a draft and becomes a message when it is sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.document.pieces import Found, found_pieces, recorded_pieces
+from pyagentd.store.document.reconcile import Placed, placed
+from pyagentd.store.document.render import FENCE_CLOSE, REASONING_OPEN, reasoning_block, tool_body, writable
+from pyagentd.store.document.text import Document, Span, merged
+from pyagentd.store.journal import message_row, part_row
+from pyagentd.wire.sexp import read_call
+
+Fact = tuple[str, dict[str, Any]]  # type and data of a row
+
+ORIGIN = "adopted"  # metadata of messages that were taken from a document
+DRAFT = "draft"  # ... and that nobody has sent yet
+
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")  # what providers refuse in the id of a call
+_BARE_PREFIX = "###"  # what is left of an empty prompt when trailing blanks are deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """What to record, and the document it fits.
+
+    Attributes:
+        facts: Type and data of the rows to append, in this order: messages, parts, edits.
+        document: The document, its roles recovered and every call with an id of its own.
+        notes: What was changed or could not be recorded, one line each, for the user.
+    """
+
+    facts: tuple[Fact, ...]
+    document: Document
+    notes: tuple[str, ...]
+
+
+def adopted(
+    document: Document, conversation: Conversation, *, session_id: str, now_ms: int, draft: bool = False
+) -> Adopted:
+    """Return what ``conversation`` lacks of ``document``; nothing that is recorded is touched.
+
+    Args:
+        document: As it was read.
+        conversation: What the log says; a log of which nothing is in the document is another branch's, and then all
+            of the document is adopted.
+        session_id: Whose messages they become.
+        now_ms: When, in epoch milliseconds.
+        draft: Also take the text after the last answer (for an export; its message has origin "draft").
+    """
+    document, pieces = placed(document, conversation)
+    if _is_foreign(document, conversation):
+        pieces = [Placed(piece.found, None, None) for piece in pieces]
+    renamed = _unique_ids(pieces, conversation)
+    maker = _Maker(document.body, session_id=session_id, now_ms=now_ms, ids=renamed)
+    maker.take(pieces, draft=draft)
+    spans = tuple(_with_ids(document.spans, renamed))
+    if changed := sum(span not in document.spans for span in spans):
+        maker.notes.append(f"{changed} tool calls had no id of their own; each has one now")
+    return Adopted(
+        facts=tuple(maker.facts),
+        document=replace(document, spans=tuple(merged(spans))),
+        notes=tuple(maker.notes),
+    )
+
+
+def _is_foreign(document: Document, conversation: Conversation) -> bool:
+    known = {(piece.key[0], piece.key[2]) for piece in recorded_pieces(conversation)}
+    return known.isdisjoint((piece.key[0], piece.key[2]) for piece in found_pieces(document))
+
+
+def _unique_ids(pieces: Sequence[Placed], conversation: Conversation) -> dict[int, str]:
+    """Return an id for every call that nobody recorded, by the offset at which it begins."""
+    taken = {str(part.data["toolCallId"]) for part in conversation.parts.values() if part.is_tool}
+    ids: dict[int, str] = {}
+    for found, message, _ in pieces:
+        if found.key[0] != "tool" or message is not None:
+            continue
+        wanted = _NOT_IN_IDS.sub("_", found.key[1]) or "call"
+        unique, number = wanted, 2
+        while unique in taken:
+            unique, number = f"{wanted}-{number}", number + 1
+        taken.add(unique)
+        ids[found.start] = unique
+    return ids
+
+
+def _with_ids(spans: Sequence[Span], ids: Mapping[int, str]) -> Iterator[Span]:
+    for span in spans:
+        yield span._replace(id=ids[span.start]) if span.kind == "tool" and span.start in ids else span
+
+
+@dataclass(slots=True)
+class _Maker:
+    """Makes rows of pieces, in the document's order."""
+
+    body: str
+    session_id: str
+    now_ms: int
+    ids: Mapping[int, str]
+    facts: list[Fact] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _message: dict[str, Any] | None = None  # the answer that is being put together
+    _index: int = 0  # of its next part
+    _begun: bool = False  # whether its step has begun
+
+    def take(self, pieces: Sequence[Placed], *, draft: bool) -> None:
+        answers = [index for index, piece in enumerate(pieces) if piece.found.key[0] != "user"]
+        last = answers[-1] + 1 if answers else 0
+        index, stop = 0, len(pieces) if draft else last
+        while index < stop:
+            found, message, _ = pieces[index]
+            after = index + 1
+            if message is not None:
+                self._message = None
+            elif found.key[0] == "user":
+                while after < stop and _goes_on(found, pieces[after]):
+                    after += 1
+                self._user(found.start, pieces[after - 1].found.end, DRAFT if index >= last else ORIGIN)
+            else:
+                self._answer(found)
+            index = after
+
+    def _user(self, start: int, end: int, origin: str) -> None:
+        self._message = None
+        text = self.body[start:end]
+        if text == _BARE_PREFIX:
+            return
+        message = self._new_message("user", origin)
+        self._put(message, 0, {"type": "text", "text": text})
+
+    def _answer(self, found: Found) -> None:
+        match found.key[0]:
+            case "response":
+                part_id = self._add({"type": "text", "text": found.key[2], "state": "done"})
+                if writable(found.key[2]) != found.key[2]:
+                    self._keep(part_id, found.key[2])
+            case "reasoning":
+                text = found.key[2].removeprefix(REASONING_OPEN).removesuffix(FENCE_CLOSE)
+                if text and reasoning_block(text) == found.key[2]:
+                    self._add({"type": "reasoning", "text": text, "state": "done"})
+            case "tool":
+                self._tool(found)
+
+    def _tool(self, found: Found) -> None:
+        text, call_id = found.key[2], self.ids[found.start]
+        try:
+            name, arguments, end = read_call(text)
+            data = {
+                "type": f"tool-{name}",
+                "toolCallId": call_id,
+                "state": "output-available",
+                "input": arguments,
+                "output": text[end:].removeprefix("\n\n"),
+            }
+            printed = tool_body(data)
+        except (ValueError, RecursionError) as error:
+            self.notes.append(f"The tool call {call_id} cannot be read and stays text: {error}")
+            return
+        part_id = self._add(data)
+        if printed != text:
+            self._keep(part_id, text)
+        self._begun = False  # what follows was said when the result was there
+
+    def _add(self, data: Mapping[str, Any]) -> str:
+        """Add a part to the answer, which begins with the first one, and return the part's id."""
+        if self._message is None:
+            self._message = self._new_message("assistant", ORIGIN)
+            self._index, self._begun = 0, False
+        if not self._begun:
+            self._put(self._message, self._index, {"type": "step-start"})
+            self._index, self._begun = self._index + 1, True
+        part_id = self._put(self._message, self._index, data)
+        self._index += 1
+        return part_id
+
+    def _new_message(self, role: str, origin: str) -> dict[str, Any]:
+        row = message_row(role=role, session_id=self.session_id, metadata={"origin": origin}, now_ms=self.now_ms)
+        self.facts.append(("message", row))
+        return row
+
+    def _put(self, message: Mapping[str, Any], index: int, data: Mapping[str, Any]) -> str:
+        row = part_row(
+            message_id=message["id"],
+            session_id=self.session_id,
+            index=index,
+            kind=data["type"],
+            data=data,
+            now_ms=self.now_ms,
+        )
+        if "toolCallId" in data:
+            row |= {"tool_call_id": data["toolCallId"], "tool_state": data["state"]}
+        self.facts.append(("part", row))
+        return str(row["id"])
+
+    def _keep(self, part_id: str, text: str) -> None:
+        """Record that the document has a part in other words than ours."""
+        self.facts.append(("edit", {"part_id": part_id, "text": text}))
+
+
+def _goes_on(first: Found, next: Placed) -> bool:
+    """Return whether ``next`` is more of the user's text that begins with ``first``."""
+    return next.message is None and next.found.key[0] == "user" and next.found.region == first.region

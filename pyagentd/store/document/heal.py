@@ -1,0 +1,638 @@
+"""Roles recovered from the log when the document's own are lost or shifted.
+
+Stock Emacs loses all bounds of a long conversation (it reads only the last 3000 characters for them); editors that
+know nothing of roles, formatters and merges shift them under the text. The text is then compared with what the record
+would show today (``expected``), and what is left of that has the roles it has there. Where the bounds are sound
+nothing is guessed: a text that the user moved or quoted is the user's.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from difflib import unified_diff
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from pyagentd.store.conversation import COMPACTION, Conversation, Message, Part
+from pyagentd.store.document.pieces import (
+    Found,
+    Key,
+    Match,
+    Recorded,
+    common,
+    fragments,
+    laid_out,
+    matches,
+    original_text,
+    recorded_pieces,
+)
+from pyagentd.store.document.render import (
+    FENCE_CLOSE,
+    RUN_CLOSE,
+    RUN_OPEN,
+    TOOL_OPEN,
+    Block,
+    error_block,
+    separator,
+    tool_head,
+)
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Kind, Region, Span, merged, regions
+
+# Recorded answers that stand somewhere else than before, as blocks of their own, in text that has no role yet.
+
+_MOVED_KINDS: dict[str, Kind] = {
+    "response": "response",
+    "reasoning": "ignore",
+    "compaction": "ignore",
+    "tool": "tool",
+}
+
+
+def moved(body: str, spans: Sequence[Span], kept: Sequence[Match], keys: Iterable[Key], end: int) -> list[Span]:
+    """Return ``spans`` with the roles of those of ``keys`` that are found in what is new in the text.
+
+    Args:
+        body: The text.
+        spans: The roles that are known, sorted.
+        kept: What of the text is not new.
+        keys: What to look for, no text of the user's among it.
+        end: Where to stop; what the user is writing there may quote an answer.
+    """
+    searched = _Searched(body, spans, kept, end)
+    for key in keys:
+        searched.take(key)
+    return sorted([*spans, *searched.found])
+
+
+class _Searched:
+    def __init__(self, body: str, spans: Sequence[Span], kept: Sequence[Match], end: int) -> None:
+        self.found: list[Span] = []
+        self._body = body
+        self._lines: dict[str, list[int]] = defaultdict(list)
+        self._gaps = list(_gaps(spans, end))
+        line = 0
+        for before, after in pairwise([Match(0, 0, 0), *kept]):
+            line = max(line, body.rfind("\n", 0, before.new + before.size) + 1)
+            while before.new + before.size < after.new and line < min(after.new, end):
+                line_end = body.find("\n", line)
+                line_end = len(body) if line_end < 0 else line_end
+                self._lines[body[line:line_end]].append(line)
+                line = line_end + 1
+
+    def take(self, key: Key) -> None:
+        """Give the text its role where it stands first as a block and has none yet."""
+        kind, call_id, text = key
+        line, offset = _telling_line(text)
+        for start in self._lines.get(line, ()) if line else ():
+            begin, end = start - offset, start - offset + len(text)
+            if not (self._body.startswith(text, begin) and self._is_block(kind, begin, end)):
+                continue
+            spans = (
+                list(self._fenced(begin, end, call_id)) if kind == "tool" else [Span(begin, end, _MOVED_KINDS[kind])]
+            )
+            if self._is_free(spans[0].start, end):
+                self.found += [span for span in spans if self._is_free(span.start, span.end)]
+                return
+
+    def _is_block(self, kind: str, start: int, end: int) -> bool:
+        if start < 0:
+            return False
+        if kind == "tool":
+            return self._body.startswith(FENCE_CLOSE, end)
+        return (start == 0 or self._body[start - 1] == "\n") and self._body[end : end + 1] in ("", "\n")
+
+    def _fenced(self, start: int, end: int, call_id: str) -> Iterator[Span]:
+        head = self._body.rfind("\n", 0, start) + 1
+        if head < start and self._body.startswith(TOOL_OPEN, head):
+            yield Span(head, start, "ignore")
+        yield Span(start, end, "tool", call_id)
+        close = FENCE_CLOSE + "\n" if self._body.startswith(FENCE_CLOSE + "\n", end) else FENCE_CLOSE
+        yield Span(end, end + len(close), "ignore")
+
+    def _is_free(self, start: int, end: int) -> bool:
+        index = bisect_right(self._gaps, start, key=lambda gap: gap[0]) - 1
+        in_gap = index >= 0 and end <= self._gaps[index][1]
+        return in_gap and not any(start < span.end and span.start < end for span in self.found)
+
+
+def _gaps(spans: Sequence[Span], end: int) -> Iterator[tuple[int, int]]:
+    position = 0
+    for span in spans:
+        if position < min(span.start, end):
+            yield position, min(span.start, end)
+        position = span.end
+    if position < end:
+        yield position, end
+
+
+def _telling_line(text: str) -> tuple[str, int]:
+    """Return the first whole line that says something, not a fence alone, and its offset in the text."""
+    offset = 0
+    for line in text.split("\n"):
+        if line.strip() and not line.startswith("``` reasoning"):
+            return line, offset
+        offset += len(line) + 1
+    return "", 0
+
+
+# The document as the record would show it, were it written today.
+#
+# What somebody made of a document is found by comparing it with this text. It is close to the real one but for what
+# the user wrote and never sent, and for the user's blank lines. Hidden messages are in it: where their text has come
+# back, it has its role again.
+
+
+class Expected(NamedTuple):
+    """A text with its roles; ``places`` has the range of each recorded piece, in the order of the pieces."""
+
+    body: str
+    spans: tuple[Span, ...]
+    places: tuple[tuple[int, int], ...]
+
+
+def expected(conversation: Conversation, recorded: Sequence[Recorded]) -> Expected:
+    """Return the document that shows ``recorded``, which are the pieces of ``conversation``."""
+    layout = _Layout(recorded)
+    errors: dict[str, list[str]] = defaultdict(list)
+    runs = Counter(run.data.get("message_id", "") for run in conversation.runs.values())
+    for message_id, block in error_blocks(conversation):
+        if runs[message_id] == 1:  # else nobody knows between which answers it stands
+            errors[message_id].append(block)
+    due: list[str] = []
+    for message, parts in laid_out(conversation):
+        if message.role == "user":
+            steers = bool(message.metadata.get("steered"))  # its run goes on, and what it failed of stands at its end
+            layout.end_turn([] if steers else due)
+            layout.add_prompt(message)
+            due = due if steers else errors[message.id]
+        else:
+            if any(part.type == COMPACTION and not part.data.get("auto") for part in parts):
+                layout.add_errors(due)  # somebody asked for it when the run had ended
+                due = []
+            layout.add_step(message, parts)
+    layout.end_turn(due)
+    layout.end()
+    return Expected("".join(layout.texts), tuple(merged(layout.spans)), tuple(layout.places))
+
+
+def error_blocks(conversation: Conversation) -> Iterator[tuple[str, str]]:
+    """Yield for each run that failed the id of the prompt and what the document says about it."""
+    for run in conversation.runs.values():
+        if (error := run.data.get("error")) and run.data.get("kind") != "compaction":
+            yield run.data.get("message_id", ""), error_block(str(error.get("message", "")))
+
+
+class _Layout:
+    def __init__(self, recorded: Sequence[Recorded]) -> None:
+        self.texts: list[str] = []
+        self.spans: list[Span] = []
+        self.places: list[tuple[int, int]] = []
+        self._recorded = deque(recorded)
+        self._size = 0
+        self._joint = ""  # what comes before the next text, and is hidden if that is
+        self._last: Block = "start"
+        self._hidden = False  # whether all that is put has the role `ignore`: turns that were taken back
+
+    def add_prompt(self, message: Message) -> None:
+        self._hidden = _is_rewound(message)
+        if not self._size:
+            self._put(PROMPT_PREFIX)
+        self._join()
+        text, start = message.text, self._size
+        self.places += [(start + a, start + b) for a, b in fragments(text)]
+        while self._recorded and self._recorded[0].message is message:
+            self._recorded.popleft()
+        self._put(text)
+        self._joint = RUN_OPEN
+        self._last = "start"
+
+    def add_step(self, message: Message, parts: Sequence[Part]) -> None:
+        self._hidden = _is_rewound(message)
+        for part in parts:
+            if part.type == COMPACTION:
+                self._add_compaction(part)
+            elif not part.is_tool:
+                self._add_text(part)
+        for part in parts:
+            if part.is_tool and part.result is not None:
+                self._add_tool(part)
+
+    def end_turn(self, errors: Sequence[str]) -> None:
+        """Put what ends the turn before, if there was one."""
+        if self._size:
+            self.add_errors(errors)
+            self._joint += RUN_CLOSE
+
+    def add_errors(self, errors: Sequence[str]) -> None:
+        """Put what is said of a run that failed."""
+        for error in errors:
+            self._separate("error")
+            self._put(error, "ignore")
+
+    def end(self) -> None:
+        """Put what ends the document, where the next prompt will be."""
+        self._hidden = False
+        self._join()
+
+    def _add_text(self, part: Part) -> None:
+        piece = self._next_of(part)
+        text = piece.key[2] if piece else part.text
+        if text:
+            self._separate("reasoning" if part.type == "reasoning" else "text")
+            self._put_piece(text, "ignore" if part.type == "reasoning" else "response", piece)
+
+    def _add_compaction(self, part: Part) -> None:
+        piece = self._next_of(part)
+        self._separate("compaction")
+        self._put_piece(piece.key[2] if piece else original_text(part), "ignore", piece)
+
+    def _add_tool(self, part: Part) -> None:
+        self._separate("tool")
+        piece = self._next_of(part)
+        self._put(tool_head(part.data), "ignore")
+        if piece is not None:
+            self._put_piece(piece.key[2], "tool", piece)
+        self._put(FENCE_CLOSE + "\n", "ignore")
+
+    def _next_of(self, part: Part) -> Recorded | None:
+        """Return the recorded piece of a part, if it shows as one; pieces come in the order in which they show."""
+        return self._recorded.popleft() if self._recorded and self._recorded[0].part is part else None
+
+    def _put_piece(self, text: str, kind: Kind, piece: Recorded | None) -> None:
+        self._join()
+        if piece is not None:
+            self.places.append((self._size, self._size + len(text)))
+        self._put(text, kind, piece.key[1] if piece is not None else "")
+
+    def _separate(self, next: Block) -> None:
+        self._joint += separator(self._last, next)
+        self._last = next
+
+    def _join(self) -> None:
+        joint, self._joint = self._joint, ""
+        if joint:
+            self._put(joint)
+
+    def _put(self, text: str, kind: Kind | None = None, id: str = "") -> None:
+        self._join()
+        kind = "ignore" if self._hidden else kind
+        if kind is not None:
+            self.spans.append(Span(self._size, self._size + len(text), kind, id if kind == "tool" else ""))
+        self.texts.append(text)
+        self._size += len(text)
+
+
+def _is_rewound(message: Message) -> bool:
+    """Return whether its text stays in the document without being sent (DESIGN §3, rule 6)."""
+    return bool(message.row.get("metadata_json", {}).get("hidden_at"))
+
+
+# Roles carried from one text over to another that was made from it.
+#
+# Text that both have keeps its role. New text belongs to what it stands in; where it replaces text it has that
+# text's role; between two roles it is the user's, unless it goes on a line of an answer.
+
+_PARAGRAPH = "\n\n"
+_CARRY_FENCES = ("```", "~~~")
+_LONGEST_JOINT = len("\n\n\n\n### ")  # text between two answers that is none of the user's words
+
+
+def carried(target: Expected, body: str, kept: Sequence[Match]) -> list[Span]:
+    """Return the roles of ``body``, of which ``kept`` says what it has from ``target``."""
+    carrier = _Carrier(target, body)
+    old = new = 0
+    spans: list[Span] = []
+    for match in kept:
+        if new < match.new:
+            spans += carrier.between(old, match.old, new, match.new)
+        spans += carrier.unchanged(match)
+        old, new = match.old + match.size, match.new + match.size
+    return list(merged(spans))
+
+
+def kept_places(target: Expected, kept: Sequence[Match]) -> list[tuple[int, int] | None]:
+    """Return where each of the target's places is now; None for those that are not there in one piece."""
+    starts = [match.old for match in kept]
+    result: list[tuple[int, int] | None] = []
+    for start, end in target.places:
+        match = kept[max(0, bisect_right(starts, start) - 1)]
+        whole = match.old <= start and end <= match.old + match.size
+        result.append((start - match.old + match.new, end - match.old + match.new) if whole else None)
+    return result
+
+
+class _Carrier:
+    def __init__(self, target: Expected, body: str) -> None:
+        self._body = body
+        self._regions = regions(Document(body=target.body, spans=target.spans))
+        self._starts = [region.start for region in self._regions]
+
+    def unchanged(self, match: Match) -> Iterator[Span]:
+        shift, end = match.new - match.old, match.old + match.size
+        for region in self._among(match.old, end):
+            yield from _span(max(region.start, match.old) + shift, min(region.end, end) + shift, region)
+
+    def between(self, old: int, old_end: int, new: int, new_end: int) -> Iterator[Span]:
+        """Yield the roles of new text from ``new`` on, in place of the old text from ``old`` on."""
+        left = self._region_at(old - 1)
+        right = self._region_at(old_end)
+        if left is not None and left is right:
+            yield from _span(new, new_end, left)
+        elif old < old_end:
+            yield from _span(new, new_end, self._replaced(old, old_end, self._body[new:new_end]))
+        else:
+            yield from self._inserted(left, right, new, new_end)
+
+    def _replaced(self, old: int, old_end: int, text: str) -> Region | None:
+        """Return the region whose text was replaced; None when the user's own words were among it."""
+        among = list(self._among(old, old_end))
+        regions = [region for region in among if region.kind is not None]
+        blank = all(
+            min(region.end, old_end) - max(region.start, old) <= _LONGEST_JOINT
+            for region in among
+            if region.kind is None
+        )
+        if not regions or (len(among) > 1 and not blank):
+            return None
+        kind = "ignore" if text.lstrip().startswith(_CARRY_FENCES) else "response"
+        return next((region for region in regions if region.kind == kind), regions[0])
+
+    def _inserted(self, left: Region | None, right: Region | None, new: int, new_end: int) -> Iterator[Span]:
+        if left is not None and right is not None and left.kind and right.kind and "tool" in (left.kind, right.kind):
+            yield from _span(new, new_end, left if left.kind == "tool" else right)
+            return
+        text = self._body[new:new_end]
+        if left is not None and left.kind == "response" and not text.startswith("\n"):
+            end = text.find(_PARAGRAPH)
+            yield from _span(new, new_end if end < 0 else new + end, left)
+        elif right is not None and right.kind == "response" and not text.endswith("\n"):
+            begin = text.rfind(_PARAGRAPH)
+            yield from _span(new if begin < 0 else new + begin + len(_PARAGRAPH), new_end, right)
+
+    def _among(self, start: int, end: int) -> Iterator[Region]:
+        index = max(0, bisect_right(self._starts, start) - 1)
+        while index < len(self._regions) and self._regions[index].start < end:
+            yield self._regions[index]
+            index += 1
+
+    def _region_at(self, position: int) -> Region | None:
+        index = bisect_right(self._starts, position) - 1
+        return self._regions[index] if index >= 0 and position < self._regions[index].end else None
+
+
+def _span(start: int, end: int, region: Region | None) -> Iterator[Span]:
+    kind: Kind | None = region.kind if region is not None else None
+    if region is not None and kind is not None and start < end:
+        yield Span(start, end, kind, region.id)
+
+
+Loss = Literal["lost", "shifted", "missing", "resurfaced"]
+
+_FENCES = re.compile(r"(\n```\n)?(``` (tool|reasoning|error|compaction)\b.*)?", re.DOTALL)  # what `ignore` spans hold
+_SURE = 24  # characters from which equal text is hardly chance
+_EDGE = 4  # texts at the ends of what is hidden: where roles are shifted, that shows there
+_HEADING = f"\n{PROMPT_PREFIX}"
+_KINDS = {"response": "response", "tool": "tool", "reasoning": "ignore", "compaction": "ignore"}
+
+
+def loss(
+    document: Document,
+    conversation: Conversation,
+    recorded: Sequence[Recorded],
+    found: Sequence[Found],
+    links: Sequence[int],
+) -> Loss | None:
+    """Return what is wrong with the roles of a document, or None.
+
+    ``lost``: there are none, or they cannot all be right. ``shifted``: recorded texts have their length in the
+    bounds and are not there. ``missing``: most answers are not where the bounds say, which a user may have wanted.
+    ``resurfaced``: turns that were taken back have their text where it would be sent.
+    """
+    if document.stale:
+        return "lost"
+    if _resurfaced(document, conversation, found, links):
+        return "resurfaced"
+    linked = set(links)
+    unlinked = [piece for number, piece in enumerate(recorded) if number not in linked and piece.key[0] != "user"]
+    absent = sum(1 for piece in unlinked if not piece.is_hidden)
+    if not document.spans:
+        return "lost" if absent else None
+    sizes = {size for piece in unlinked for size in _sizes(piece)}
+    sizes |= {("ignore", "", len(block)) for _, block in error_blocks(conversation)}
+    known = {piece.end for piece, number in zip(found, links, strict=True) if number >= 0}
+    for start, end, kind, id in document.spans if sizes else ():
+        is_sound = end in known or (kind == "ignore" and _FENCES.fullmatch(document.body, start, end))
+        if (kind, id, end - start) in sizes and not is_sound:
+            return "shifted"
+    present = sum(1 for number in linked if number >= 0 and recorded[number].key[0] != "user")
+    return "missing" if absent > present else None
+
+
+def _resurfaced(document: Document, conversation: Conversation, found: Sequence[Found], links: Sequence[int]) -> bool:
+    """Return whether text of hidden turns has another role than ``ignore``: theirs of before, or that around it.
+
+    Where there are bounds, text of a hidden turn that stands all outside of them is a quotation, and the user's.
+    """
+    if not any(message.is_rewound for message in conversation.messages.values()):
+        return False
+    hidden = [piece.key for piece in recorded_pieces(conversation) if piece.message.is_rewound]
+    known = set(hidden)
+    if any(n < 0 and piece.key in known and piece.key[0] != "user" for piece, n in zip(found, links, strict=True)):
+        return True
+    if document.spans:
+        sure = [text for _, _, text in hidden if len(text) >= _SURE]
+        return any(_is_cut(document, text) for text in {*sure[:_EDGE], *sure[-_EDGE:]})
+    there, low = 0, 0
+    for _, _, text in hidden:
+        start = document.body.find(text, low)
+        if start >= 0:
+            there, low = there + 1, start + len(text)
+    return 2 * there > len(hidden)
+
+
+def _is_cut(document: Document, text: str) -> bool:
+    """Return whether the first place of ``text`` is partly inside a span that is ignored."""
+    start = document.body.find(text)
+    if start < 0:
+        return False
+    end = start + len(text)
+    index = bisect_right(document.spans, start, key=lambda span: span.end)
+    spans = document.spans[index : index + 1]
+    return any(kind == "ignore" and a < end and not a <= start <= end <= b for a, b, kind, _ in spans)
+
+
+def _sizes(piece: Recorded) -> Iterator[tuple[str, str, int]]:
+    """Yield kind, id and length of the span of an answer, as it is in the record now and as it was at first."""
+    kind, id, text = piece.key
+    texts = (text, original_text(piece.part)) if piece.part is not None else (text,)
+    return ((_KINDS[kind], id, len(each)) for each in texts)
+
+
+def heal(document: Document, conversation: Conversation) -> Document:
+    """Return ``document`` with the roles that the text has according to the record."""
+    body, recorded = document.body, recorded_pieces(conversation)
+    target = expected(conversation, recorded)
+    kept = matches(target.body, body)
+    spans = carried(target, body, kept)
+    places = kept_places(target, kept)
+    draft = _last_heading(body, spans, len(body))
+    if _quotes(target, recorded, places, draft):
+        spans = [span for span in spans if span.start < draft]
+    absent = [
+        piece.key
+        for piece, place in zip(recorded, places, strict=True)
+        if place is None and piece.key[0] != "user" and not piece.is_hidden
+    ]
+    if absent:
+        spans = moved(body, spans, kept, absent, len(body) if draft < 0 else draft)
+    if document.block is not None:
+        spans = [span for piece in spans for span in _outside(piece, *document.block)]
+        spans.append(Span(*document.block, "ignore"))
+    ranges = kept_places(target._replace(places=_ranges(target)), kept)
+    said = [place for piece, place in zip(recorded, places, strict=True) if place and piece.key[0] == "user"]
+    spans += _unrecorded(document, target, recorded, spans, ranges, said)
+    spans += unread_errors(body, conversation, spans)
+    return replace(document, spans=tuple(merged(sorted(spans))), stale=False, block=None)
+
+
+def unread_errors(body: str, conversation: Conversation, spans: Sequence[Span]) -> Iterator[Span]:
+    """Yield where notes about failed runs stand without a role: a prompt that was asked again has several of them."""
+    taken = sorted(spans)
+    for block in dict.fromkeys(block for _, block in error_blocks(conversation)):
+        start = body.find(block)
+        while start >= 0:
+            span = Span(start, start + len(block), "ignore")
+            if (
+                body.endswith("\n", 0, start)
+                and body.startswith(RUN_OPEN, span.end)
+                and _is_free(span, taken, len(body))
+            ):
+                yield span
+            start = body.find(block, span.end)
+
+
+def _quotes(
+    target: Expected, recorded: Sequence[Recorded], places: Sequence[tuple[int, int] | None], draft: int
+) -> bool:
+    """Return whether the prompt at the end of the text, from ``draft`` on, quotes answers that stood before it."""
+    for number, (piece, here) in enumerate(zip(recorded, places, strict=True)):
+        if here is None or here[0] < draft or piece.key[0] == "user":
+            continue
+        before = places[number - 1] if number else None
+        if before is None or before[1] > draft:
+            return False
+        return _last_heading(target.body, target.spans, target.places[number][0]) < target.places[number - 1][1]
+    return False
+
+
+def _last_heading(text: str, spans: Sequence[Span], end: int) -> int:
+    """Return where the last prompt before ``end`` begins: a prefix that is no part of an answer; -1 for none."""
+    ends = [span.end for span in spans]
+    start = text.rfind(_HEADING, 0, end)
+    while start >= 0:
+        index = bisect_right(ends, start + 1)
+        if index == len(spans) or spans[index].start > start + 1:
+            break
+        start = text.rfind(_HEADING, 0, start)
+    return start
+
+
+def _ranges(target: Expected) -> tuple[tuple[int, int], ...]:
+    return tuple((span.start, span.end) for span in target.spans)
+
+
+def _unrecorded(
+    document: Document,
+    target: Expected,
+    recorded: Sequence[Recorded],
+    spans: Sequence[Span],
+    places: Sequence[tuple[int, int] | None],
+    said: Sequence[tuple[int, int]],
+) -> Iterator[Span]:
+    """Yield the roles in the document's bounds that the record knows nothing of, shifted as their neighbours are.
+
+    They are not shifted into text that the user ``said``: neighbours are known by their lengths, which may be equal.
+    """
+    known = {size for piece in recorded if piece.key[0] != "user" for size in _sizes(piece)}
+    own = [span for span in document.spans if span[:2] != document.block]
+    pairs = dict(common([_shape(span) for span in own], [_shape(span) for span in target.spans]))
+    shifts: list[int | None] = []
+    for index, span in enumerate(own):
+        place = places[pairs[index]] if index in pairs else None
+        shifts.append(place[0] - span.start if place else None)
+    before, after = _filled(shifts), _filled(shifts[::-1])[::-1]
+    taken = sorted(spans)
+    for index, span in enumerate(own):
+        if index in pairs or (span.kind, span.id, span.end - span.start) in known:
+            continue
+        left, right = before[index], after[index]
+        for shift in {left if left is not None else right or 0, right if right is not None else left or 0}:
+            moved = span._replace(start=span.start + shift, end=span.end + shift)
+            sure = left in (right, None) or right is None or _is_block(document.body, moved)
+            if shift and any(begin < moved.end and moved.start < end for begin, end in said):
+                continue
+            if sure and _is_free(moved, taken, len(document.body)):
+                yield moved
+                break
+
+
+def _filled(shifts: Sequence[int | None]) -> list[int | None]:
+    """Return for each place the last shift up to it that is known."""
+    result: list[int | None] = []
+    for shift in shifts:
+        result.append(shift if shift is not None or not result else result[-1])
+    return result
+
+
+def _shape(span: Span) -> tuple[str, str, str]:
+    return span.kind, span.id, str(span.end - span.start)
+
+
+def _is_block(body: str, span: Span) -> bool:
+    return (span.start == 0 or body[span.start - 1 : span.start] == "\n") and body[span.end : span.end + 1] in (
+        "",
+        "\n",
+    )
+
+
+def _is_free(span: Span, taken: Sequence[Span], size: int) -> bool:
+    index = bisect_right(taken, span)
+    before = taken[index - 1].end if index else 0
+    after = taken[index].start if index < len(taken) else size
+    return before <= span.start < span.end <= after
+
+
+def _outside(span: Span, start: int, end: int) -> Iterator[Span]:
+    for part in (span._replace(end=min(span.end, start)), span._replace(start=max(span.start, end))):
+        if part.start < part.end:
+            yield part
+
+
+# What a recovery of roles changed, for a person to look at: a unified diff of who said what.
+
+_SHOWN = 70  # characters of each end of a region
+_NAMES = {None: "you", "response": "model", "ignore": "not sent", "tool": "tool"}
+
+
+def role_diff(before: Document, spans: tuple[Span, ...]) -> str:
+    """Return how the roles of ``before`` differ from ``spans``; "" when they do not.
+
+    Every region is one line: its role, its first and last Emacs position, and how its text begins and ends.
+    """
+    old, new = list(_lines(before)), list(_lines(replace(before, spans=spans)))
+    return "\n".join(unified_diff(old, new, "roles as found", "roles as recovered", lineterm="", n=1))
+
+
+def _lines(doc: Document) -> Iterator[str]:
+    for region in regions(doc):
+        text = " ".join(doc.body[region.start : region.end].split())
+        if not text:
+            continue
+        name = _NAMES[region.kind] + (f" {region.id}" if region.id else "")
+        if len(text) > 2 * _SHOWN:
+            text = f"{text[:_SHOWN]} … {text[-_SHOWN:]}"
+        yield f"{name} ({region.start + 1}-{region.end}): {text}"

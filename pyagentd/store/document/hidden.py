@@ -1,0 +1,377 @@
+"""Turns that were taken back: which belong together, what comes instead, which rows hide and show them.
+
+A turn that is rewound, edited or asked again stays in the log; each of its messages says in its metadata when and by
+what it was hidden (``hidden_at``, ``hidden_by``: neighbours B.2), together with which others (``hidden_op``) and
+behind which message all of them stood (``hidden_after``, "" for the beginning). So one rewind can be reversed, and
+what was said behind the same message at different times are variants of each other. Pure; what is done about the
+document's text is in ``hiding``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+from pyagentd.clock import new_id
+from pyagentd.store.conversation import COMPACTION as COMPACTION_
+from pyagentd.store.conversation import Conversation, Message, Part, summary_in
+from pyagentd.store.document.files import apply
+from pyagentd.store.document.heal import carried, expected, kept_places, unread_errors
+from pyagentd.store.document.pieces import laid_out, matches, recorded_pieces
+from pyagentd.store.document.reconcile import Placed, placed
+from pyagentd.store.document.render import FENCE_CLOSE, RUN_CLOSE, RUN_OPEN, Insert, prompt_text, replay
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span, merged
+from pyagentd.store.journal import Row
+
+By = Literal["rewind", "edit", "variant", "context", "command"]
+
+_KEYS = ("hidden_at", "hidden_by", "hidden_op", "hidden_after")
+CONTEXT: By = "context"  # all that was visible: a boundary, behind which another conversation begins (DD-43)
+COMMAND: By = "command"  # a slash command with its answer, which no model ever saw: they belong to no turn
+COMPACTION = "compaction"  # as origin of a message: it belongs to the turn around it and is no turn's beginning
+
+
+class Group(NamedTuple):
+    """Messages that were hidden together, in their order; ``after`` is the message they followed, "" for none."""
+
+    op: str
+    by: str
+    after: str
+    messages: tuple[Message, ...]
+
+
+class Variant(NamedTuple):
+    """One of several things said behind the same message; ``group`` is None for the one that is shown."""
+
+    messages: tuple[Message, ...]
+    group: Group | None
+
+    @property
+    def first(self) -> Message:
+        """The message that is called the variant: the first that is no compaction."""
+        return next((message for message in self.messages if not is_marker(message)), self.messages[0])
+
+
+def visible(conversation: Conversation) -> list[Message]:
+    """Return the messages that the conversation consists of now, without those that wait in the queue."""
+    return [message for message in conversation.messages.values() if not message.is_hidden and not message.is_waiting]
+
+
+def is_marker(message: Message) -> bool:
+    """Return whether a message is a compaction."""
+    return message.metadata.get("origin") == COMPACTION
+
+
+def is_command(message: Message) -> bool:
+    """Return whether a message is a slash command, or the answer to one."""
+    return message.metadata.get("hidden_by") == COMMAND
+
+
+def mark(by: By, *, now_ms: int) -> dict[str, Any]:
+    """Return the metadata of messages that are hidden together from the beginning, behind whatever is there."""
+    return {"hidden_at": now_ms, "hidden_by": by, "hidden_op": new_id("hid"), "hidden_after": ""}
+
+
+def prompts(conversation: Conversation) -> list[Message]:
+    """Return the user's messages to which one can rewind, compacted ones too."""
+    return [message for message in visible(conversation) if message.role == "user"]
+
+
+def continuation(conversation: Conversation, after: str) -> list[Message]:
+    """Return what is visible behind the message ``after``, "" for all."""
+    shown = visible(conversation)
+    ids = [message.id for message in shown]
+    return shown[ids.index(after) + 1 :] if after else shown
+
+
+def before(conversation: Conversation, message_id: str) -> str:
+    """Return the id of the visible message that ``message_id``, a visible one, follows; "" for the first."""
+    last = ""
+    for message in visible(conversation):
+        if message.id == message_id:
+            break
+        if not is_marker(message):
+            last = message.id
+    return last
+
+
+def groups(conversation: Conversation) -> list[Group]:
+    """Return what was hidden together and is hidden still, in the order in which that was done."""
+    found: dict[str, list[Message]] = {}
+    for message in conversation.messages.values():
+        if (op := message.metadata.get("hidden_op")) and message.is_rewound and not is_command(message):
+            found.setdefault(op, []).append(message)
+    return [
+        Group(op, str(own[0].metadata["hidden_by"]), str(own[0].metadata["hidden_after"]), tuple(own))
+        for op, own in sorted(found.items())
+    ]
+
+
+def groups_since(conversation: Conversation) -> list[Group]:
+    """Return the groups of the conversation that goes on: what is before the last boundary belongs to others."""
+    found = groups(conversation)
+    last = max((number for number, group in enumerate(found, 1) if group.by == CONTEXT), default=0)
+    return found[last:]
+
+
+def variants(conversation: Conversation, after: str) -> list[Variant]:
+    """Return all that was said behind the message ``after`` at different times, oldest first."""
+    found = [Variant(group.messages, group) for group in groups_since(conversation) if group.after == after]
+    if shown := continuation(conversation, after):
+        found.append(Variant(tuple(shown), None))
+    order = {id: number for number, id in enumerate(conversation.messages)}
+    return sorted(found, key=lambda variant: order[variant.first.id])
+
+
+def last_rewind(conversation: Conversation) -> Group | None:
+    """Return what the last rewind hid, if it is hidden still; also what was hidden for an answer that never came."""
+    for group in reversed(groups_since(conversation)):
+        if group.by == "rewind" or (
+            is_shown(conversation, group.after) and not continuation(conversation, group.after)
+        ):
+            return group
+    return None
+
+
+def is_shown(conversation: Conversation, message_id: str) -> bool:
+    """Return whether a message is visible; "" stands for the beginning."""
+    message = conversation.messages.get(message_id)
+    return not message_id or (message is not None and not message.is_hidden)
+
+
+def hide(messages: Iterable[Message], *, by: By, after: str, now_ms: int, **notes: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows that hide messages together; ``notes`` become metadata of each of them."""
+    op = new_id("hid")
+    for message in messages:
+        hidden = {"hidden_at": now_ms, "hidden_by": by, "hidden_op": op, "hidden_after": after, **notes}
+        yield _with(message, {**message.metadata, **hidden}, now_ms)
+
+
+def show(messages: Iterable[Message], *, now_ms: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows that make hidden messages visible again."""
+    for message in messages:
+        kept = {key: value for key, value in message.metadata.items() if key not in _KEYS and key != "restored"}
+        yield _with(message, kept, now_ms)
+
+
+def _with(message: Message, metadata: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    return {**message.row, "metadata_json": dict(metadata), "updated_at": now_ms}
+
+
+# What taking turns back, and bringing them back, does to a document: its text stays, roles change.
+#
+# The text of a hidden turn has the role ``ignore``, together with the blank lines and the heading before it: a
+# region of hidden text begins with an empty line, or with the document, which tells it from the fences of a visible
+# answer. What comes back has the roles that the record gives it, wherever its text stands still. Pure.
+
+Range = tuple[int, int]
+
+_MISSES = 20  # texts of hidden turns that the user removed or changed, beyond which a region shows none
+_FOLDED = "… turns that were taken back"
+_TOOL_END = FENCE_CLOSE + "\n"
+
+
+class Turned(NamedTuple):
+    """A document with other roles, and where in it the answer to a prompt goes; offsets are code points from 0."""
+
+    document: Document
+    marker: int
+
+
+def turned(document: Document, before: Conversation, after: Conversation) -> Document:
+    """Return ``document`` with its roles when ``before`` has become ``after``, which differ in what is hidden."""
+    gone = {id for id in after.messages if after.messages[id].is_rewound and not before.messages[id].is_rewound}
+    back = {id for id in after.messages if before.messages[id].is_rewound and not after.messages[id].is_rewound}
+    document, pieces = placed(document, before)
+    if gone:
+        document = _ignored(document, _ranges(document, pieces, gone))
+    return _shown(document, after, back) if back else document
+
+
+def answer_place(document: Document, conversation: Conversation, message_id: str) -> Turned:
+    """Return where another answer to a visible prompt goes: behind the answers to it that are hidden.
+
+    The heading below them goes with them, since the answer brings its own.
+    """
+    document, pieces = placed(document, conversation)
+    own = [index for index, piece in enumerate(pieces) if piece.message and piece.message.id == message_id]
+    if not own:
+        return Turned(document, len(document.body))
+    low = pieces[own[-1]].found.end
+    high = pieces[own[-1] + 1].found.start if own[-1] + 1 < len(pieces) else len(document.body)
+    hidden = [span for span in document.spans if span.kind == "ignore" and low <= span.start and span.end <= high]
+    if not hidden:
+        return Turned(document, low)
+    start, end = hidden[0].start, hidden[-1].end
+    if document.body.startswith(RUN_CLOSE, end):
+        end += len(RUN_CLOSE)
+    return Turned(_ignored(document, [(start, end)]), end)
+
+
+def hidden_ranges(document: Document, conversation: Conversation) -> list[tuple[int, int, tuple[str, ...]]]:
+    """Return the regions of the document that show hidden turns, each with the ids of its messages, in order.
+
+    Commands are no turns: what they say stays readable, and parts the turns around it.
+    """
+    texts = [piece for piece in recorded_pieces(conversation) if piece.message.is_rewound]
+    found: list[tuple[int, int, tuple[str, ...]]] = []
+    number = 0
+    for start, end, kind, _ in document.spans:
+        ids: dict[str, None] = {}
+        low, index, misses = start, number, 0
+        begin, is_turn = start, True
+        while kind == "ignore" and index < len(texts) and low < end and misses < _MISSES:
+            place = document.body.find(texts[index].key[2], low, end)
+            misses = misses + 1 if place < 0 else 0
+            if place >= 0:
+                message = texts[index].message
+                if is_command(message) is is_turn:
+                    if ids and is_turn:
+                        found.append((begin, low, tuple(ids)))
+                    begin, is_turn, ids = low, not is_turn, {}
+                ids[message.id] = None
+                low, number = place + len(texts[index].key[2]), index + 1
+            index += 1
+        if ids and is_turn:
+            found.append((begin, end, tuple(ids)))
+    return found
+
+
+def folded(document: Document) -> str:
+    """Return the text with each region of hidden turns as one line, as people read it."""
+    shown, position = [], 0
+    for start, end, kind, _ in document.spans:
+        if kind == "ignore" and document.body.startswith((RUN_OPEN, PROMPT_PREFIX), start):
+            shown += [document.body[position:start], RUN_OPEN if start else "", _FOLDED]
+            position = end
+    return "".join([*shown, document.body[position:]])
+
+
+def _ranges(document: Document, pieces: Sequence[Placed], gone: set[str]) -> Iterator[Range]:
+    """Yield where the text of the messages ``gone`` stands, with what stands between them."""
+    starts = [span.start for span in document.spans]
+    first = -1
+    for index in range(len(pieces) + 1):
+        message = pieces[index].message if index < len(pieces) else None
+        if message is not None and message.id in gone:
+            first = index if first < 0 else first
+        elif first >= 0:
+            start = _end(document, pieces[first - 1]) if first else 0
+            end = _end(document, pieces[index - 1])
+            limit = pieces[index].found.start if index < len(pieces) else len(document.body)
+            for span in document.spans[bisect_left(starts, end) :]:  # a note that the run failed
+                if span.kind != "ignore" or span.end > limit:
+                    break
+                end = span.end
+            yield start, end
+            first = -1
+
+
+def _end(document: Document, piece: Placed) -> int:
+    """Return where a piece ends, with the fence that closes it."""
+    end = piece.found.end
+    is_fenced = piece.found.key[0] == "tool" and document.body.startswith(_TOOL_END, end)
+    return end + len(_TOOL_END) if is_fenced else end
+
+
+def _shown(document: Document, after: Conversation, back: set[str]) -> Document:
+    """Give the text of the messages ``back`` the roles that the record says."""
+    recorded = recorded_pieces(after)
+    target = expected(after, recorded)
+    kept = matches(target.body, document.body)
+    places = [
+        place
+        for piece, place in zip(recorded, kept_places(target, kept), strict=True)
+        if place is not None and piece.message.id in back
+    ]
+    ranges = [
+        (span.start, span.end)
+        for span in document.spans
+        if span.kind == "ignore" and any(start < span.end and span.start < end for start, end in places)
+    ]
+    spans = carried(target, document.body, kept)
+    shown = _hiding_with(document, ranges, [part for start, end in ranges for part in _clipped(spans, start, end)])
+    return _hiding_with(shown, (), unread_errors(shown.body, after, shown.spans))
+
+
+def _clipped(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:
+    for span in spans:
+        if span.start < end and start < span.end:
+            yield span._replace(start=max(span.start, start), end=min(span.end, end))
+
+
+def _hiding_with(document: Document, ranges: Sequence[Range], spans: Iterable[Span]) -> Document:
+    """Return the document with no roles in ``ranges`` but those of ``spans``."""
+    kept = list(document.spans)
+    for start, end in ranges:
+        kept = [part for span in kept for part in _outside(span, start, end)]
+    return replace(document, spans=tuple(merged(sorted([*kept, *spans]))))
+
+
+def _ignored(document: Document, ranges: Iterable[Range]) -> Document:
+    chosen = list(ranges)
+    return _hiding_with(document, chosen, (Span(start, end, "ignore") for start, end in chosen))
+
+
+def _outside(span: Span, start: int, end: int) -> Iterator[Span]:
+    for part in (span._replace(end=min(span.end, start)), span._replace(start=max(span.start, end))):
+        if part.start < part.end:
+            yield part
+
+
+# The document that a log would have led to, for a session whose ``session.md`` is gone.
+#
+# What the user removed stays out and what they edited is as they left it, as far as the log knows; drafts that were
+# never sent are in no log.
+
+
+def rebuilt(conversation: Conversation, *, is_agent: bool) -> Document:
+    """Return the document that shows every message of ``conversation`` that the user did not remove.
+
+    Turns that were taken back are there, with the role of such.
+    """
+    rewound = [message for message in conversation.messages.values() if message.is_rewound]
+    if not rewound:
+        return _written(conversation, is_agent=is_agent)
+    before = conversation.changed(show(rewound, now_ms=0))
+    return turned(_written(before, is_agent=is_agent), before, conversation)
+
+
+def _written(conversation: Conversation, *, is_agent: bool) -> Document:
+    document = Document()
+    shown = ((message, parts) for message, parts in laid_out(conversation) if not message.is_hidden)
+    for is_prompt, group in groupby(shown, key=lambda each: each[0].role == "user"):
+        if is_prompt:
+            for message, _ in group:
+                document = _put(
+                    document, Insert(prompt_text(document.body, message.text, is_agent=is_agent), None, "", 0)
+                )
+        else:
+            for insert in replay(_as_run(parts for _, parts in group), after=0):
+                document = _put(document, insert)
+    return document
+
+
+def _put(document: Document, insert: Insert) -> Document:
+    return apply(document, len(document.body), insert)[0]
+
+
+def _as_run(steps: Iterable[list[Part]]) -> Iterator[Row]:
+    """Yield rows of a run that says just this."""
+    yield Row(1, "run", {"state": "started"})
+    for number, parts in enumerate(steps):
+        start = {"id": f"step-{number}", "message_id": "", "type": "step-start", "data_json": {"type": "step-start"}}
+        yield Row(1, "part", start)
+        for part in parts:
+            if part.hidden:
+                continue
+            data = dict(part.data)
+            if part.type == COMPACTION_:
+                data |= {} if part.edited is None else {"summary": summary_in(part.edited)}
+            elif not part.is_tool:
+                data |= {"text": part.text if part.edited is None else part.edited, "state": "done"}
+            yield Row(1, "part", {**part.row, "data_json": data})
+    yield Row(1, "run", {"state": "finished"})

@@ -1,0 +1,840 @@
+"""Document and record cut into the same pieces.
+
+A piece is what can be compared: a fragment of a user's text, an answer, a reasoning block, a tool call with its
+result. Which piece of the one is which of the other is found in ``matching``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+from pyagentd.messages import Message as Message_
+from pyagentd.messages import Part as Part_
+from pyagentd.messages import Reasoning, Role, Text, ToolCall, ToolResult
+from pyagentd.store import conversation
+from pyagentd.store.conversation import (
+    COMPACTION,
+    COMPACTION_OPEN,
+    Conversation,
+    Message,
+    Part,
+    compaction_block,
+    output_stub,
+    wrapped,
+)
+from pyagentd.store.document.render import FENCE_CLOSE, REASONING_OPEN, RUN_OPEN, reasoning_block, tool_body, writable
+from pyagentd.store.document.text import BLANK, PROMPT_PREFIX, Document, Region, regions
+from pyagentd.wire.sexp import LispError, read_call
+
+PieceKind = Literal["user", "response", "tool", "reasoning", "compaction"]
+Key = tuple[PieceKind, str, str]  # kind, call id, text
+
+_HEADING = re.compile(rf"\n{PROMPT_PREFIX}")
+_OPENING = re.compile(rf"^(?:{re.escape(REASONING_OPEN)}|{re.escape(COMPACTION_OPEN)} \()", re.MULTILINE)
+_TOOL_END = f"{FENCE_CLOSE}\n"
+_BARE_PREFIX = PROMPT_PREFIX.rstrip()  # what deleting trailing spaces leaves of an empty prompt
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """One request to the model: its recorded parts, and the numbers of the pieces they show as."""
+
+    parts: list[Part]
+    pieces: list[int] = field(default_factory=list)
+
+
+class Recorded(NamedTuple):
+    """A piece as recorded, with the user's recorded edits; user text has no part, answers have a step.
+
+    ``joint`` is what stands between a fragment and the one before it in the same message. ``restored`` says that the
+    record has an edit which the document no longer shows: the piece is as it was recorded first.
+    """
+
+    key: Key
+    message: Message
+    part: Part | None = None
+    step: Step | None = None
+    joint: str = ""
+    restored: bool = False
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the record already says that the document does not show it."""
+        return self.message.is_hidden or (self.part is not None and self.part.hidden)
+
+
+class Found(NamedTuple):
+    """A piece as the document has it; offsets of the trimmed text in the body, ``region`` its region's number."""
+
+    key: Key
+    start: int
+    end: int
+    region: int
+
+
+def recorded_pieces(conversation: Conversation, restored: Container[str] = ()) -> list[Recorded]:
+    """Return what the document should show of the record, in its order.
+
+    Messages and parts whose ids are in ``restored`` are taken as they were recorded first, whatever edits there are.
+    """
+    pieces: list[Recorded] = []
+    for message, parts in laid_out(conversation):
+        if message.role == "user":
+            pieces += _user_pieces(message, restored=message.id in restored)
+        else:
+            step = Step(parts)
+            for part in _in_layout(parts):
+                if (piece := _part_piece(message, part, step, restored=part.id in restored)) is not None:
+                    step.pieces.append(len(pieces))
+                    pieces.append(piece)
+    return pieces
+
+
+def laid_out(conversation: Conversation) -> Iterator[tuple[Message, list[Part]]]:
+    """Yield messages in the order of the document, answers step by step, with the parts of each step.
+
+    A compaction that was made during a run stands behind the step it followed, though its message is younger.
+    """
+    within = markers_within(conversation)
+    markers = {message.id for each in within.values() for message in each}
+    for message in conversation.messages.values():
+        if message.role == "user":
+            yield message, []
+        elif message.id not in markers:
+            for parts in message.steps():
+                yield message, parts
+                for part in parts if within else ():
+                    yield from ((marker, marker.parts) for marker in within.get(part.id, ()))
+
+
+def markers_within(conversation: Conversation) -> dict[str, list[Message]]:
+    """Return the compactions that were made within answers, by the id of the part that each stands behind.
+
+    One whose answer is not in the conversation stands where it is in the log.
+    """
+    within: dict[str, list[Message]] = {}
+    for message in conversation.messages.values():
+        after = message.row.get("metadata_json", {}).get("after") if message.parts and _is_marker(message) else None
+        part = conversation.parts.get(after or "")
+        if part is not None and part.row["message_id"] in conversation.messages:
+            within.setdefault(part.id, []).append(message)
+    return within
+
+
+def _is_marker(message: Message) -> bool:
+    return message.parts[0].type == COMPACTION
+
+
+def _user_pieces(message: Message, *, restored: bool) -> Iterator[Recorded]:
+    text, end = message.recorded_text if restored else message.text, 0
+    for number, (a, b) in enumerate(fragments(text)):
+        joint = text[end:a] if number else ""
+        yield Recorded(("user", "", text[a:b]), message, joint=joint, restored=restored)
+        end = b
+
+
+def _part_piece(message: Message, part: Part, step: Step, *, restored: bool) -> Recorded | None:
+    is_edited = part.edited is not None and part.type != "reasoning"
+    text = part.edited if is_edited and not restored else original_text(part)
+    if not text or (part.type == "text" and text.isspace()):
+        return None
+    return Recorded(key_of(part, text), message, part, step, restored=restored)
+
+
+def key_of(part: Part, text: str) -> Key:
+    """Return the key of the piece that a part of an answer shows as when its text is ``text``."""
+    if part.is_tool:
+        return "tool", str(part.data["toolCallId"]), text
+    kinds: dict[str, PieceKind] = {"reasoning": "reasoning", COMPACTION: "compaction"}
+    return kinds.get(part.type, "response"), "", text
+
+
+def _in_layout(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yield parts in the order in which a step is rendered: texts as they came, then calls with results."""
+    yield from (part for part in parts if part.type in ("text", "reasoning", COMPACTION))
+    yield from (part for part in parts if part.is_tool and part.result is not None)
+
+
+def original_text(part: Part) -> str:
+    """Return the text of the piece that a part of an answer shows as, before any edit."""
+    if part.is_tool:
+        return tool_body(part.data)
+    if part.type == "reasoning":
+        return reasoning_block(part.text) if part.text else ""
+    if part.type == COMPACTION:
+        return writable(compaction_block(part.data))
+    return writable(part.text)
+
+
+def found_pieces(document: Document, end: int | None = None) -> list[Found]:
+    """Return the pieces of the whole body; a region that contains ``end`` is cut there."""
+    pieces: list[Found] = []
+    body = document.body
+    for number, region in enumerate(_cut(regions(document), end)):
+        start, stop, kind, call_id = region
+        if kind is None:
+            pieces += [Found(("user", "", body[a:b]), a, b, number) for a, b in fragments(body, start, stop)]
+            continue
+        text = body[start:stop]
+        if kind == "ignore":
+            opening = _OPENING.search(text)  # the closing fence of a tool block may stand before it
+            if opening and text[: opening.start()] in ("", _TOOL_END):  # else it is text of a hidden turn
+                block = text[opening.start() :]
+                called: PieceKind = "compaction" if block.startswith(COMPACTION_OPEN) else "reasoning"
+                pieces.append(Found((called, "", block), start + opening.start(), stop, number))
+        elif not text.isspace():
+            pieces.append(Found((kind, call_id, text), start, stop, number))
+    return pieces
+
+
+def fragments(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a user's text between prompt prefixes, trimmed as gptel trims.
+
+    A heading inside a prompt looks like a prompt prefix; that does not matter as long as both sides are cut alike.
+    What deleting trailing blanks leaves of an empty prompt is none, unless it is all of a recorded text.
+    """
+    stop = len(text) if end is None else end
+    cuts = list(_HEADING.finditer(text, start, stop))
+    begins = [start, *(cut.end() for cut in cuts)]
+    ends = [*(cut.start() for cut in cuts), stop]
+    for begin, right in zip(begins, ends, strict=True):
+        piece = text[begin:right].rstrip(BLANK)
+        right = begin + len(piece)
+        piece = piece.lstrip(BLANK)
+        may_be_bare = begin > start or end is None
+        while piece.startswith(PROMPT_PREFIX):
+            piece = piece.removeprefix(PROMPT_PREFIX).lstrip(BLANK)
+            may_be_bare = True
+        if piece and (may_be_bare or piece != _BARE_PREFIX):
+            yield right - len(piece), right
+
+
+def _cut(found: list[Region], end: int | None) -> Iterator[Region]:
+    for region in found:
+        if end is not None and region.start < end < region.end:
+            yield region._replace(end=end)
+            yield region._replace(start=end)
+        else:
+            yield region
+
+
+# The model's view: messages that are always valid, from pieces in the document's order.
+#
+# Knows what a provider demands (roles alternate, the user begins, every call is answered once in the message that
+# follows) and how to keep a recorded step exact. Steps that the user touched lose their reasoning, whose signature
+# covers what is no longer there. What cannot be read is left out and said in ``notes``.
+
+ABORTED = "aborted"
+BEGINNING = "(The beginning of this conversation was removed.)"
+
+
+class Seen(NamedTuple):
+    """A piece of an answer as the document has it, and what it is in the record.
+
+    ``number`` is the recorded piece it is or, when not ``exact``, the one the user made it from; -1 when unknown.
+    """
+
+    found: Found
+    number: int
+    recorded: Recorded | None
+    exact: bool
+
+    @property
+    def step(self) -> Step | None:
+        """The recorded step it belongs to."""
+        return self.recorded.step if self.recorded else None
+
+
+@dataclass(slots=True)
+class View:
+    """Messages under construction."""
+
+    messages: list[tuple[Role, list[Part_]]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    turns: list[tuple[int, str]] = field(default_factory=list)  # where messages of the user begin, and their ids
+    summary: str = ""  # of what came before
+    pruned: Container[str] = ()  # ids of parts whose output is not shown
+    _ids: set[str] = field(default_factory=set)
+
+    def begin_turn(self, message_id: str) -> None:
+        """Note that a message of the user follows, "" when it has no id yet."""
+        if not self.messages or self.messages[-1][0] == "assistant":
+            self.turns.append((len(self.messages), message_id))
+
+    def add_user(self, text: str) -> None:
+        """Add text of the user."""
+        if text and not text.isspace():
+            self._extend("user", [Text(text=text)])
+
+    def add_answer(self, pieces: Sequence[Seen]) -> None:
+        """Add pieces of answers that follow each other without user text between them."""
+        start = 0
+        for index in range(1, len(pieces) + 1):
+            step = pieces[start].step
+            if index == len(pieces) or step is None or pieces[index].step is not step:
+                self._add_step(step, pieces[start:index])
+                start = index
+
+    def add_recorded(self, parts: Iterable[conversation.Part]) -> None:
+        """Add a step as it was recorded, whatever the document says."""
+        self._add_parts(parts, ())
+
+    def finished(self) -> tuple[Message_, ...]:
+        """Return the messages of a whole conversation."""
+        if self.messages and self.messages[0][0] == "assistant" and not self.summary:
+            self._prepend(BEGINNING)
+        if self.summary:
+            self._prepend(wrapped(self.summary))
+        return self.made()
+
+    def _prepend(self, text: str) -> None:
+        """Let the user say ``text`` first: in a message of its own unless they begin anyway."""
+        if self.messages and self.messages[0][0] == "user":
+            self.messages[0][1].insert(0, Text(text=text))
+        else:
+            self.messages.insert(0, ("user", [Text(text=text)]))
+            self.turns = [(index + 1, id) for index, id in self.turns]
+
+    def made(self) -> tuple[Message_, ...]:
+        """Return the messages."""
+        ids = dict(self.turns)
+        messages = enumerate(self.messages)
+        return tuple(Message_(role=role, parts=tuple(parts), id=ids.get(n, "")) for n, (role, parts) in messages)
+
+    def _add_step(self, step: Step | None, pieces: Sequence[Seen]) -> None:
+        if step is not None and all(p.exact for p in pieces) and [p.number for p in pieces] == step.pieces:
+            restored = {p.recorded.part for p in pieces if p.recorded and p.recorded.restored}
+            untouched = all(part.edited is None or part in restored for part in step.parts)
+            self._add_parts((part for part in step.parts if untouched or part.type != "reasoning"), restored)
+            return
+        texts: list[Part_] = []
+        calls: list[tuple[ToolCall, ToolResult]] = []
+        for piece in pieces:
+            if piece.found.key[0] == "tool":
+                calls += self._read_tool(piece)
+            elif piece.found.key[0] == "response":
+                if calls:  # the user moved an answer behind the calls it came before
+                    self._add(texts, calls)
+                    texts, calls = [], []
+                texts.append(Text(text=piece.found.key[2]))
+        self._add(texts, calls)
+
+    def _add_parts(self, parts: Iterable[conversation.Part], restored: Container[conversation.Part | None]) -> None:
+        """Add a recorded step as it was, with the edits that were made since but for the ``restored`` parts."""
+        said: list[Part_] = []
+        calls: list[tuple[ToolCall, ToolResult]] = []
+        for part in parts:
+            if part.is_tool:
+                made = self._tool(part, None if part in restored else part.edited)
+                said += [call for call, _ in made]
+                calls += made
+            elif part.type == "text":
+                said.append(Text(text=part.text if part.edited is None or part in restored else part.edited))
+            elif part.type == "reasoning" and (reasoning := _reasoning(part)) is not None:
+                said.append(reasoning)
+        self._add(said, calls)
+
+    def _read_tool(self, piece: Seen) -> list[tuple[ToolCall, ToolResult]]:
+        part = piece.recorded.part if piece.recorded else None
+        if part is not None and piece.exact:
+            return self._tool(part, None if piece.recorded and piece.recorded.restored else part.edited)
+        return self._edited_tool(part, piece.found.key[2], piece.found.key[1])
+
+    def _tool(self, part: conversation.Part, edited: str | None) -> list[tuple[ToolCall, ToolResult]]:
+        if edited is not None:
+            return self._edited_tool(part, edited)
+        result = _recorded_result(part)
+        return [(_recorded_call(part), pruned_result(result) if part.id in self.pruned else result)]
+
+    def _edited_tool(
+        self, part: conversation.Part | None, text: str, call_id: str = ""
+    ) -> list[tuple[ToolCall, ToolResult]]:
+        """Read a call and its result from the text in the document."""
+        if part is not None:
+            call_id = str(part.data["toolCallId"])
+        try:
+            name, arguments, end = read_call(text)
+        except LispError as error:
+            self.notes.append(f"The tool call {call_id} is left out: {error}")
+            return []
+        result = text[end:].removeprefix("\n\n") if part is not None else text[end:].strip(BLANK)
+        is_error = part is not None and part.data.get("state") == "output-error"
+        call_id = call_id or "call"
+        call = ToolCall(id=call_id, name=name, input=arguments)
+        return [(call, ToolResult(id=call_id, text=result, is_error=is_error))]
+
+    def _add(self, said: list[Part_], calls: list[tuple[ToolCall, ToolResult]]) -> None:
+        """Add one assistant message with its calls (at the end unless already placed) and the answers to them."""
+        said = [part for part in said if not isinstance(part, Text) or part.text.strip()]
+        placed = {part.id for part in said if isinstance(part, ToolCall)}
+        said += [call for call, _ in calls if call.id not in placed]
+        while said and isinstance(said[-1], Reasoning):
+            said.pop()
+        names = {call.id: self._unique(call.id) for call, _ in calls}
+        if any(old != new for old, new in names.items()):
+            said = [_renamed(part, names) for part in said]
+        if said:
+            self._extend("assistant", said)
+        if calls:
+            self._extend("user", [_renamed(result, names) for _, result in calls])
+
+    def _unique(self, call_id: str) -> str:
+        """Return ``call_id``, or another one when the document has the same call twice (copied text)."""
+        unique, number = call_id, 2
+        while unique in self._ids:
+            unique, number = f"{call_id}-{number}", number + 1
+        self._ids.add(unique)
+        return unique
+
+    def _extend(self, role: Role, parts: list[Part_]) -> None:
+        if self.messages and self.messages[-1][0] == role:
+            self.messages[-1][1].extend(parts)
+        else:
+            self.messages.append((role, parts))
+
+
+def said_in(parts: Iterable[conversation.Part]) -> Iterator[Part_]:
+    """Yield what the model said in a recorded step, without the results of its calls."""
+    for part in parts:
+        if part.is_tool:
+            yield _recorded_call(part)
+        elif part.type == "text":
+            yield Text(text=part.text)
+        elif part.type == "reasoning" and (reasoning := _reasoning(part)) is not None:
+            yield reasoning
+
+
+def pruned_result(result: ToolResult) -> ToolResult:
+    """Return what the model is shown of a result whose output was pruned."""
+    return ToolResult(id=result.id, text=output_stub(result.text), is_error=result.is_error)
+
+
+def _recorded_call(part: conversation.Part) -> ToolCall:
+    data = part.data
+    return ToolCall(id=str(data["toolCallId"]), name=str(data["type"]).removeprefix("tool-"), input=data["input"])
+
+
+def _recorded_result(part: conversation.Part) -> ToolResult:
+    text, is_error = part.result or (ABORTED, True)
+    return ToolResult(id=str(part.data["toolCallId"]), text=text, is_error=is_error)
+
+
+def _reasoning(part: conversation.Part) -> Reasoning | None:
+    """Return the reasoning if the provider would take it back: it was finished, so it is signed or opaque."""
+    metadata: Mapping[str, Any] = part.data.get("providerMetadata", {}).get("anthropic", {})
+    signature, redacted = metadata.get("signature"), metadata.get("redactedData")
+    if not signature and not redacted:
+        return None
+    return Reasoning(text=part.text, signature=signature, redacted=redacted)
+
+
+def _renamed(part: Part_, names: Mapping[str, str]) -> Part_:
+    match part:
+        case ToolCall(id=old, name=name, input=arguments) if names.get(old, old) != old:
+            return ToolCall(id=names[old], name=name, input=arguments)
+        case ToolResult(id=old, text=text, is_error=is_error) if names.get(old, old) != old:
+            return ToolResult(id=names[old], text=text, is_error=is_error)
+    return part
+
+
+# What two texts have in common, in order.
+#
+# A few changes in long texts are found exactly; texts that were reformatted throughout are matched word by word.
+# Works on ever smaller windows: what begins and ends alike, then lines that occur once on both sides, then words,
+# and only a small rest is compared each with each, so a long text costs no more than in proportion to its length.
+
+_LEVELS = (re.compile(r"[^\n]*\n|[^\n]+"), re.compile(r"\w+|\s|[^\w\s]"))  # lines, words
+_SMALL = 300  # words up to which all are compared with all
+_FARTHEST = 400  # characters by which a change is moved at most to be whole lines
+
+
+class Match(NamedTuple):
+    """``size`` equal characters, from ``old`` and from ``new`` on."""
+
+    old: int
+    new: int
+    size: int
+
+
+class _Window(NamedTuple):
+    old: int
+    old_end: int
+    new: int
+    new_end: int
+    level: int = 0
+
+
+def matches(old: str, new: str) -> list[Match]:
+    """Return what ``new`` has kept of ``old``: in order, disjoint; the last match is empty and ends both texts."""
+    found: list[Match] = []
+    todo: list[Match | _Window] = [_Window(0, len(old), 0, len(new))]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Match):
+            found.append(item)
+        else:
+            todo += reversed(list(_split(old, new, item)))
+    joined = list(_joined(found))
+    kept = list(_joined(_without_chance(joined, len(old), len(new))))
+    return list(_at_lines(old, new, [*kept, Match(len(old), len(new), 0)]))
+
+
+def _split(old: str, new: str, window: _Window) -> Iterator[Match | _Window]:
+    """Yield the matches that a window begins and ends with, and what is found between them, in order."""
+    a, a_end, b, b_end, level = window
+    head = _common(min(a_end - a, b_end - b), lambda n: old.startswith(new[b : b + n], a))
+    a, b = a + head, b + head
+    tail = _common(min(a_end - a, b_end - b), lambda n: old.endswith(new[b_end - n : b_end], 0, a_end))
+    if head:
+        yield Match(a - head, b - head, head)
+    if a < a_end - tail and b < b_end - tail:
+        yield from _split_by_tokens(old, new, _Window(a, a_end - tail, b, b_end - tail, level))
+    if tail:
+        yield Match(a_end - tail, b_end - tail, tail)
+
+
+def _split_by_tokens(old: str, new: str, window: _Window) -> Iterator[Match | _Window]:
+    a, a_end, b, b_end, level = window
+    if level >= len(_LEVELS):
+        return
+    left = list(_LEVELS[level].finditer(old, a, a_end))
+    right = list(_LEVELS[level].finditer(new, b, b_end))
+    anchors = list(_anchors([m[0] for m in left], [m[0] for m in right]))
+    small = level == len(_LEVELS) - 1 and len(left) <= _SMALL and len(right) <= _SMALL
+    if not anchors and small:
+        anchors = list(_compared([m[0] for m in left], [m[0] for m in right]))
+        level += 1
+    if not anchors:
+        yield _Window(a, a_end, b, b_end, level + 1)
+        return
+    for i, j in anchors:
+        x, y, size = left[i].start(), right[j].start(), len(left[i][0])
+        if x > a and y > b:
+            yield _Window(a, x, b, y, level)
+        yield Match(x, y, size)
+        a, b = x + size, y + size
+    if a < a_end and b < b_end:
+        yield _Window(a, a_end, b, b_end, level)
+
+
+def _common(limit: int, agrees: Callable[[int], bool]) -> int:
+    """Return the greatest number up to ``limit`` of which ``agrees`` is true; it is for all smaller ones then."""
+    low, step = 0, 64
+    while low + step <= limit and agrees(low + step):
+        low, step = low + step, step * 2
+    high = min(limit, low + step)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if agrees(middle) else (low, middle - 1)
+    return low
+
+
+def _anchors(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the places of tokens that occur once on both sides, as far as they are in one order."""
+    counts, places = Counter(left), {token: index for index, token in enumerate(right)}
+    once = Counter(right)
+    pairs = [
+        (index, places[token])
+        for index, token in enumerate(left)
+        if counts[token] == 1 and once[token] == 1 and not token.isspace()
+    ]
+    yield from _rising(pairs)
+
+
+def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return a longest subsequence of ``pairs`` whose second numbers rise."""
+    tops: list[int] = []  # tops[k]: the pair that ends a sequence of length k + 1 with the smallest number
+    ends: list[int] = []
+    before: list[int] = []
+    for index, (_, place) in enumerate(pairs):
+        length = bisect_left(ends, place)
+        before.append(tops[length - 1] if length else -1)
+        ends[length : length + 1] = [place]
+        tops[length : length + 1] = [index]
+    result: list[tuple[int, int]] = []
+    index = tops[-1] if tops else -1
+    while index >= 0:
+        result.append(pairs[index])
+        index = before[index]
+    return result[::-1]
+
+
+def _compared(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
+    for i, j, size in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        yield from ((i + n, j + n) for n in range(size))
+
+
+def _joined(found: Iterable[Match]) -> Iterator[Match]:
+    last: Match | None = None
+    for match in found:
+        if last is not None and last.old + last.size == match.old and last.new + last.size == match.new:
+            last = last._replace(size=last.size + match.size)
+            continue
+        if last is not None:
+            yield last
+        last = match
+    if last is not None:
+        yield last
+
+
+def _without_chance(found: Sequence[Match], old_size: int, new_size: int) -> Iterator[Match]:
+    """Leave out what is likely equal by chance: shorter than the changes on either side of it."""
+    edge, end = Match(0, 0, 0), Match(old_size, new_size, 0)
+    before = edge
+    for match, after in pairwise([*found, end]):
+        if match.size > min(_change(before, match), _change(match, after)):
+            yield match
+            before = match
+
+
+def _change(before: Match, after: Match) -> int:
+    return max(after.old - before.old - before.size, after.new - before.new - before.size)
+
+
+def _at_lines(old: str, new: str, found: list[Match]) -> Iterator[Match]:
+    """Yield the matches with each pure insertion or deletion moved so that it is whole lines, if it can be."""
+    before = found[0]
+    for after in found[1:]:
+        text, start, end = new, before.new + before.size, after.new
+        if start == end:
+            text, start, end = old, before.old + before.size, after.old
+        elif before.old + before.size < after.old:
+            start = end
+        shift = _shift(text, start, end, min(before.size, _FARTHEST)) if start < end else 0
+        if shift:
+            after = Match(after.old - shift, after.new - shift, after.size + shift)
+            before = before._replace(size=before.size - shift)
+        if before.size:
+            yield before
+        before = after
+    yield before
+
+
+def _shift(text: str, start: int, end: int, limit: int) -> int:
+    """Return how far back the range can be moved without changing the text around it, to be whole lines."""
+    for shift in range(limit + 1):
+        if (start == shift or text[start - shift - 1] == "\n") and text[end - shift - 1] == "\n":
+            return shift
+        if start == shift or text[start - shift - 1] != text[end - shift - 1]:
+            return 0
+    return 0
+
+
+# Which piece of a document is which of the record.
+#
+# Monotone first (longest common subsequence, so a repeated "OK" stays where it was), then pieces that moved, then
+# what was edited, by likeness. Compares texts alone; what a difference means is decided in ``alignment``.
+
+_MANY = 50  # equal pieces beyond which only the nearest are compared
+_BLOCKS = ("compaction", "reasoning")  # what is shown with the role ``ignore``
+_NEAR = 50  # recorded pieces that are compared with one that was edited
+
+
+def restored_ids(
+    conversation: Conversation, recorded: Sequence[Recorded], found: Sequence[Found], links: Sequence[int]
+) -> set[str]:
+    """Return the ids of messages and parts whose edit the user took back: what was there before it is there again."""
+    linked = set(links)
+    own: dict[str, list[int]] = defaultdict(list)
+    for number, piece in enumerate(recorded):
+        if piece.part is None and piece.message.is_edited:
+            own[piece.message.id].append(number)
+    rows = _Rows(recorded, found, links)
+    ids: set[str] = set()
+    for message in conversation.messages.values():
+        if message.role == "user" and message.is_edited:
+            texts, numbers = _texts(message.recorded_text), own[message.id]
+            is_there = len(texts) <= len(numbers) and all(number in linked for number in numbers)
+            if not is_there and rows.has(texts, message):
+                ids.add(message.id)
+    free = Counter(piece.key for piece, number in zip(found, links, strict=True) if number < 0)
+    for number, (_, _, part, *_) in enumerate(recorded):
+        if part is not None and part.edited is not None and number not in linked:
+            key = key_of(part, original_text(part))
+            if free[key]:
+                free[key] -= 1
+                ids.add(part.id)
+    return ids
+
+
+class _Rows:
+    """Finds fragments that follow each other and are nobody's, or of one message."""
+
+    def __init__(self, recorded: Sequence[Recorded], found: Sequence[Found], links: Sequence[int]) -> None:
+        self._recorded, self._found, self._links = recorded, found, links
+        self._places: dict[Key, list[int]] = defaultdict(list)
+        for index, piece in enumerate(found):
+            self._places[piece.key].append(index)
+
+    def has(self, texts: Sequence[str], message: Message) -> bool:
+        keys: list[Key] = [("user", "", text) for text in texts]
+        return bool(keys) and any(
+            self._is_row(range(start, start + len(keys)), keys, message) for start in self._places[keys[0]]
+        )
+
+    def _is_row(self, row: range, keys: Sequence[Key], message: Message) -> bool:
+        return row.stop <= len(self._found) and all(
+            self._found[index].key == key
+            and (self._links[index] < 0 or self._recorded[self._links[index]].message is message)
+            for index, key in zip(row, keys, strict=True)
+        )
+
+
+def with_known_ids(found: list[Found], recorded: Sequence[Recorded]) -> list[Found]:
+    """Return ``found`` with recorded ids for tool pieces that are as recorded but for their id.
+
+    Stock gptel gives one id to all calls of a tool that were made at once.
+    """
+    known = [piece.key for piece in recorded if piece.key[0] == "tool"]
+    exact = set(known).intersection(piece.key for piece in found)
+    if all(piece.key in exact for piece in found if piece.key[0] == "tool"):
+        return found
+    free: dict[str, list[Key]] = defaultdict(list)
+    for key in known:
+        if key not in exact:
+            free[key[2]].append(key)
+    return [
+        piece._replace(key=free[piece.key[2]].pop(0))
+        if piece.key[0] == "tool" and piece.key not in exact and free.get(piece.key[2])
+        else piece
+        for piece in found
+    ]
+
+
+def with_known_blocks(found: list[Found], recorded: Sequence[Recorded]) -> list[Found]:
+    """Return ``found`` with blocks cut where recorded ones end: hidden turns behind them have their role."""
+    known = {piece.key for piece in recorded if piece.key[0] in _BLOCKS}
+    return [_ending(piece, known) if piece.key[0] in _BLOCKS and piece.key not in known else piece for piece in found]
+
+
+def _ending(piece: Found, known: Collection[Key]) -> Found:
+    kind, id, text = piece.key
+    starts = [key for key in known if key[0] == kind and text.startswith(key[2] + RUN_OPEN)]
+    if not starts:
+        return piece
+    longest = max(len(key[2]) for key in starts)
+    return piece._replace(key=(kind, id, text[:longest]), end=piece.start + longest)
+
+
+def joined_keys(body: str, recorded: Sequence[Recorded], found: Sequence[Found]) -> tuple[list[Key], list[Key]]:
+    """Return keys for ``match`` that tell a fragment within a message from one that begins a message.
+
+    Both are equal where the text between fragments is that of the recorded message.
+    """
+    left = [piece.key if not piece.joint else ("user", piece.joint, piece.key[2]) for piece in recorded]
+    joints = {key for key, piece in zip(left, recorded, strict=True) if piece.joint}
+    right = [piece.key for piece in found]
+    if joints:
+        for index in range(1, len(found)):
+            before, piece = found[index - 1], found[index]
+            key: Key = ("user", body[before.end : piece.start], piece.key[2])
+            if piece.key[0] == "user" and before.region == piece.region and key in joints:
+                right[index] = key
+    return left, right
+
+
+def match(recorded: Sequence[Key], found: Sequence[Key]) -> list[int]:
+    """Return for every found piece the number of the recorded piece it is, or -1."""
+    links = [-1] * len(found)
+    shorter = min(len(recorded), len(found))
+    head = 0
+    while head < shorter and recorded[head] == found[head]:
+        links[head] = head
+        head += 1
+    tail = 0
+    while tail < shorter - head and recorded[-1 - tail] == found[-1 - tail]:
+        links[-1 - tail] = len(recorded) - 1 - tail
+        tail += 1
+    middle = common(recorded[head : len(recorded) - tail], found[head : len(found) - tail])
+    for left, right in middle:
+        links[head + right] = head + left
+    return links
+
+
+def common(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return the pairs of a longest common subsequence (Hunt and Szymanski's way: few pieces are equal)."""
+    if not left or not right:
+        return []
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for index, key in enumerate(right):
+        places[key].append(index)
+    ends: list[int] = []  # ends[k]: smallest place that ends a common subsequence of length k + 1
+    chains: list[tuple[int, int, int]] = []  # left, right, the link before
+    tops: list[int] = []  # the link that ends ends[k]
+    for index, key in enumerate(left):
+        for place in _nearest(places.get(key, []), index):
+            length = bisect_left(ends, place)
+            chains.append((index, place, tops[length - 1] if length else -1))
+            ends[length : length + 1] = [place]
+            tops[length : length + 1] = [len(chains) - 1]
+    pairs: list[tuple[int, int]] = []
+    link = tops[-1] if tops else -1
+    while link >= 0:
+        index, place, link = chains[link]
+        pairs.append((index, place))
+    return pairs[::-1]
+
+
+def link_moved(recorded: Sequence[Recorded], found: Sequence[Found], links: list[int], last: int) -> set[int]:
+    """Link what the first match left over on both sides and is equal; user text only before piece ``last``.
+
+    Returns the numbers of the found pieces it linked.
+
+    A prompt sent from the middle of a document is younger than what stands below it, so order alone misses it.
+    """
+    taken, moved = set(links), set[int]()
+    left: dict[Key, list[int]] = defaultdict(list)
+    for number, piece in enumerate(recorded):
+        if number not in taken and not piece.is_hidden:
+            left[piece.key].append(number)
+    for index, (key, *_) in enumerate(found if left else ()):
+        if links[index] < 0 and left.get(key) and (key[0] != "user" or index < last):
+            links[index] = left[key].pop(0)
+            moved.add(index)
+    return moved
+
+
+def _nearest(places: list[int], index: int) -> list[int]:
+    """Return ``places`` from last to first, of very many only those around ``index``."""
+    if len(places) > _MANY:
+        middle = bisect_left(places, index)
+        places = places[max(0, middle - _MANY // 2) : middle + _MANY // 2]
+    return places[::-1]
+
+
+def _texts(text: str) -> list[str]:
+    return [text[a:b] for a, b in fragments(text)]
+
+
+def pair(
+    gap: Iterable[int], free: Sequence[int], found: Sequence[Found], recorded: Sequence[Recorded], sources: list[int]
+) -> None:
+    """Give every piece in a gap the free recorded piece of its kind that is most like it, in order."""
+    kinds: dict[str, list[int]] = defaultdict(list)
+    for number in free:
+        kinds[recorded[number].key[0]].append(number)
+    low = 0
+    for index in gap:
+        key = found[index].key
+        same = kinds[key[0]]
+        first = bisect_left(same, low)
+        if first < len(same):
+            near = same[first : first + _NEAR]
+            sources[index] = max(near, key=lambda number: _likeness(recorded[number].key, key))
+            low = sources[index] + 1
+
+
+def _likeness(one: tuple[str, str, str], other: tuple[str, str, str]) -> tuple[bool, int]:
+    """Compare call ids, then how far the texts agree from both ends."""
+    left, right = one[2], other[2]
+    length = min(len(left), len(right), 2000)
+    head = next((i for i in range(length) if left[i] != right[i]), length)
+    tail = next((i for i in range(1, length - head + 1) if left[-i] != right[-i]), length - head + 1)
+    return bool(one[1]) and one[1] == other[1], head + tail

@@ -1,0 +1,808 @@
+"""One document matched with one record: which piece is what, what the user made of it, what is to be recorded.
+
+Roles are as the document has them; whether they are right is not decided here (``heal``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence, Set
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from pyagentd.events import InsertRole
+from pyagentd.messages import Message, Text, ToolCall
+from pyagentd.store import conversation
+from pyagentd.store.conversation import COMPACTION, Conversation, summary_in
+from pyagentd.store.document.heal import Loss, heal, loss
+from pyagentd.store.document.pieces import (
+    BEGINNING,
+    Found,
+    Seen,
+    View,
+    found_pieces,
+    joined_keys,
+    link_moved,
+    match,
+    matches,
+    original_text,
+    pair,
+    recorded_pieces,
+    restored_ids,
+    with_known_blocks,
+    with_known_ids,
+)
+from pyagentd.store.document.render import RUN_CLOSE, RUN_OPEN, Insert
+from pyagentd.store.document.text import PROMPT_PREFIX, Document, Span
+
+
+class Placed(NamedTuple):
+    """A piece of the document and the recorded message it is, or was edited from; None when it is nobody's."""
+
+    found: Found
+    message: conversation.Message | None
+    part: conversation.Part | None  # of answers
+
+
+class Boundary(NamedTuple):
+    """Where the model's view begins, and what it is shown in place of what came before."""
+
+    start: int  # the first piece
+    summary: str = ""
+    pruned: frozenset[str] = frozenset()  # ids of parts whose output it is not shown
+
+
+class Alignment:
+    """One document matched with one record.
+
+    ``links[i]`` is the recorded piece that found piece i is, ``sources[i]`` the one it was edited from, or -1.
+    """
+
+    def __init__(self, document: Document, conversation: Conversation, end: int | None) -> None:
+        self.body = document.body
+        self._parts = conversation.parts
+        self._as_sent = conversation.as_sent
+        self.recorded = recorded_pieces(conversation)
+        self.found = with_known_ids(found_pieces(document, end), self.recorded)
+        self.found = with_known_blocks(self.found, self.recorded)
+        self.above = len(self.found)  # the number of pieces above ``end``
+        if end is not None:
+            self.above = sum(1 for piece in self.found if piece.end <= end)
+        self.links = self._matched()
+        if restored := restored_ids(conversation, self.recorded, self.found, self.links):
+            self.recorded = recorded_pieces(conversation, restored)
+            self.links = self._matched()
+        self.moved = link_moved(self.recorded, self.found, self.links, self._last_answer())
+        self.prompt_start = self._find_prompt()
+
+    def _matched(self) -> list[int]:
+        """Match what the record shows, then between that what it says is hidden: the user may have it back."""
+        keys, found = joined_keys(self.body, self.recorded, self.found)
+        visible = [number for number, piece in enumerate(self.recorded) if not piece.is_hidden]
+        links = [visible[n] if n >= 0 else -1 for n in match([keys[n] for n in visible], found)]
+        if len(visible) == len(keys) or -1 not in links:
+            return links
+        low, start = 0, 0
+        for index in range(len(links) + 1):
+            number = links[index] if index < len(links) else len(keys)
+            if number < 0:
+                continue
+            gap = match(keys[low:number], found[start:index]) if start < index else []
+            links[start:index] = [n + low if n >= 0 else -1 for n in gap]
+            low, start = number + 1, index + 1
+        together = match(keys, found)  # of equal texts the hidden one may be the one in between
+        return max(links, together, key=lambda each: sum(1 for number in each if number >= 0))
+
+    @property
+    def known(self) -> int:
+        """How many pieces are there as recorded."""
+        return sum(1 for number in self.links if number >= 0)
+
+    @property
+    def known_answers(self) -> int:
+        """How many pieces other than the user's are there as recorded."""
+        return sum(1 for number in self.links if number >= 0 and self.recorded[number].key[0] != "user")
+
+    @property
+    def changed_answers(self) -> int:
+        """How many such pieces the user or something else made something else of."""
+        return sum(1 for number in self.sources if number >= 0 and self.recorded[number].key[0] != "user")
+
+    def read(self) -> tuple[View, str, str]:
+        """Return the view up to the end, the new prompt, and all user text with which the view ends."""
+        boundary = self.boundary()
+        view, last = View(summary=boundary.summary, pruned=boundary.pruned), ""
+        index = boundary.start
+        while index < self.above:
+            stop = self._same_side(index)
+            if self.found[index].key[0] == "compaction":
+                stop = index + 1  # older than the boundary, or it stands behind where that lets the view begin
+            elif self.found[index].key[0] == "user":
+                view.begin_turn(owner.id if (owner := self.owners[index]) is not None else "")
+                texts = list(self._user_texts(index, stop))
+                last = "\n\n".join(texts)
+                for text in texts:
+                    view.add_user(text)
+            else:
+                last = ""
+                view.add_answer([seen for i in range(index, stop) if (seen := self._seen(i)) is not None])
+            index = stop
+        new = "\n\n".join(self._user_texts(self.prompt_start, self.above))
+        return view, new, last
+
+    def boundary(self) -> Boundary:
+        """Return where the view begins: by the latest compaction that stands above the end, or with the text."""
+        marks = [index for index in range(self.above) if self.found[index].key[0] == "compaction"]
+        last = max(marks, key=self._number, default=-1)
+        if last < 0 or self._number(last) < 0:
+            return Boundary(start=0)
+        marker = self.recorded[self._number(last)]
+        assert marker.part is not None, "only user text has none"
+        facts = marker.part.data.get("metadata") or {}
+        return Boundary(
+            start=self._tail(marker.part.data.get("tail_start_id"), facts.get("tail_start_part_id"), last),
+            summary=summary_in(self.found[last].key[2]),
+            pruned=frozenset(facts.get("pruned") or ()),
+        )
+
+    def _tail(self, message_id: str | None, part_id: str | None, marker: int) -> int:
+        """Return the first piece that is kept verbatim; of a tail that was removed, the first that followed it."""
+        if message_id is None:
+            return marker + 1
+        kept = [number for number, piece in enumerate(self.recorded) if piece.message.id == message_id]
+        if part_id is not None and (start := self._parts.get(part_id)) is not None:
+            index = start.row["index"]
+            within = [n for n in kept if (part := self.recorded[n].part) is not None and part.row["index"] > index]
+            kept = within or kept
+        if not kept:
+            return marker + 1
+        tail = set(kept)
+        exact = next((index for index in range(self.above) if self._number(index) in tail), None)
+        if exact is not None:
+            return exact
+        return next((index for index in range(self.above) if self._number(index) > kept[0]), marker + 1)
+
+    def _number(self, index: int) -> int:
+        """Return the recorded piece that found piece ``index`` is or was made from, or -1."""
+        return self.links[index] if self.links[index] >= 0 else self.sources[index]
+
+    def last_message(self) -> str:
+        """Return the id of the recorded message of the user that ends right above the end, "" when none does."""
+        last = self.above - 1
+        while last >= 0 and self.found[last].key[0] == "compaction":
+            last -= 1
+        if last < 0 or self.prompt_start <= last or self.found[last].key[0] != "user":
+            return ""
+        return self.recorded[self.links[last]].message.id
+
+    def placed(self) -> Iterator[Placed]:
+        """Yield every piece of the document with what it is in the record."""
+        for index, found in enumerate(self.found):
+            number = self.links[index] if self.links[index] >= 0 else self.sources[index]
+            known = self.recorded[number] if number >= 0 else None
+            yield Placed(found, known.message if known else None, known.part if known else None)
+
+    def edits(self) -> Iterator[dict[str, Any]]:
+        """Yield the ``edit`` rows that bring the record up to the document."""
+        kept: dict[int, int] = {}  # recorded piece: found piece
+        for index, number in enumerate(self.links):
+            kept[number] = index
+        made: dict[int, int] = {number: index for index, number in enumerate(self.sources) if number >= 0}
+        seen: set[str] = set()
+        for number, piece in enumerate(self.recorded):
+            if piece.part is not None:
+                yield from self._part_edit(piece.part, number, kept.get(number), made.get(number))
+            elif piece.message.id not in seen:
+                seen.add(piece.message.id)
+                yield from self._message_edit(piece.message, number)
+
+    # -- user text ---------------------------------------------------------------------------------------------
+
+    def _last_answer(self) -> int:
+        """Return the number after the last piece above the end that is no user text."""
+        return next((i + 1 for i in range(self.above - 1, -1, -1) if self.found[i].key[0] != "user"), 0)
+
+    def _find_prompt(self) -> int:
+        """Return the first piece of the new prompt: after the last answer and the last prompt that is as recorded."""
+        start = self.above
+        while start > 0 and self.found[start - 1].key[0] == "user":
+            number = self.links[start - 1]
+            if number >= 0 and self._is_whole(start - 1):
+                break
+            start -= 1
+        for index in range(start, self.above):
+            self.links[index] = -1
+        return start
+
+    def _is_whole(self, last: int) -> bool:
+        """Return whether piece ``last`` ends a message of which every piece is there and as recorded."""
+        number = self.links[last]
+        message = self.recorded[number].message
+        if number + 1 < len(self.recorded) and self.recorded[number + 1].message is message:
+            return False
+        while number >= 0 and self.recorded[number].message is message:
+            if last < 0 or self.links[last] != number:
+                return False
+            number, last = number - 1, last - 1
+        return True
+
+    def _user_texts(self, start: int, stop: int) -> Iterator[str]:
+        """Yield the user's texts between two pieces: recorded messages exactly, the rest as it stands."""
+        index = start
+        while index < stop:
+            first, owner = index, self.owners[index]
+            index += 1
+            while index < stop and self.owners[index] is owner and self._adjoins(index):
+                index += 1
+            if owner is not None and self._is_message(owner, first, index):
+                text = owner.recorded_text if self.recorded[self.links[first]].restored else owner.text
+                yield owner.model_text if self._as_sent and text == owner.recorded_text else text
+            else:
+                yield self.body[self.found[first].start : self.found[index - 1].end]
+
+    @cached_property
+    def extents(self) -> dict[str, tuple[int, int]]:
+        """Return the first and last piece of every message of the user, by id; its text may have grown between."""
+        extents: dict[str, tuple[int, int]] = {}
+        for index in range(len(self.found)):
+            owner = self._owner(index)
+            if owner is None or owner.role != "user":
+                continue
+            first, last = extents.get(owner.id, (index, index))
+            between = range(last + 1, index)
+            joined = self.found[index].region == self.found[first].region
+            if joined and all(self._owner(n) is None and not self._is_prompt(n) for n in between):
+                extents[owner.id] = first, index
+        return extents
+
+    @cached_property
+    def owners(self) -> list[conversation.Message | None]:
+        """Return for each piece the message of the user that it is of."""
+        owners: list[conversation.Message | None] = [None] * len(self.found)
+        for first, last in self.extents.values():
+            owners[first : last + 1] = [self._owner(first)] * (last + 1 - first)
+        return owners
+
+    def _owner(self, index: int) -> conversation.Message | None:
+        number = self.links[index] if self.links[index] >= 0 else self.sources[index]
+        return self.recorded[number].message if number >= 0 else None
+
+    def _is_prompt(self, index: int) -> bool:
+        return self.prompt_start <= index < self.above
+
+    def _adjoins(self, index: int) -> bool:
+        return self.found[index].region == self.found[index - 1].region
+
+    def _is_message(self, message: conversation.Message, start: int, stop: int) -> bool:
+        number = self.links[start]
+        return (
+            number >= 0
+            and (number == 0 or self.recorded[number - 1].message is not message)
+            and self.links[start:stop] == list(range(number, number + stop - start))
+            and self._is_whole(stop - 1)
+        )
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def _same_side(self, index: int) -> int:
+        """Return the number after the last piece from ``index`` on that is of the same side of the conversation."""
+        is_user = self.found[index].key[0] == "user"
+        stop = index + 1
+        while stop < self.above and (self.found[stop].key[0] == "user") == is_user:
+            stop += 1
+        return stop
+
+    def _seen(self, index: int) -> Seen | None:
+        found, number, source = self.found[index], self.links[index], self.sources[index]
+        if found.key[0] == "compaction" or (number < 0 and found.key[0] == "reasoning"):
+            return None
+        known = number if number >= 0 else source
+        return Seen(found, known, self.recorded[known] if known >= 0 else None, number >= 0)
+
+    # -- edits -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sources(self) -> list[int]:
+        """Pair what was not found as recorded with what stands in its place: its recorded piece, or -1, for each."""
+        sources = [-1] * len(self.found)
+        linked = {number for number in self.links if number >= 0}
+        number = 0
+        gap: list[int] = []
+        for index in range(len(self.found) + 1):
+            anchor = self.links[index] if index < len(self.found) else len(self.recorded)
+            if anchor < 0:
+                if not self.prompt_start <= index < self.above:
+                    gap.append(index)
+            elif index not in self.moved:
+                free = [n for n in range(number, anchor) if n not in linked]
+                pair(gap, free, self.found, self.recorded, sources)
+                gap, number = [], anchor + 1
+        return sources
+
+    def _part_edit(
+        self, part: conversation.Part, number: int, kept: int | None, made: int | None
+    ) -> Iterator[dict[str, Any]]:
+        if kept is not None:
+            if part.hidden or self.recorded[number].restored:
+                yield _edit(part, self.recorded[number].key[2])
+        elif made is not None and part.type != "reasoning":
+            yield _edit(part, self.found[made].key[2])
+        elif not self.recorded[number].is_hidden:
+            yield {"part_id": part.id, "hidden": True}
+
+    def _message_edit(self, message: conversation.Message, number: int) -> Iterator[dict[str, Any]]:
+        if message.id not in self.extents:
+            if not message.is_hidden:
+                yield {"message_id": message.id, "hidden": True}
+            return
+        first, last = self.extents[message.id]
+        if not self._is_message(message, first, last + 1):
+            text = self.body[self.found[first].start : self.found[last].end]
+            edited = {"text": text} if text != message.recorded_text else {}
+            yield {"message_id": message.id, **edited}
+        elif self.recorded[number].restored:
+            yield {"message_id": message.id}
+        elif message.hidden:
+            edited = {"text": message.text} if message.is_edited else {}
+            yield {"message_id": message.id, **edited}
+
+
+def _edit(part: conversation.Part, text: str) -> dict[str, Any]:
+    """Return the data of the row that makes ``text`` what the part shows; what was recorded needs no text."""
+    return {"part_id": part.id} if text == original_text(part) else {"part_id": part.id, "text": text}
+
+
+# Where a run goes on in a document whose exact saved state is unknown.
+#
+# Somebody else (an editor that vanished, a daemon that died) put part of the run's text into the document, and the
+# user may have edited above and inside it. What is there already is recognised by text and role; the rest is
+# returned to be inserted. Text that was in a known state of the file and is gone was removed by the user and does
+# not come back. All other text that is not recognised is inserted, so nothing is lost: only when a save was never
+# reported and the same save holds an edit of the last words that were streaming, these words come twice, as edited
+# and as the model said them. Text is taken to be there by mistake only where the user wrote a whole paragraph of the
+# answer (8 characters or more in its role, 24 where the roles are lost) below the place where the run goes on.
+
+_SURE = 24  # characters from which equal text is hardly chance
+_LIKELY = 8
+
+
+class _Block(NamedTuple):
+    """Neighbouring inserts of one part and role as one text; ``offset`` counts from the run's first character."""
+
+    text: str
+    role: InsertRole
+    part_id: str
+    offset: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.text)
+
+
+def locate(
+    body: str, spans: Sequence[Span], anchor: int, inserts: Sequence[Insert], *, written: int = 0
+) -> tuple[int, tuple[Insert, ...]]:
+    """Find how much of a run the body holds.
+
+    Args:
+        body: The document's text.
+        spans: Its roles; without any, text alone decides.
+        anchor: Where the run's first insert went, if nothing above was edited since.
+        inserts: Everything the run inserted so far, in order.
+        written: The row up to which the file is known to have held them; what of that is missing was removed.
+
+    Returns:
+        The offset at which the run goes on, and the inserts it lacks; the first may be the rest of one.
+    """
+    place = _Place(body, spans, list(_blocks(inserts)))
+    position, known = place.find(max(0, min(anchor, len(body))))
+    known = max(known, sum(len(insert.text) for insert in inserts if insert.seq <= written))
+    return position, tuple(_locate_rest(inserts, known))
+
+
+class _Place:
+    def __init__(self, body: str, spans: Sequence[Span], blocks: Sequence[_Block]) -> None:
+        self._body = body
+        self._spans = spans
+        self._starts = [span.start for span in spans]
+        self._blocks = blocks
+
+    def find(self, anchor: int) -> tuple[int, int]:
+        """Return the offset in the body where the run goes on, and how many of its characters are there."""
+        position, known = self._follow(anchor, 0)
+        if not self._shows(known):
+            # Nothing of the run at the anchor: text above was edited, or nothing was inserted yet.
+            found = self._find_anywhere(anchor if self._ends_prompt(anchor) else 0)
+            if found is None:
+                return (anchor, 0) if self._is_chance(anchor, known) else (position, known)
+            position, known = found
+        while (later := self._find_later(position, known)) is not None:
+            position, known = later
+        return self._inside_edited(position, known)
+
+    def _follow(self, position: int, known: int) -> tuple[int, int]:
+        """Go on as long as body and run agree in text and role.
+
+        Blank lines before a heading of the user's are not taken for those before more of the run.
+        """
+        start = position
+        for block in self._blocks:
+            if block.end <= known:
+                continue
+            text = block.text[max(0, known - block.offset) :]
+            agreeing = self._agreeing(position, text, block.role)
+            position, known = position + agreeing, known + agreeing
+            if agreeing < len(text):
+                break
+        for blank in range(1, min(len(RUN_OPEN), position - start) + 1):
+            if self._body.startswith(RUN_CLOSE, position - blank):
+                return position - blank, known - blank
+        return position, known
+
+    def _agreeing(self, position: int, text: str, role: InsertRole) -> int:
+        """Return how many characters of ``text`` stand at ``position`` in that role."""
+        available = min(len(text), self._role_end(position, role) - position)
+        if available == len(text) and self._body.startswith(text, position):
+            return available
+        agreeing = 0
+        while agreeing < available and self._body[position + agreeing] == text[agreeing]:
+            agreeing += 1
+        by_chance = role is not None and not self._spans and agreeing < _LIKELY
+        return 0 if by_chance and position + agreeing < len(self._body) else agreeing
+
+    def _role_end(self, position: int, role: InsertRole) -> int:
+        """Return how far the text from ``position`` on has the role; ``position`` itself when it has not."""
+        if not self._spans:
+            return len(self._body)
+        index = bisect_right(self._starts, position) - 1
+        span = self._spans[index] if index >= 0 and self._spans[index].end > position else None
+        if role is None:
+            following = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._body)
+            return position if span else following
+        return span.end if span and (span.kind, span.id) == _span_role(role) else position
+
+    def _shows(self, known: int) -> bool:
+        """Return whether so many characters of the run include some of an answer or a tool."""
+        return any(block.role is not None and block.offset < known for block in self._blocks)
+
+    def _is_chance(self, anchor: int, known: int) -> bool:
+        """Return whether all that agrees are blank lines of the user's: those before a heading that stands below.
+
+        Of a separator that belongs to the text behind it, blank lines alone are never there.
+        """
+        begins = self._blocks[0] if self._blocks else None
+        if begins is not None and begins.role is None and begins.part_id:
+            return True
+        return known <= len(RUN_OPEN) and self._body.startswith(RUN_CLOSE, anchor)
+
+    def _ends_prompt(self, position: int) -> bool:
+        """Return whether text of the user, or a hidden answer, ends here: the position is likely still right."""
+        if self._body[position : position + 2].strip():
+            return False
+        if self._ends_hidden(position):
+            return True
+        before = self._body[position - 1 : position]
+        return bool(before.strip()) and self._role_end(position - 1, None) >= position
+
+    def _ends_hidden(self, position: int) -> bool:
+        """Return whether hidden text ends here, with or without the heading below it."""
+        if self._body.endswith(RUN_CLOSE, 0, position) and self._role_end(position - 1, None) >= position:
+            position -= len(RUN_CLOSE)
+        index = bisect_right(self._starts, position - 1) - 1
+        span = self._spans[index] if index >= 0 else None
+        if span is None or (span.end, span.kind) != (position, "ignore"):
+            return False
+        return self._body.startswith((RUN_OPEN, PROMPT_PREFIX), span.start)
+
+    def _find_anywhere(self, low: int) -> tuple[int, int] | None:
+        """Return the place after the run's last block that surely stands somewhere from ``low`` on, or None."""
+        for block in reversed(self._blocks):
+            if len(block.text) >= _SURE and block.role is not None:
+                start = self._body.rfind(block.text, low)  # of equal answers the last is this run's
+                if start >= 0 and self._role_end(start, block.role) >= start + len(block.text):
+                    return self._follow(start + len(block.text), block.end)
+        first = next((block for block in self._blocks if block.role is not None), None)
+        start = self._body.rfind(first.text[:_SURE], low) if first else -1
+        if first and start >= 0 and self._role_end(start, first.role) >= start + min(_SURE, len(first.text)):
+            return self._follow(start, first.offset)
+        return None
+
+    def _find_later(self, position: int, known: int) -> tuple[int, int] | None:
+        """Return the place after the run's last block that stands below ``position``, or None."""
+        zone_end = self._zone_end(position)
+        for block in reversed(self._blocks):
+            if block.offset < known or block.end == known:
+                break
+            if block.role is None or len(block.text) < (_SURE if block.role == "ignore" else _LIKELY):
+                continue
+            start = self._body.find(block.text, position, zone_end)
+            while start >= 0:
+                if self._role_end(start, block.role) >= start + len(block.text):
+                    return self._follow(start + len(block.text), block.end)
+                start = self._body.find(block.text, start + 1, zone_end)
+        return None
+
+    def _zone_end(self, position: int) -> int:
+        """Return where the next prompt begins: what stands below it is of other runs."""
+        if not self._spans:
+            return len(self._body)
+        heading = self._body.find(RUN_CLOSE, position)
+        while heading >= 0 and self._role_end(heading, None) == heading:
+            heading = self._body.find(RUN_CLOSE, heading + 1)
+        return len(self._body) if heading < 0 else heading
+
+    def _inside_edited(self, position: int, known: int) -> tuple[int, int]:
+        """Go past the rest of a text that the user edited while it was growing."""
+        block = next((b for b in self._blocks if b.offset < known < b.end), None)
+        if block is None or block.role is None:
+            return position, known
+        end = self._role_end(position, block.role) if self._spans else self._paragraphs_end(position)
+        if end == position:
+            return position, known
+        for old, new, size in reversed(matches(block.text[known - block.offset :], self._body[position:end])):
+            if size >= (_LIKELY if self._spans else _SURE):
+                position, known = position + new + size, known + old + size
+                break
+        return (end if self._spans else position), known
+
+    def _paragraphs_end(self, position: int) -> int:
+        heading = self._body.find(RUN_CLOSE, position)
+        return len(self._body) if heading < 0 else heading
+
+
+def _blocks(inserts: Sequence[Insert]) -> Iterator[_Block]:
+    offset = 0
+    for (role, part_id), group in groupby(inserts, key=lambda insert: (insert.role, insert.part_id)):
+        text = "".join(insert.text for insert in group)
+        yield _Block(text, role, part_id, offset)
+        offset += len(text)
+
+
+def _locate_rest(inserts: Sequence[Insert], known: int) -> Iterator[Insert]:
+    """Yield the inserts without the first ``known`` characters."""
+    for insert in inserts:
+        if known < len(insert.text):
+            yield insert._replace(text=insert.text[known:])
+        known = max(0, known - len(insert.text))
+
+
+def _span_role(role: InsertRole) -> tuple[str, str]:
+    return role if isinstance(role, tuple) else (role or "", "")
+
+
+# Text wins, structure enriches: the model's view from the document and the record (DESIGN §3).
+#
+# Where a piece of the document equals what was recorded, the exact recorded parts are used; where the user edited
+# it, the edited text; what the user removed is hidden. Pure: it says which edits to record and records nothing.
+# Roles that something outside destroyed are recovered first (``heal``), and said.
+
+RECOVERED = "The roles in this document were lost or shifted; they were recovered from the log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aligned:
+    """What the document up to a position means.
+
+    Attributes:
+        view: What the model sees, the new prompt included.
+        new_prompt: The user's text after the last recorded prompt or answer, "" when there is none.
+        last_prompt: All text of the user with which the view ends, new or not: what a repeated send asks again.
+        last_message: Id of the recorded message that the view ends with, "" when something new follows it.
+        edits: Data of ``edit`` rows to record, over the whole document and not only up to the position.
+        notes: What could not be read or was recovered, for the user.
+        spans: Recovered roles of the whole body, None when the document's own were right.
+    """
+
+    view: tuple[Message, ...]
+    new_prompt: str
+    last_prompt: str
+    edits: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...] = ()
+    spans: tuple[Span, ...] | None = None
+    last_message: str = ""
+
+
+def align(document: Document, conversation: Conversation, end: int | None = None) -> Aligned:
+    """Return what ``document`` up to offset ``end`` (code points from 0; None: all of it) means."""
+    alignment, healed, kind = _matched(document, conversation, end)
+    view, new_prompt, last_prompt = alignment.read()
+    edits = tuple(alignment.edits())
+    notes = [*document.damage, *_recovery(alignment, healed, kind), *_ending(conversation, edits)]
+    return Aligned(
+        view=view.finished(),
+        new_prompt=new_prompt,
+        last_prompt=last_prompt,
+        edits=edits,
+        notes=(*view.notes, *notes),
+        spans=healed.spans if healed is not None else None,
+        last_message=alignment.last_message(),
+    )
+
+
+def placed(document: Document, conversation: Conversation) -> tuple[Document, list[Placed]]:
+    """Return the document, its roles recovered if need be, and its pieces with what each is in the record."""
+    alignment, healed, _ = _matched(document, conversation, None)
+    return healed or document, list(alignment.placed())
+
+
+def _matched(
+    document: Document, conversation: Conversation, end: int | None
+) -> tuple[Alignment, Document | None, Loss | None]:
+    """Match, after recovering the roles if they were lost: then with the document that has them, and the loss."""
+    shown = conversation.shown()
+    alignment = Alignment(document, shown, end)
+    kind = loss(document, conversation, alignment.recorded, alignment.found, alignment.links)
+    if kind is None:
+        return alignment, None, None
+    healed = heal(document, conversation)
+    if healed.spans == document.spans and not (document.stale and document.spans):
+        return alignment, None, None
+    better = Alignment(healed, shown, end)
+    match kind:
+        case "lost" | "resurfaced":
+            return better, healed, kind
+        case "shifted" if better.known >= alignment.known:
+            return better, healed, kind
+        case "missing" if better.known_answers > 2 * alignment.known_answers:
+            return better, healed, kind
+    return alignment, None, None
+
+
+def _recovery(alignment: Alignment, healed: Document | None, kind: Loss | None) -> Iterator[str]:
+    """Say that roles were recovered; not those of turns just taken back, which whoever edits is yet to write."""
+    if healed is None or not alignment.recorded:
+        return
+    if kind != "resurfaced":
+        yield RECOVERED
+    if changed := alignment.changed_answers:
+        number = "one was" if changed == 1 else f"{changed} were"
+        yield f"Of the recorded answers and results {number} changed meanwhile; what stands there now is read"
+
+
+def _ending(conversation: Conversation, edits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say that the document ends before the log: it was taken from an earlier time, or its end was removed."""
+    if not edits:
+        return
+    hidden = {edit.get("message_id") or edit.get("part_id") for edit in edits if edit.get("hidden")}
+    count = 0
+    for message in reversed(conversation.shown().messages.values()):
+        shown = [part.id for part in message.parts if part.type != "step-start" and not part.hidden]
+        if message.id not in hidden and not (shown and hidden.issuperset(shown)):
+            break
+        count += 1
+    if count > 1:
+        yield f"The last {count} messages of the log are not in this document: they are hidden, not deleted"
+
+
+# An alignment that goes on from the one before it, so that a turn costs what is new in it (DESIGN §3).
+#
+# Turn after turn the document begins with the text and the roles that it had, and the record of that text is as it
+# was. Then what the model saw of it is what it sees of it now, and only the rest is aligned, with the messages that
+# came since. Whatever is not exactly so (an edit, a rewind, a compaction, a call that stands there twice, roles to
+# recover) is aligned as a whole, and the outcome is always that of aligning the whole.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What was established: this text with these roles, made of these messages, is this view."""
+
+    seq: int  # the last row of the record then
+    body: str  # up to the end of an answer
+    spans: tuple[Span, ...]
+    messages: Set[str]  # ids
+    view: tuple[Message, ...]  # ends with an answer
+    calls: Set[str]  # ids in it
+
+
+class Continued:
+    """Aligns one branch's document again and again; one caller at a time.
+
+    Attributes:
+        continued: How often only the rest had to be aligned.
+        whole: How often all of it.
+    """
+
+    def __init__(self) -> None:
+        self.continued = 0
+        self.whole = 0
+        self._known: _Known | None = None
+
+    def align(self, document: Document, conversation: Conversation, end: int | None = None) -> Aligned:
+        """Return what ``align.align`` returns; ``conversation`` is a snapshot."""
+        position = len(document.body) if end is None else end
+        known = self._known
+        aligned = None if known is None else _rest(known, document, conversation, position)
+        if aligned is None:
+            self.whole += 1
+            known, aligned = None, align(document, conversation, end)
+        else:
+            self.continued += 1
+        self._known = _settled(known, aligned, document, conversation, position) or known
+        return aligned
+
+
+def _rest(known: _Known, document: Document, conversation: Conversation, end: int) -> Aligned | None:
+    """Return the alignment by way of what is known; None when that is no way."""
+    cut, spans = len(known.body), len(known.spans)
+    if end < cut or document.stale or document.damage or not document.body.startswith(known.body):
+        return None
+    if document.spans[:spans] != known.spans or (document.spans[spans:] and document.spans[spans].start < cut):
+        return None
+    if conversation.touched_since(known.seq, known.messages):
+        return None
+    since = _since(conversation, known.messages)
+    if since is None:
+        return None
+    moved = tuple(span._replace(start=span.start - cut, end=span.end - cut) for span in document.spans[spans:])
+    aligned = align(replace(document, body=document.body[cut:], spans=moved), since, end - cut)
+    return _joined(known, aligned)
+
+
+def _joined(known: _Known, rest: Aligned) -> Aligned | None:
+    """Return the whole alignment; None where the whole must be seen to tell."""
+    view = rest.view
+    if rest.edits or rest.notes or rest.spans is not None or (rest.last_prompt and not rest.new_prompt):
+        return None
+    if view and (view[0].role != "user" or view[0].parts[0] == Text(text=BEGINNING)):
+        return None
+    if not known.calls.isdisjoint(_calls(view)):
+        return None
+    return replace(rest, view=known.view + view)
+
+
+def _since(conversation: Conversation, before: Set[str]) -> Conversation | None:
+    """Return what came after the messages ``before``; None when they are not its beginning, or are seen anew."""
+    messages = []
+    for message in reversed(conversation.messages.values()):
+        if message.id in before:
+            break
+        if any(part.type == COMPACTION for part in message.parts):  # it says of what is before how it is seen
+            return None
+        messages.append(message)
+    if len(messages) + len(before) != len(conversation.messages):
+        return None
+    since = copy(conversation)
+    since.messages = {message.id: message for message in reversed(messages)}
+    since.parts = {part.id: part for message in since.messages.values() for part in message.parts}
+    return since
+
+
+def _settled(
+    known: _Known | None, aligned: Aligned, document: Document, conversation: Conversation, end: int
+) -> _Known | None:
+    """Return what is known from now on, all above the prompt that ends the view; None when that is not clear."""
+    view = aligned.view
+    if aligned.edits or aligned.notes or aligned.spans is not None or document.stale or not document.spans:
+        return None
+    if aligned.new_prompt:
+        if not view or view[-1].parts != (Text(text=aligned.new_prompt),):
+            return None
+        view = view[:-1]
+    elif aligned.last_prompt:
+        return None
+    if conversation.last_edit and _removed(conversation):  # it is found again where the user puts it back
+        return None
+    cut = max(span.end for span in document.spans[-2:])
+    if cut > end or not view or view[-1].role != "assistant":
+        return None
+    calls = set(_calls(view if known is None else view[len(known.view) :]))
+    return _Known(
+        seq=conversation.last_seq,
+        body=document.body[:cut],
+        spans=document.spans,
+        messages=frozenset(conversation.messages),
+        view=view,
+        calls=calls | (known.calls if known is not None else set()),
+    )
+
+
+def _removed(conversation: Conversation) -> bool:
+    messages = conversation.messages.values()
+    return any(message.hidden or any(part.hidden for part in message.parts) for message in messages)
+
+
+def _calls(view: tuple[Message, ...]) -> set[str]:
+    return {part.id for message in view for part in message.parts if isinstance(part, ToolCall)}

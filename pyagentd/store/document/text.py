@@ -1,0 +1,722 @@
+"""The session document: body text, role spans, settings; and the file that holds them.
+
+Knows gptel's Markdown format (bounds version 2, and 1 when reading) and nothing about the log beside it. Offsets are
+code points from 0, half-open; in the file they are Emacs positions (from 1). The body is everything before the Local
+Variables block; hashes and byte identity are over the body alone (DESIGN §3). ``parse(format_file(d)) == d`` for
+every document whose spans are sound.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pyagentd import regularfile
+from pyagentd.errors import StoreError
+from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, print_string, print_symbol, read_call
+from pyagentd.wire.sexp import read as read_
+
+# The Local Variables block at the end of a session document.
+#
+# Knows how Emacs writes the block (every line between the same prefix and suffix) and which variables in it are
+# ours: model, backend, tools, temperature, maximum tokens and the role bounds, all of which gptel declares safe
+# (DD-2). Any other line is kept as it was, except the system message, which a session file never carries (SPEC 001
+# System message isolation).
+#
+# Emacs itself looks for the block only in the last 3000 characters; we search the whole file, so nothing is lost in
+# long conversations.
+
+BOUNDS = "gptel--bounds"
+_SYSTEM_MESSAGE = ("gptel-system-prompt", "gptel--system-message")
+OPENING = "Local Variables:"
+_TRIES = 8
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+_ENTRY = re.compile(r"\s*([^\s:][^\s]*?):[ \t]*(.*)\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the block says beside the bounds; None where it says nothing."""
+
+    model: str | None = None
+    backend: str | None = None
+    tools: tuple[str, ...] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    other: tuple[tuple[str, str], ...] = field(default=())  # further variables: name, value as printed
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block found in a text.
+
+    Attributes:
+        start: Offset of its first line.
+        end: Offset behind its last line, without the newline.
+        settings: What it says.
+        bounds: The printed bounds; of several blocks in a row those of the last come first. None where a line is
+            absent, which means that nothing had a role when the block was written.
+        whole: Whether all of it is there and it ends the text, as an editor leaves it.
+        torn: Whether it ends the text, but lost some of its lines; one that is neither whole nor torn has text below.
+        guarded: Whether an empty block stands before it: what looks like a block above is a quotation.
+    """
+
+    start: int
+    end: int
+    settings: Settings
+    bounds: tuple[str | None, ...]
+    whole: bool = True
+    guarded: bool = False
+    torn: bool = False
+
+
+class Stray(NamedTuple):
+    """A whole block of gptel's that stands in the text: its range, and its variables as printed."""
+
+    start: int
+    end: int
+    entries: Mapping[str, str]
+
+
+def find_block(text: str) -> Block | None:
+    """Return the block of ``text``, or None.
+
+    An Emacs without sight of a block writes another one behind it: blocks in a row are read as one, the later
+    settings count. A block that was cut off, or below which somebody wrote, is found too, but it is not ``whole``.
+    """
+    last = _last_block(text, len(text))
+    if last is None:
+        return _torn_block(text) or _passed_block(text)
+    start, entries = last
+    bounds = [entries.get(BOUNDS)]
+    while entries and (earlier := _last_block(text, start)) is not None:
+        if earlier[1] and not _is_ours(earlier[1]):
+            break  # a text that ends like a block
+        start, entries = earlier[0], {**earlier[1], **entries} if earlier[1] else {}
+        bounds += [earlier[1].get(BOUNDS)] if earlier[1] else []
+        last = start, {**earlier[1], **last[1]}
+    return Block(start, len(text), _settings(last[1]), tuple(bounds), guarded=not entries)
+
+
+def find_strays(text: str) -> Iterator[Stray]:
+    """Yield the whole blocks of gptel's in ``text``, the first one first, wherever they stand."""
+    opening = text.find(OPENING)
+    while opening >= 0:
+        start = text.rfind("\n", 0, opening) + 1
+        end = _block_end(text, start)
+        entries = _read_lines(text[start:end].split("\n"))
+        found = entries is not None and _is_ours(entries)
+        if entries is not None and found:
+            yield Stray(start, end, entries)
+        opening = text.find(OPENING, end if found else opening + 1)
+
+
+def is_fenced(text: str, start: int) -> bool:
+    """Return whether a code block of Markdown is open at the end of ``text`` from ``start`` on."""
+    return len(_FENCE.findall(text, start)) % 2 == 1
+
+
+def format_block(settings: Settings, bounds: str | None) -> str:
+    """Return the block's text with its final newline, or "" when there is nothing to say."""
+    lines = [*_entries(settings), *([(BOUNDS, bounds)] if bounds is not None else [])]
+    return print_block(lines) if lines else ""
+
+
+def print_block(entries: Iterable[tuple[str, str]]) -> str:
+    """Return a block of exactly these variables, which may be none."""
+    lines = [OPENING, *(f"{name}: {value}" for name, value in entries), "End:"]
+    return "".join(f"<!-- {line} -->\n" for line in lines)
+
+
+def _last_block(text: str, end: int) -> tuple[int, dict[str, str]] | None:
+    """Return start and variables of the block that ends before ``end``, with nothing but blanks between."""
+    stop = _rstripped(text, end)
+    if "End:" not in text[text.rfind("\n", 0, stop) + 1 : stop]:
+        return None
+    for start in _openings(text, stop):
+        entries = _read_lines(text[start:stop].split("\n"))
+        if entries is not None:
+            return start, entries
+    return None
+
+
+def _torn_block(text: str) -> Block | None:
+    """Return the block that ends the text but lost some of its lines, or parts of lines."""
+    stop = _rstripped(text, len(text))
+    for start in _openings(text, stop):
+        lines = text[start:stop].split("\n")
+        prefix, _, suffix = (affix.strip() for affix in lines[0].partition(OPENING))
+        read = [_entry(line, prefix, suffix) or _cut_entry(line, prefix) for line in lines[1:]]
+        entries = dict(filter(None, read))
+        readable = sum(1 for entry in read if entry is not None)
+        if _is_ours(entries) and all(line.startswith(prefix) for line in lines) and 2 * readable >= len(read):
+            bounds = entries.get(BOUNDS)
+            return Block(start, stop, _settings(entries), (bounds or "nil",), whole=False, torn=True)
+    return None
+
+
+def _passed_block(text: str) -> Block | None:
+    """Return the last block, if somebody wrote below it; only one with roles for the text above it is believed."""
+    for start in _openings(text, len(text)):
+        end = _block_end(text, start)
+        entries = _read_lines(text[start:end].split("\n"))
+        if entries is not None and entries.get(BOUNDS, "nil") != "nil" and not is_fenced(text[:start], 0):
+            return Block(start, end, _settings(entries), (entries[BOUNDS],), whole=False)
+    return None
+
+
+def _block_end(text: str, start: int) -> int:
+    """Return where the line ends that ends the block whose first line begins at ``start``, or that is none of its."""
+    end = _line_end(text, start)
+    prefix, _, suffix = (affix.strip() for affix in text[start:end].partition(OPENING))
+    while end < len(text) and _strip(text[end + 1 : _line_end(text, end + 1)], prefix, suffix) not in (None, "End:"):
+        end = _line_end(text, end + 1)
+    return _line_end(text, end + 1)
+
+
+def _openings(text: str, stop: int) -> Iterator[int]:
+    """Yield the starts of lines that may open a block, the last one first: the words may also stand in a value."""
+    opening = stop
+    for _ in range(_TRIES):
+        opening = text.rfind(OPENING, 0, opening)
+        if opening < 0:
+            return
+        yield text.rfind("\n", 0, opening) + 1
+
+
+def _rstripped(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end
+
+
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", min(position, len(text)))
+    return len(text) if end < 0 else end
+
+
+def _is_ours(entries: Mapping[str, str]) -> bool:
+    return any(name.startswith("gptel") for name in entries)
+
+
+def _cut_entry(line: str, prefix: str) -> tuple[str, str] | None:
+    """Return what a line without its end says."""
+    match = _ENTRY.match(line.strip().removeprefix(prefix))
+    return (match[1], match[2].rstrip()) if match and match[1].startswith("gptel") else None
+
+
+def _read_lines(lines: list[str]) -> dict[str, str] | None:
+    """Return the variables of a block with their printed values, None when the lines are no block."""
+    prefix, _, suffix = (affix.strip() for affix in lines[0].partition(OPENING))
+    entries: dict[str, str] = {}
+    for line in lines[1:-1]:
+        entry = _entry(line, prefix, suffix)
+        if entry is None:
+            return None
+        entries[entry[0]] = entry[1]
+    return entries if _strip(lines[-1], prefix, suffix) == "End:" else None
+
+
+def _strip(line: str, prefix: str, suffix: str) -> str | None:
+    line = line.strip()
+    if len(line) < len(prefix) + len(suffix) or not (line.startswith(prefix) and line.endswith(suffix)):
+        return None
+    return line[len(prefix) : len(line) - len(suffix)].strip()
+
+
+def _entry(line: str, prefix: str, suffix: str) -> tuple[str, str] | None:
+    content = _strip(line, prefix, suffix)
+    match = _ENTRY.match(content) if content else None
+    return (match[1], match[2].rstrip()) if match else None
+
+
+def _entries(settings: Settings) -> list[tuple[str, str]]:
+    entries: list[tuple[str, str]] = []
+    if settings.model is not None:
+        entries.append(("gptel-model", print_symbol(settings.model)))
+    if settings.backend is not None:
+        entries.append(("gptel--backend-name", _one_line(settings.backend)))
+    if settings.tools is not None:
+        names = " ".join(map(_one_line, settings.tools))
+        entries.append(("gptel--tool-names", f"({names})" if names else "nil"))
+    if settings.temperature is not None:
+        entries.append(("gptel-temperature", repr(settings.temperature)))
+    if settings.max_tokens is not None:
+        entries.append(("gptel-max-tokens", str(settings.max_tokens)))
+    return [*entries, *settings.other]
+
+
+def _one_line(text: str) -> str:
+    return print_string(text).replace("\n", "\\n")
+
+
+def _settings(entries: dict[str, str]) -> Settings:
+    known: dict[str, Any] = {}
+    other: list[tuple[str, str]] = []
+    for name, raw in entries.items():
+        if name == BOUNDS or name in _SYSTEM_MESSAGE:
+            continue
+        reader = _READERS.get(name)
+        try:
+            if reader is None:
+                raise LispError(name)
+            known[reader[0]] = reader[1](read_(raw)[0])
+        except LispError:
+            other.append((name, raw))
+    return Settings(**known, other=tuple(other))
+
+
+def _name(datum: Any) -> str | None:
+    if datum == NIL:
+        return None
+    if not isinstance(datum, str):
+        raise LispError("not a name")
+    return str(datum)
+
+
+def _names(datum: Any) -> tuple[str, ...]:
+    if datum == NIL:
+        return ()
+    if not isinstance(datum, list) or not all(isinstance(item, str) for item in datum):
+        raise LispError("not a list of names")
+    return tuple(str(item) for item in datum)
+
+
+def _number(datum: Any) -> float | None:
+    if isinstance(datum, ElispSymbol) and datum == NIL:
+        return None
+    if not isinstance(datum, int | float):
+        raise LispError("not a number")
+    return datum
+
+
+def _count(datum: Any) -> int | None:
+    if isinstance(datum, ElispSymbol) and datum == NIL:
+        return None
+    if not isinstance(datum, int) or isinstance(datum, bool) or datum < 1:
+        raise LispError("not a whole number above 0")
+    return datum
+
+
+_READERS = {
+    "gptel-model": ("model", _name),
+    "gptel--backend-name": ("backend", _name),
+    "gptel--tool-names": ("tools", _names),
+    "gptel-temperature": ("temperature", _number),
+    "gptel-max-tokens": ("max_tokens", _count),
+}
+
+PROMPT_PREFIX = "### "
+BLANK = " \t\r\n"  # what gptel trims
+
+Kind = Literal["response", "ignore", "tool"]
+_KINDS: tuple[Kind, ...] = ("tool", "ignore", "response")
+
+_SECTION = re.compile(r'\((response|ignore|tool)((?: ?\(\d+ \d+(?: (?:nil|"(?:[^"\\]|\\.)*"))?\))+)\)')
+_BOUND = re.compile(r'\((\d+) (\d+)(?: (?:nil|"((?:[^"\\]|\\.)*)"))?\)')
+_BOUND_V1 = re.compile(r"\((\d+) \. (\d+)\)")
+
+
+class Span(NamedTuple):
+    """A range of the body with a role; ``id`` is the call's id in tool spans, else ""."""
+
+    start: int
+    end: int
+    kind: Kind
+    id: str = ""
+
+
+class Region(NamedTuple):
+    """A maximal range of the body with one role; ``kind`` None is text of the user (or a separator)."""
+
+    start: int
+    end: int
+    kind: Kind | None
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A session document.
+
+    ``spans`` are sorted, inside the body and disjoint, and no two equal ones touch. ``stale`` says that those read
+    from the file cannot be all there were: bounds overlapped or were out of range, or something damaged the block.
+    ``block`` is the range of the body in which such a block stands, if it could not be taken out of the text;
+    ``damage`` says in words what was wrong with the file.
+    """
+
+    body: str = ""
+    spans: tuple[Span, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    stale: bool = False
+    block: tuple[int, int] | None = None
+    damage: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Roles as they are printed; the last one is apart, since it may grow.
+
+    Attributes:
+        spans: All but the last.
+        sections: These, printed, by kind.
+        last: The last, None when there is none.
+        exact: Whether they are read as they are: an id may be printed as another.
+    """
+
+    spans: tuple[Span, ...]
+    sections: Mapping[Kind, list[str]]
+    last: Span | None
+    exact: bool
+
+    def text(self) -> str:
+        """Return them as one datum."""
+        printed = dict(self.sections)
+        if self.last is not None:
+            printed[self.last.kind] = [*printed[self.last.kind], _print_bound(*self.last)]
+        return "(" + " ".join(f"({kind} {' '.join(bounds)})" for kind, bounds in printed.items() if bounds) + ")"
+
+
+def parse(file_text: str) -> Document:
+    """Return the document that the text of a session file holds."""
+    text = _unix_newlines(file_text)
+    block = find_block(text)
+    if block is None:
+        return Document(body=text, damage=tuple(_damage(file_text, text, None, stale=False)))
+    body = text
+    if block.whole:
+        body = text[: block.start]
+        body = body[:-2] if body.endswith("\n\n") else body.removesuffix("\n")
+    roles, stale = _read_roles(block, min(len(body), block.start))
+    if block.torn:
+        roles = sorted([*roles, Span(block.start, block.end, "ignore")])
+    spans = list(merged(roles))
+    found = strays(body, spans, block)
+    body, spans = _without(body, spans, found)
+    return Document(
+        body=body,
+        spans=tuple(merged(spans)),
+        settings=block.settings,
+        stale=stale or not block.whole,
+        block=(block.start, block.end) if block.torn else None,
+        damage=tuple(_damage(file_text, text, block, healed=bool(found), stale=stale)),
+    )
+
+
+def strays(body: str, spans: Sequence[Span], block: Block | None) -> list[Stray]:
+    """Return the blocks in a body that a program wrote there, the first one first; they are no text.
+
+    gptel's own save hook and an Emacs that does not see our block write another one; text that was merged, or added
+    by another editor, leaves one behind. What has a role, or stands in a code block, is a quotation.
+
+    Args:
+        body: The text.
+        spans: Its roles.
+        block: The document's own. Where that is guarded, a person may have typed what is above: a block is taken out
+            only if it says of this very text what our own says. None for a text that has none yet.
+    """
+    if OPENING not in body:
+        return []
+    found = []
+    for stray in find_strays(body):
+        index = bisect_right(spans, stray.start, key=lambda span: span.start)
+        edge = 0
+        if index:
+            start, end, kind, _ = spans[index - 1]
+            if end > stray.start and (kind, start) != ("ignore", stray.start):
+                continue
+            edge = min(end, stray.start)
+        if is_fenced(body[: stray.start], edge):
+            continue
+        if block is None or not block.guarded or _repeats(stray, spans, block.settings):
+            found.append(stray)
+    return found
+
+
+def _repeats(stray: Stray, spans: Sequence[Span], settings: Settings) -> bool:
+    """Return whether a block says of the text before it what is known of it."""
+    bounds = {span[:2] for span in _read_bounds(stray.entries.get(BOUNDS, ""))}
+    if bounds:
+        return bounds <= {span[:2] for span in spans}
+    return settings.model is not None and stray.entries.get("gptel-model") == print_symbol(settings.model)
+
+
+def _without(body: str, spans: Sequence[Span], found: Iterable[Stray]) -> tuple[str, list[Span]]:
+    """Return body and spans without the lines of these blocks, and the newlines that came with them."""
+    kept = list(spans)
+    for start, end, _ in reversed(list(found)):
+        stop = end + len(body[end:]) - len(body[end:].lstrip("\n"))
+        if stop == len(body):
+            start -= 2 if body.endswith("\n\n", 0, start) else body.endswith("\n", 0, start)
+        body = body[:start] + body[stop:]
+        gone = stop - start
+        kept = [
+            span._replace(
+                start=span.start if span.start <= start else max(start, span.start - gone),
+                end=span.end if span.end <= start else max(start, span.end - gone),
+            )
+            for span in kept
+        ]
+    return body, kept
+
+
+def format_file(document: Document) -> str:
+    """Return the text of the session file for ``document``: body, blank line, block."""
+    opens = OPENING in document.body
+    return document.body + format_end(document, print_bounds(document.spans), opens=opens)
+
+
+def format_end(document: Document, bounds: Bounds, *, opens: bool) -> str:
+    """Return what follows the body in the file; ``opens``: the words that open a block stand in the body."""
+    block = format_block(document.settings, bounds.text() if document.spans else None)
+    if opens and (find_block(document.body) is not None or strays(document.body, document.spans, None)):
+        # Else what stands in the body would be taken for the block, or for an older one.
+        block = print_block(()) + ("\n" + block if block else "")
+    return f"\n\n{block}" if block else ""
+
+
+def read(path: Path) -> Document:
+    """Return the document in the file at ``path``; a missing file is an empty document.
+
+    Raises:
+        StoreError: The file cannot be read.
+    """
+    try:
+        return parse(regularfile.read_bytes(path, limit=regularfile.DOCUMENT).decode("utf-8", "surrogateescape"))
+    except FileNotFoundError:
+        return Document()
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+
+
+def body_sha256(body: str) -> str:
+    """Return the hash that names this state of the body, in hex."""
+    return hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def regions(document: Document, end: int | None = None) -> list[Region]:
+    """Return the body up to offset ``end`` as regions that follow each other without gaps."""
+    stop = len(document.body) if end is None else max(0, min(end, len(document.body)))
+    result: list[Region] = []
+    position = 0
+    for span in document.spans:
+        if span.start >= stop:
+            break
+        if span.start > position:
+            result.append(Region(position, span.start, None))
+        position = min(span.end, stop)
+        result.append(Region(span.start, position, span.kind, span.id))
+    if position < stop:
+        result.append(Region(position, stop, None))
+    return result
+
+
+def gptel_messages(
+    file_text: str, end: int | None = None, prompt_prefix: str = PROMPT_PREFIX, response_prefix: str = ""
+) -> list[dict[str, Any]]:
+    """Return the messages stock gptel would send for this file, in Anthropic's format.
+
+    Messages are not merged: gptel sends each region on its own, and parallel calls one after the other.
+
+    Args:
+        file_text: The whole file.
+        end: The Emacs position (from 1) at which the prompt ends; None is the end of the body.
+        prompt_prefix: gptel's prompt prefix for Markdown.
+        response_prefix: gptel's response prefix for Markdown.
+    """
+    document = parse(file_text)
+    messages: list[dict[str, Any]] = []
+    for region in regions(document, None if end is None else end - 1):
+        text = document.body[region.start : region.end]
+        match region.kind:
+            case "response" | None:
+                if content := trim_prefixes(text, prompt_prefix, response_prefix):
+                    messages.append({"role": "assistant" if region.kind else "user", "content": content})
+            case "tool" if region.id:
+                messages += _tool_messages(text, region.id)
+    return messages
+
+
+def trim_prefixes(text: str, prompt_prefix: str = PROMPT_PREFIX, response_prefix: str = "") -> str:
+    """Return ``text`` without surrounding blanks, one leading prompt prefix and one trailing response prefix."""
+    trimmed = text.lstrip(BLANK).removeprefix(prompt_prefix).strip(BLANK)
+    return trimmed.removesuffix(response_prefix).rstrip(BLANK)
+
+
+def _tool_messages(text: str, call_id: str) -> list[dict[str, Any]]:
+    try:
+        name, arguments, end = read_call(text)
+    except LispError:
+        return []
+    call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    result = {"type": "tool_result", "tool_use_id": call_id, "content": text[end:].strip(BLANK)}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def merged(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield sorted ``spans`` with equal ones that touch joined, and empty ones left out."""
+    last: Span | None = None
+    for span in spans:
+        if span.start == span.end:
+            continue
+        if last is not None and last.end == span.start and last.kind == span.kind and last.id == span.id:
+            last = last._replace(end=span.end)
+            continue
+        if last is not None:
+            yield last
+        last = span
+    if last is not None:
+        yield last
+
+
+def _unix_newlines(text: str) -> str:
+    # Emacs decodes a file as CRLF only when every line ends so; a lone CR LF inside a tool's output is text.
+    crlf = text.count("\r\n")
+    return text.replace("\r\n", "\n") if crlf and crlf == text.count("\n") else text
+
+
+def _damage(file_text: str, text: str, block: Block | None, *, healed: bool = False, stale: bool) -> Iterator[str]:
+    """Say in one line each what is wrong with a file."""
+    if text is not file_text:
+        yield "All lines of this document end with CR LF; they will end with LF when it is saved"
+    if block is None:
+        return
+    if block.torn:
+        yield "The Local Variables of this document are torn; the rest of them stays in the text but is not sent"
+    elif not block.whole:
+        yield "There was text below the Local Variables; they are at the end again when it is saved"
+    elif healed or len(block.bounds) > 1:
+        yield "This document had several blocks of Local Variables; they are read as one"
+    elif stale and block.bounds != ("nil",):
+        yield "Some roles in the Local Variables of this document overlap or lie outside the text"
+
+
+def _read_roles(block: Block, length: int) -> tuple[list[Span], bool]:
+    """Return the spans in a text of this length that a block has, and whether some must be missing."""
+    result: list[Span] = []
+    stale = len([bounds for bounds in block.bounds if bounds is not None]) > 1
+    for bounds in block.bounds:
+        found = sorted(_read_bounds(bounds or ""))
+        sound = list(_sound(found, length))
+        stale = stale or len(sound) < len(found) or bounds == "nil"
+        result = list(_sound(sorted([*result, *sound]), length)) if result else sound
+    return result, stale
+
+
+def _sound(spans: Iterable[Span], length: int) -> Iterator[Span]:
+    position = 0
+    for span in spans:
+        if position <= span.start < span.end <= length:
+            yield span
+            position = span.end
+
+
+def _read_bounds(printed: str) -> Iterator[Span]:
+    sections = _SECTION.findall(printed)
+    if not sections:
+        for start, end in _BOUND_V1.findall(printed):
+            yield Span(int(start) - 1, int(end) - 1, "response")
+    for kind, bounds in sections:
+        for start, end, raw_id in _BOUND.findall(bounds):
+            call_id = re.sub(r"\\(.)", r"\1", raw_id, flags=re.DOTALL) if "\\" in raw_id else raw_id
+            yield Span(int(start) - 1, int(end) - 1, kind, call_id if kind == "tool" else "")
+
+
+def print_bounds(spans: tuple[Span, ...], before: Bounds | None = None) -> Bounds:
+    """Return ``spans`` as printed; those that stand in ``before`` are not printed again."""
+    kept = len(before.spans) if before is not None and spans[: len(before.spans)] == before.spans else 0
+    sections = {kind: list(before.sections[kind]) if before and kept else [] for kind in _KINDS}
+    for start, end, kind, call_id in spans[kept:-1]:
+        sections[kind].append(_print_bound(start, end, kind, call_id))
+    exact = all(span.id == _printable(span.id) for span in spans[kept:] if span.kind == "tool")
+    return Bounds(
+        spans=spans[:-1],
+        sections=sections,
+        last=spans[-1] if spans else None,
+        exact=exact and (not kept or before is None or before.exact),
+    )
+
+
+def _print_bound(start: int, end: int, kind: Kind, call_id: str) -> str:
+    extra = f" {_print_id(call_id)}" if kind == "tool" else ""
+    return f"({start + 1} {end + 1}{extra})"
+
+
+def _print_id(call_id: str) -> str:
+    return print_string(_printable(call_id))
+
+
+def _printable(call_id: str) -> str:
+    # Every tool span has an id: stock gptel drops a call without one (DD-3). The block is one line.
+    return re.sub(r"\s", "_", call_id) or "unknown"
+
+
+# A session document as it is on disk, with what is wrong with the file itself, in words.
+#
+# What the document means beside the log is no business of this module (``align``); here is what can be seen in the
+# file alone: its line ends and its block of Local Variables. A file is recognised by its stamp without reading it.
+
+
+class Stamp(NamedTuple):
+    """What tells one state of a file from another."""
+
+    mtime_ns: int
+    size: int
+    inode: int
+
+    @property
+    def mtime(self) -> float:
+        """The modification time in seconds."""
+        return self.mtime_ns / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A document, the file it was read from, and what is wrong with that."""
+
+    document: Document
+    sha256: str  # of the body
+    stamp: Stamp | None  # None: there is no file
+    notes: tuple[str, ...]  # one line each, for people
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return the stamp of the file at ``path``; None when there is none.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    return Stamp(stat.st_mtime_ns, stat.st_size, stat.st_ino)
+
+
+def inspect(path: Path) -> Condition:
+    """Read the document at ``path``; a missing file is an empty one.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    stamp = stamp_of(path)  # before reading: what changes meanwhile is read again
+    try:
+        text = regularfile.read_bytes(path, limit=regularfile.DOCUMENT).decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        text = ""
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    doc = parse(text)
+    return Condition(
+        document=doc,
+        sha256=body_sha256(doc.body),
+        stamp=stamp,
+        notes=doc.damage,
+    )

@@ -1,0 +1,218 @@
+"""A branch as a file for others: gptel's Markdown, and the record as JSON or JSON lines (neighbours B.10); pure.
+
+Markdown is the document. JSON is the log with the user's recorded edits, and what stands in the document and in no
+log is put where it stands there, so an export has everything that can be read in Emacs. The page for people is made
+by ``export_html``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pyagentd import regularfile
+from pyagentd.errors import BadRequest
+from pyagentd.store import metadata, paths
+from pyagentd.store.attachments import linked
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import text
+from pyagentd.store.document.adopt import Adopted, adopted
+from pyagentd.store.document.reconcile import placed
+from pyagentd.store.document.render import writable
+from pyagentd.store.document.text import Document, Settings, format_file
+from pyagentd.store.journal import Row, read_rows
+from pyagentd.store.paths import BranchRef
+
+# What an export is made from: a branch or an agent read from disk once, with the agents below it.
+#
+# Everything after this is pure. Roles that were lost are recovered here, so every format says the same.
+
+_LARGEST_IMAGE = 10 * 1024 * 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One timeline.
+
+    Attributes:
+        session_id: Of the session or the agent.
+        branch_name: Its branch.
+        created: When, in ISO 8601, or "" when the metadata is lost.
+        preset: What it was made from, or "".
+        document: What the user sees, with sound roles.
+        conversation: What the log says.
+        images: Attached images by the link that the document has to them.
+        agents: Those it spawned, in the order it did.
+    """
+
+    session_id: str
+    branch_name: str = paths.MAIN_BRANCH
+    created: str = ""
+    preset: str = ""
+    document: Document
+    conversation: Conversation
+    images: Mapping[str, bytes] = field(default_factory=dict)
+    agents: tuple[Source, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The title somebody gave, or ""."""
+        return str(self.conversation.session.get("title") or "")
+
+
+def read_source(ref: BranchRef) -> Source:
+    """Return the branch or agent ``ref`` with everything below it.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    conversation = Conversation(read_rows(paths.journal_file(ref.branch_dir)))
+    found, _ = placed(text.read(paths.session_file(ref.branch_dir)), conversation)
+    facts = metadata.read_session_metadata(ref.branch_dir) or {}
+    return Source(
+        session_id=ref.session_id,
+        branch_name=ref.branch_name,
+        created=facts.get("created", ""),
+        preset=facts.get("preset", ""),
+        document=found,
+        conversation=conversation,
+        images=dict(_images(found.body, ref.branch_dir)),
+        agents=tuple(sorted(map(read_source, _agents(ref.branch_dir)), key=lambda agent: agent.created)),
+    )
+
+
+def _agents(branch_dir: Path) -> Iterator[BranchRef]:
+    home = paths.agents_dir(branch_dir)
+    for place in sorted(home.iterdir()) if home.is_dir() else ():
+        if not place.is_symlink() and paths.session_file(place).is_file():
+            yield paths.agent_ref(place)
+
+
+def _images(body: str, branch_dir: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the images of ``files/`` that the document shows; a link that leads out of there is not followed."""
+    for each in linked(body, branch_dir):
+        try:
+            if each.shown and each.size <= _LARGEST_IMAGE:
+                yield each.link, regularfile.read_bytes(each.file, limit=_LARGEST_IMAGE)
+        except OSError:
+            continue  # the page says what is not there
+
+
+FORMATS = ("md", "json", "jsonl", "html")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """The text of an export, and what the user should know about it."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+def exported(source: Source, format: str, settings: Settings | None = None) -> Exported:
+    """Return ``source`` in one of ``FORMATS``.
+
+    Args:
+        source: What to export.
+        format: Its name.
+        settings: For a document that says nothing of its model, backend and tools.
+
+    Raises:
+        BadRequest: There is no such format.
+    """
+    match format:
+        case "md":
+            return Exported(text=markdown(source, settings))
+        case "json" | "jsonl":
+            record, notes = canonical(source)
+            text = _dumps(record, indent=2) + "\n" if format == "json" else "".join(lines(record))
+            return Exported(text=text, notes=notes)
+        case "html":
+            from pyagentd.store.export.html import page  # not at the start of every daemon
+
+            return Exported(text=page(source))
+    raise BadRequest(f"{format!r} is no format", mend=", ".join(FORMATS))
+
+
+def markdown(source: Source, settings: Settings | None = None) -> str:
+    """Return the session document as gptel writes it, with its bounds."""
+    document = source.document
+    if settings is not None and document.settings == Settings():
+        document = replace(document, settings=settings)
+    return format_file(document)
+
+
+def canonical(source: Source) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return ``{"session", "messages": [{"message", "parts"}]}``, messages by time, and notes for the user."""
+    session_id = source.session_id
+    made = adopted(source.document, source.conversation, session_id=session_id, now_ms=0, draft=True)
+    conversation = _joined(source.conversation, made)
+    record = conversation.canonical()
+    session = {"id": session_id, **record["session"]}
+    messages = {item["message"]["id"]: item for item in record["messages"]}
+    new = [data["id"] for kind, data in made.facts if kind == "message"]
+    if new:
+        messages = _in_place(messages, new, _document_order(made, conversation), session.get("created_at", 0))
+    ordered = sorted(messages.values(), key=lambda item: item["message"]["created_at"])
+    notes = [*made.notes]
+    if new:
+        count = "1 message" if len(new) == 1 else f"{len(new)} messages"
+        notes.append(f"{count} of the document are in no log; they have new ids and the time of what precedes them")
+    return {"session": session, "messages": ordered}, tuple(notes)
+
+
+def lines(record: Mapping[str, Any]) -> Sequence[str]:
+    """Return a canonical record as JSON lines: the session, then each message followed by its parts."""
+    result = [_line("session", record["session"])]
+    for item in record["messages"]:
+        result.append(_line("message", item["message"]))
+        result += [_line("part", part) for part in item["parts"]]
+    return result
+
+
+def _line(kind: str, row: Mapping[str, Any]) -> str:
+    return _dumps({"type": kind, "data": row}) + "\n"
+
+
+def _joined(conversation: Conversation, made: Adopted) -> Conversation:
+    """Return a conversation that has the adopted rows too."""
+    if not made.facts:
+        return conversation
+    joined = Conversation()
+    joined.session = conversation.session
+    joined.messages, joined.parts = dict(conversation.messages), dict(conversation.parts)
+    for number, (kind, data) in enumerate(made.facts, conversation.last_seq + 1):
+        joined.apply(Row(number, kind, data))
+    return joined
+
+
+def _document_order(made: Adopted, conversation: Conversation) -> list[str]:
+    """Return the ids of the messages in the order in which they begin in the document."""
+    _, pieces = placed(made.document, conversation)
+    return list(dict.fromkeys(piece.message.id for piece in pieces if piece.message is not None))
+
+
+def _in_place(
+    messages: Mapping[str, dict[str, Any]], new: Sequence[str], order: Sequence[str], first_ms: int
+) -> dict[str, dict[str, Any]]:
+    """Return ``messages`` with the new ones behind what precedes them in the document, and as old."""
+    ids = [id for id in messages if id not in set(new)]
+    result = dict(messages)
+    for id in new:
+        before = order[: order.index(id)] if id in order else ids
+        previous = before[-1] if before else None
+        created = result[previous]["message"]["created_at"] if previous else first_ms
+        ids.insert(ids.index(previous) + 1 if previous in ids else 0, id)
+        message, parts = result[id]["message"], result[id]["parts"]
+        times = {"created_at": created, "updated_at": created}
+        result[id] = {"message": message | times, "parts": [part | times for part in parts]}
+    return {id: result[id] for id in ids}
+
+
+def _dumps(value: Any, indent: int | None = None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    # Half a surrogate pair is something that JSON can hold and UTF-8 cannot.
+    return text if writable(text) == text else json.dumps(value, indent=indent)

@@ -1,0 +1,198 @@
+"""Saved gptel chats as sessions: what a file says, and a session made of it.
+
+A chat is Markdown or plain text with gptel's Local Variables (role bounds of either version) or without any. The
+text and its roles come through unchanged, what the variables configure goes into ``preset.md``, and what could not be
+taken over is said. The file itself is only read.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyagentd import regularfile
+from pyagentd.errors import BadRequest, NotFound, StoreError
+from pyagentd.store import atomic, paths, presetfile, yamlfile
+from pyagentd.store.conversation import Conversation
+from pyagentd.store.document import text as document
+from pyagentd.store.document.adopt import Adopted, adopted
+from pyagentd.store.document.text import Document, Settings, find_block, format_file
+from pyagentd.store.journal import Journal
+from pyagentd.wire.sexp import NIL, ElispSymbol, LispError, read
+
+LARGEST = 64 * 1024 * 1024  # bytes
+
+_SYSTEM = re.compile(r"^.*?\b(?:gptel-system-prompt|gptel--system-message):[ \t]*(\S.*)$", re.MULTILINE)
+_ORG = re.compile(r"\s*(?:#\+\w+:|:PROPERTIES:\s)")
+_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_BOM = "\ufeff"
+_NOT_OURS = "gptel--preset"  # names a preset of the other Emacs, which would override what is in preset.md
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """What a file says.
+
+    Attributes:
+        document: Its text, roles and settings.
+        system: The system prompt, None where it says none.
+        notes: What was wrong with it, one line each.
+    """
+
+    document: Document
+    system: str | None
+    notes: tuple[str, ...]
+
+
+def read_chat(path: Path) -> Chat:
+    """Return the chat in the file at ``path``.
+
+    Raises:
+        NotFound: There is no such file.
+        BadRequest: It is no chat: a directory, empty, no text, an Org file, or too large.
+        StoreError: The file cannot be read.
+    """
+    data = _content(path)
+    text, notes = _decoded(data, path)
+    if not text.strip():
+        raise BadRequest(f"{path} is empty", mend="Name a saved chat")
+    if is_org(path, text):
+        raise BadRequest(
+            f"{path} is an Org file, and chats are imported from Markdown or plain text",
+            mend="Export it from Emacs with C-c C-e m m and import that; the roles are lost on the way",
+        )
+    found = document.parse(text)
+    notes += found.damage
+    if not found.spans:
+        notes.append("The file says nothing of who wrote what (gptel--bounds), so all of it counts as yours")
+    settings, dropped = _safe(found.settings)
+    if dropped:
+        notes.append(f"Left out of the Local Variables: {', '.join(dropped)}")
+    return Chat(document=replace(found, settings=settings), system=_system(text, notes), notes=tuple(notes))
+
+
+def preset_text(template: str, name: str, settings: Settings, system: str | None) -> str:
+    """Return the preset ``template`` with what a chat configures.
+
+    Args:
+        template: The text of a preset.
+        name: What it is called, for errors.
+        settings: Of the chat; what it does not say stays as in the template.
+        system: Becomes the body; None keeps the template's.
+
+    Raises:
+        PresetError: The template is malformed.
+    """
+    preset = presetfile.parse(template, Path(f"{name}.md"))
+    said: Mapping[str, Any] = {
+        "backend": settings.backend,
+        "model": settings.model,
+        "temperature": settings.temperature,
+        "max-tokens": settings.max_tokens,
+        "tools": None if settings.tools is None else list(settings.tools),
+    }
+    values = {key: value for key, value in said.items() if value is not None}
+    front = preset.front_text
+    if values:
+        loaded = yamlfile.load(front)
+        loaded.update(values)
+        front = yamlfile.dump(loaded)
+    body = preset.body if system is None else f"{system.strip()}\n"
+    return f"---\n{front.rstrip()}\n---\n{body}"
+
+
+def adopt_chat(chat: Chat, *, session_id: str, now_ms: int) -> Adopted:
+    """Return the rows for a chat that becomes the session ``session_id``."""
+    return adopted(chat.document, Conversation(), session_id=session_id, now_ms=now_ms)
+
+
+def fill(branch_dir: Path, made: Adopted) -> None:
+    """Put an adopted chat into a new, empty branch; raises ``StoreError``."""
+    journal = Journal.open(paths.journal_file(branch_dir))
+    try:
+        journal.append_many(made.facts)
+        journal.sync()
+    finally:
+        journal.close()
+    data = format_file(made.document).encode("utf-8", "surrogateescape")
+    atomic.write_bytes(paths.session_file(branch_dir), data)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        info = path.stat()
+        if stat.S_ISDIR(info.st_mode):
+            raise BadRequest(f"{path} is a directory", mend="Name the file of a chat")
+        if not stat.S_ISREG(info.st_mode):
+            raise BadRequest(f"{path} is no ordinary file", mend="Name the file of a chat")
+        if info.st_size > LARGEST:
+            size = info.st_size // 1024 // 1024
+            raise BadRequest(f"{path} has {size} MB, which is no chat", mend=f"At most {LARGEST // 1024 // 1024} MB")
+        return regularfile.read_bytes(path, limit=LARGEST, links=True)
+    except FileNotFoundError as error:
+        raise NotFound(f"There is no file {path}", mend="Name a saved chat") from error
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _decoded(data: bytes, path: Path) -> tuple[str, list[str]]:
+    """Return the text of a file as Emacs would read it, and what is odd about it.
+
+    Raises:
+        BadRequest: It is no text.
+    """
+    if b"\0" in data and b"Local Variables:" not in data:  # a tool may have printed some
+        raise BadRequest(f"{path} is no text: it holds zero bytes", mend="Save the chat as UTF-8 and import that")
+    try:
+        return data.decode("utf-8").removeprefix(_BOM), []
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+    if _MULTIBYTE.search(data):
+        note = f"Line {line} is not UTF-8; bytes that are no text were kept as they are"
+        return data.decode("utf-8", "surrogateescape").removeprefix(_BOM), [note]
+    # One byte is one character in both, so the bounds fit; the first has quotation marks where the other has none.
+    try:
+        text = data.decode("cp1252")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return text, ["The file is not UTF-8; it was read as Latin-1, and the session is UTF-8"]
+
+
+def is_org(path: Path, text: str) -> bool:
+    """Return whether the file at ``path``, with this text, is one of Org mode."""
+    return path.suffix.lower() == ".org" or _ORG.match(text) is not None
+
+
+def _safe(settings: Settings) -> tuple[Settings, list[str]]:
+    """Return ``settings`` without variables that are not gptel's: Emacs would ask about them, or act on them."""
+    kept = tuple((name, raw) for name, raw in settings.other if name.startswith("gptel") and name != _NOT_OURS)
+    dropped = [name for name, _ in settings.other if name not in {name for name, _ in kept}]
+    return replace(settings, other=kept), dropped
+
+
+def _system(text: str, notes: list[str]) -> str | None:
+    """Return the system prompt in the Local Variables."""
+    block = find_block(text)
+    printed = _SYSTEM.findall(text, block.start) if block is not None else []
+    if not printed:
+        return None
+    try:
+        datum, _ = read(printed[-1])
+    except LispError:
+        datum = None
+    if isinstance(datum, list) and datum and _is_text(datum[0]):
+        notes.append("Of the system prompt only the first text was taken over, not the example messages behind it")
+        datum = datum[0]
+    if _is_text(datum):
+        return str(datum)
+    if datum != NIL:
+        notes.append("The system prompt of the chat is no text; the preset's is used")
+    return None
+
+
+def _is_text(datum: object) -> bool:
+    return isinstance(datum, str) and not isinstance(datum, ElispSymbol)

@@ -1,0 +1,352 @@
+"""The file ``agent.json``: what a named agent is, in the keys of SPEC 003 Template Contents.
+
+It owns name, channel, model, system prompt, permissions and when the agent was made (DD-32); ``running_tasks`` is
+written for people to read and never believed. A change keeps every key it does not name, known or not, and their
+order. People edit the file by hand: what is wrong with it is told with file and line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyagentd import jsontext, regularfile
+from pyagentd.clock import Clock, iso8601
+from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, StoreError
+from pyagentd.store import atomic, paths, sessions
+from pyagentd.store.paths import BranchRef
+
+# What the directory of a named agent holds beside a session's ``branches/`` and ``current`` (SPEC 003).
+#
+# ::
+#
+#     <agents root>/<name>/
+#         agent.json          its configuration
+#         docs/               what it always knows
+#         sessions/           conversations that were saved
+#         workspace/          a git repository, where it works
+
+AGENT_FILE = "agent.json"
+DOCS_DIR = "docs"
+SAVED_DIR = "sessions"
+WORKSPACE_DIR = "workspace"
+
+DECISIVE = (AGENT_FILE, f"{DOCS_DIR}/**", f"{SAVED_DIR}/**", f"{paths.BRANCHES_DIR}/**", paths.CURRENT_LINK)
+"""What of a directory decides what the agent may do and knows: everything but its workspace."""
+
+
+def agent_file(directory: Path) -> Path:
+    """Return the configuration of the agent that lives in ``directory``."""
+    return directory.absolute() / AGENT_FILE
+
+
+def docs_dir(directory: Path) -> Path:
+    """Return the directory of an agent's documents."""
+    return directory.absolute() / DOCS_DIR
+
+
+def saved_dir(directory: Path) -> Path:
+    """Return the directory of an agent's saved conversations."""
+    return directory.absolute() / SAVED_DIR
+
+
+def workspace_dir(directory: Path) -> Path:
+    """Return the directory in which an agent works."""
+    return directory.absolute() / WORKSPACE_DIR
+
+
+def named_dir(root: Path, ref: BranchRef) -> Path | None:
+    """Return the directory of the named agent whose branch ``ref`` is; None of other sessions and of sub-agents.
+
+    Args:
+        root: The agents root, resolved.
+        ref: The branch; nothing is looked up on disk but whether there is an ``agent.json``.
+    """
+    if ref.is_agent or ref.session_dir.parent != root:
+        return None
+    return ref.session_dir if agent_file(ref.session_dir).is_file() else None
+
+
+def is_below(root: Path, session_dir: Path) -> bool:
+    """Return whether a session lives directly in the agents root, so that ``decisive_places`` names what it has."""
+    return session_dir.resolve().parent == root
+
+
+def decisive_places(root: Path) -> list[Path]:
+    """Return what of each agent in ``root`` decides about it, whether or not it is there: see ``DECISIVE``."""
+    try:
+        directories = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.is_symlink())
+    except OSError:
+        return []
+    names = (AGENT_FILE, DOCS_DIR, SAVED_DIR, paths.BRANCHES_DIR)
+    return [directory / name for directory in directories for name in names]
+
+
+KEYS = ("name", "channel_id", "model", "system_prompt", "permissions", "created_at", "running_tasks")
+
+_INDENT = 4
+_LARGEST = 1 << 20  # bytes
+_TEXTS = ("name", "model", "system_prompt", "created_at")
+
+_changing = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFile:
+    """What an ``agent.json`` says; None where it says nothing or null."""
+
+    path: Path
+    values: Mapping[str, Any]  # all of it, keys of others too
+
+    @property
+    def name(self) -> str | None:
+        """What the agent is called."""
+        return self._text("name")
+
+    @property
+    def channel_id(self) -> str | None:
+        """Where people talk with it, when something outside of here knows that."""
+        value = self.values.get("channel_id")
+        return None if value is None else str(value)
+
+    @property
+    def model(self) -> str | None:
+        """Its model; None: that of its preset."""
+        return self._text("model")
+
+    @property
+    def system_prompt(self) -> str | None:
+        """Its system prompt; None: that of its preset."""
+        return self._text("system_prompt")
+
+    @property
+    def permissions(self) -> str | Mapping[str, Any] | None:
+        """The name of a profile, or its lists ``allow`` and ``ask``; None: what its preset says."""
+        value = self.values.get("permissions")
+        if value is None or isinstance(value, str | Mapping):
+            return value or None
+        raise self._wrong("permissions", "the name of a profile, or its lists allow and ask")
+
+    @property
+    def created_at(self) -> str | None:
+        """When it was made, in ISO 8601."""
+        return self._text("created_at")
+
+    def _text(self, key: str) -> str | None:
+        value = self.values.get(key)
+        if value is None or isinstance(value, str):
+            return value or None
+        raise self._wrong(key, "a text")
+
+    def _wrong(self, key: str, wanted: str) -> PresetError:
+        return PresetError(f"{self.path}: `{key}` is not {wanted}", mend="Correct it, or write null")
+
+
+def read(directory: Path) -> AgentFile:
+    """Return the configuration of the agent that lives in ``directory``.
+
+    Raises:
+        NotFound: There is none.
+        PresetError: It is no JSON object; names file and line.
+        StoreError: The disk refused.
+    """
+    path = agent_file(directory)
+    try:
+        data = regularfile.read_bytes(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"{directory} has no {path.name}", mend="It is no named agent") from error
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+    return parse(data, path)
+
+
+def parse(data: bytes, path: Path) -> AgentFile:
+    """Return what a file at ``path`` with the content ``data`` says; raises ``PresetError`` as ``read``."""
+    if len(data) > _LARGEST:
+        raise PresetError(f"{path} is larger than {_LARGEST} bytes", mend="Keep what is long in docs/")
+    try:
+        values = jsontext.parse(data.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise PresetError(f"{path}:{error.lineno}: {error.msg}", mend="Correct the JSON there") from error
+    except UnicodeDecodeError as error:
+        raise PresetError(f"{path}:1: this is no JSON in UTF-8", mend="Save the file in UTF-8") from error
+    except ValueError as error:
+        raise PresetError(f"{path}: {error}", mend="Correct the JSON there") from error
+    if not isinstance(values, dict):
+        raise PresetError(f"{path}:1: this is no JSON object", mend='Begin with {"name": …')
+    return AgentFile(path=path, values=values)
+
+
+def change(directory: Path, values: Mapping[str, Any], *, only_if: Mapping[str, Any] | None = None) -> AgentFile:
+    """Set keys of ``agent.json`` and return what it said before; all else in it stays.
+
+    Args:
+        directory: The agent's.
+        values: Keys with what they are to be.
+        only_if: Keys with what they have to be so far.
+
+    Raises:
+        NotFound, PresetError: As ``read``; the file is untouched.
+        Conflict: It does not say ``only_if``; the file is untouched.
+        StoreError: The disk refused; the file is its old self.
+    """
+    with _changing:
+        before = read(directory)
+        if other := [key for key, value in (only_if or {}).items() if before.values.get(key) != value]:
+            raise Conflict(f"{other[0]} was changed meanwhile", mend="Look at it, then change it again")
+        after = {**before.values, **values}
+        if after != before.values:
+            write(directory, after)
+    return before
+
+
+def write(directory: Path, values: Mapping[str, Any]) -> None:
+    """Write a whole ``agent.json``; raises ``StoreError``."""
+    atomic.write_text(agent_file(directory), json.dumps(values, indent=_INDENT, ensure_ascii=False) + "\n")
+
+
+# Making the directory of a named agent: complete, or not at all (SPEC 003 Creation Flow 2 to 4).
+#
+# It is made under a hidden name and gets its own when it is complete, so neither a scan nor another creation ever
+# finds half of one. The directory of an agent that was destroyed and kept its files is taken up again (DD-17): what
+# is in it stays, what is missing is added.
+
+Prepare = Callable[[Path], None]
+"""Makes of a directory with files a repository with a first commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What an agent is made of."""
+
+    template: Path  # a directory with agent.json, docs/ and workspace/
+    values: Mapping[str, Any]  # keys of agent.json that are given; others are the template's
+    preset_name: str
+    preset_text: str  # becomes preset.md, with rights for the workspace
+
+
+def shipped_template() -> Path:
+    """Return the template that comes with the package, installed or in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "template"
+    return installed if installed.is_dir() else package.parent / "template"
+
+
+def make(root: Path, name: str, material: Material, *, prepare: Prepare, clock: Clock) -> BranchRef:
+    """Make the directory of the agent ``name`` and return its branch.
+
+    Args:
+        root: The agents root; made when missing.
+        name: Checked by the caller.
+        material: What it is made of.
+        prepare: Called with the new workspace.
+        clock: For when it was made.
+
+    Raises:
+        Conflict: Something has the directory's name.
+        PresetError: The template's agent.json, or the preset, is malformed.
+        StoreError: The disk refused. Nothing is left behind in any case.
+    """
+    atomic.make_dirs(root)
+    place, draft = root / name, root / f".{name}.{secrets.token_hex(8)}"
+    try:
+        _session(draft, place, name, material, clock)
+        _fill(draft, material.template)
+        values = {**read(draft).values, **material.values, "name": name, "created_at": iso8601(clock.now())}
+        write(draft, values)
+        prepare(workspace_dir(draft))
+        if place.exists() or place.is_symlink():
+            raise Conflict(f"{place} exists already", mend="Take another name, or move that away")
+        atomic.move(draft, place)
+    except BaseException:
+        atomic.discard(draft)
+        raise
+    return paths.ref_of(place)
+
+
+def adopt(root: Path, name: str, material: Material, *, prepare: Prepare, clock: Clock) -> BranchRef:
+    """Take up the directory that an agent ``name`` left; given values are merged into its ``agent.json``.
+
+    Its conversation, documents, saved contexts and workspace stay as they are. Raises as ``make``; what was there
+    before is never removed.
+    """
+    place = root.resolve() / name
+    before = read(place)  # what cannot be read is not taken up
+    for key, value in before.values.items():
+        if key == "name" and value not in (name, "", None):
+            raise PresetError(
+                f"{before.path} is of the agent {value!r}", mend=f"Call that agent {value!r}, or move it"
+            )
+    _fill(place, material.template)
+    if not paths.is_session_dir(place):
+        draft = place.with_name(f".{name}.{secrets.token_hex(8)}")
+        try:
+            _session(draft, place, name, material, clock)
+            atomic.move(paths.branches_dir(draft), paths.branches_dir(place))
+        finally:
+            atomic.discard(draft)
+    if not paths.current_link(place).is_symlink():
+        atomic.replace_link(paths.current_link(place), f"{paths.BRANCHES_DIR}/{paths.MAIN_BRANCH}")
+    if not (workspace_dir(place) / ".git").exists():
+        prepare(workspace_dir(place))
+    created = before.created_at or iso8601(clock.now())
+    change(place, {**material.values, "name": name, "created_at": created})
+    return paths.ref_of(place)
+
+
+def _session(draft: Path, place: Path, name: str, material: Material, clock: Clock) -> None:
+    """Make the session in ``draft``, with rights in the workspace that ``place`` will have."""
+    workspace = workspace_dir(place.parent.resolve() / place.name)
+    sessions.create_session(
+        draft.parent,
+        name,
+        preset_name=material.preset_name,
+        preset_text=material.preset_text,
+        paths_read=[f"{workspace}/**", f"{docs_dir(workspace.parent)}/**"],
+        paths_write=[f"{workspace}/**"],
+        clock=clock,
+        session_dir=draft,
+        session_id=name,
+    )
+
+
+def _fill(directory: Path, template: Path) -> None:
+    """Copy what ``template`` has and ``directory`` lacks, and make the directories that every agent has."""
+    for entry in sorted(template.iterdir()):
+        target = directory / entry.name
+        if target.exists() or target.is_symlink():
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            atomic.copy_tree(entry, target)
+        elif entry.is_file() and not entry.is_symlink():
+            atomic.write_bytes(target, regularfile.read_bytes(entry, limit=regularfile.DOCUMENT))
+    for made in (docs_dir, saved_dir, workspace_dir):
+        atomic.make_dirs(made(directory))
+
+
+# What a named agent may be called (SPEC 003 Creation Flow): a name is a directory and the id of a session.
+
+LONGEST = 64
+
+_NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
+
+
+def is_name(text: str) -> bool:
+    """Return whether an agent may be called ``text``."""
+    return _NAME.fullmatch(text) is not None
+
+
+def checked(text: str) -> str:
+    """Return ``text``; raises ``BadRequest`` when no agent may be called that."""
+    if not is_name(text):
+        raise BadRequest(
+            f"{text[:80]!r} is no name of an agent",
+            mend=f"Use up to {LONGEST} letters A-Z a-z, digits, hyphens and underscores, no hyphen first",
+        )
+    return text
