@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyagentd.cli.ask import AskPrompt, Reply, choices, parse_reply, question
-from pyagentd.cli.questions import command, parsed
+from pyagentd.cli.follow import AskPrompt, Reply, choices, command, parse_reply, parsed, question
 
 ASK = {
     "id": "ask_1",

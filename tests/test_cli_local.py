@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from pyagentd import __version__
-from pyagentd.cli import checks, main
+from pyagentd.cli import doctor as checks
+from pyagentd.cli import main
 from pyagentd.cli.link import run_environment
-from pyagentd.cli.outcome import ExitCode
+from pyagentd.cli.output import ExitCode
 from pyagentd.config import load_config
 from pyagentd.wire.framing import PROTOCOL
 

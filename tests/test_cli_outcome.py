@@ -9,7 +9,7 @@ import pytest
 
 from pyagentd import __version__
 from pyagentd.cli import main
-from pyagentd.cli.outcome import ExitCode, exit_code
+from pyagentd.cli.output import ExitCode, exit_code
 from pyagentd.errors import Busy, ProviderError, Unreachable, WireError
 
 

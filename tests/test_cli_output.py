@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from pyagentd.cli import asks, search, sessions
+from pyagentd.cli.follow import TextView
 from pyagentd.cli.output import note, print_table, printable
-from pyagentd.cli.views import TextView
 from pyagentd.events import Event
 
 EVIL = "a\x1b]0;owned\x07b\x9b2Jc\u202etxt\u2066d\re"

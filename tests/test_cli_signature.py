@@ -6,7 +6,7 @@ import json
 import pytest
 
 from pyagentd.cli import main
-from pyagentd.cli.outcome import ExitCode
+from pyagentd.cli.output import ExitCode
 
 
 def test_prints_the_canonical_form_and_both_schemas(capsys):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from pyagentd.cli.stream import Transcript
-from pyagentd.cli.views import event_object
+from pyagentd.cli.follow import Transcript, event_object
 from pyagentd.events import Event, InsertRole
 
 Insert = tuple[str, InsertRole]

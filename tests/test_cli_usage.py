@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pyagentd.cli import usagereport
+from pyagentd.cli import usage as usagereport
 from pyagentd.cli.app import main
-from pyagentd.cli.usagereport import bar, short
+from pyagentd.cli.usage import bar, short
 
 
 def line(key: str, usd: float | None, **tokens: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,13 +14,44 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from acp import PROTOCOL_VERSION, Agent, Client, RequestError, run_agent, schema
 
 from pyagentd import __version__
-from pyagentd.acp import lending, prompts
+from pyagentd.acp import files
 from pyagentd.acp.conversation import Conversation
 from pyagentd.acp.files import Files
 from pyagentd.acp.wire import Daemon
 from pyagentd.errors import BadRequest, NotASession, NotFound, PyagentdError, UserError
 from pyagentd.events import Event
 from pyagentd.store.metadata import workspace_root
+
+# The servers of tools that an editor names, as tables of the daemon's configuration; pure.
+
+_LONGEST: Final = 32  # characters of a name
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def tables(given: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return what the daemon's operation ``lend-mcp`` takes; names are made such as rules can have.
+
+    Raises:
+        BadRequest: One is reached in a way that we do not know.
+    """
+    return [_table(each) for each in given]
+
+
+def _table(server: Any) -> dict[str, Any]:
+    name = _UNFIT.sub("-", server.name).strip("-_")[:_LONGEST] or "server"
+    match server:
+        case schema.McpServerStdio():
+            env = {each.name: each.value for each in server.env or ()}
+            return {"name": name, "command": [server.command, *(server.args or ())], "env": env}
+        case schema.HttpMcpServer():
+            headers = {each.name: each.value for each in server.headers or ()}
+            return {"name": name, "url": server.url, "headers": headers}
+    kind = str(getattr(server, "type", "") or "unknown")
+    raise BadRequest(
+        f"The MCP server {server.name} has the type {kind}, which cannot be reached",
+        mend="Known: stdio, http (streamable HTTP)",
+    )
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,7 +146,7 @@ class PyagentdAgent:
         **kwargs: Any,
     ) -> schema.NewSessionResponse:
         """Make a session that may read and write below ``cwd``."""
-        servers = lending.tables(mcp_servers or ())
+        servers = tables(mcp_servers or ())
         name = Path(cwd).name or "session"
         # The daemon takes nil for left out.
         made = await self._daemon.call("create-session", name=name, root=cwd, preset=self._preset or None)
@@ -134,7 +166,7 @@ class PyagentdAgent:
         **kwargs: Any,
     ) -> schema.LoadSessionResponse:
         """Tell what was said in a session, and go on with it, with what runs in it too."""
-        servers = lending.tables(mcp_servers or ())
+        servers = tables(mcp_servers or ())
         opened, modes = await self._open(session_id, await self._resolve(session_id), tells_history=True)
         await opened.lend(servers)
         self._greet(opened)
@@ -150,7 +182,7 @@ class PyagentdAgent:
         **kwargs: Any,
     ) -> schema.ResumeSessionResponse:
         """Go on with a session whose conversation the editor has."""
-        servers = lending.tables(mcp_servers or ())
+        servers = tables(mcp_servers or ())
         opened, modes = await self._open(session_id, await self._resolve(session_id), tells_history=False)
         await opened.lend(servers)
         self._greet(opened)
@@ -186,10 +218,10 @@ class PyagentdAgent:
         return schema.SetSessionModeResponse()
 
     @_telling
-    async def prompt(self, session_id: str, prompt: list[prompts.Block], **kwargs: Any) -> schema.PromptResponse:
+    async def prompt(self, session_id: str, prompt: list[files.Block], **kwargs: Any) -> schema.PromptResponse:
         """Have a prompt answered."""
         opened = await self._awake(session_id)
-        return schema.PromptResponse(stop_reason=await opened.prompt(prompts.prompt(prompt, opened.root)))
+        return schema.PromptResponse(stop_reason=await opened.prompt(files.prompt(prompt, opened.root)))
 
     @_telling
     async def cancel(self, session_id: str, **kwargs: Any) -> None:

@@ -8,27 +8,139 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from acp import Client, RequestError, schema
-from acp.helpers import update_current_mode
+from acp.helpers import update_available_commands, update_current_mode
 
-from pyagentd.acp import attaching, commands, updates
-from pyagentd.acp.asker import Asker
-from pyagentd.acp.modes import Modes
-from pyagentd.acp.prompts import Prompt
+from pyagentd.acp import updates
+from pyagentd.acp.asking import Asker
+from pyagentd.acp.files import Prompt
 from pyagentd.acp.updates import Update, Updates
 from pyagentd.acp.wire import Daemon
 from pyagentd.cli.link import run_environment
 from pyagentd.clock import new_id
-from pyagentd.errors import PyagentdError, Unreachable, WireError
+from pyagentd.errors import BadRequest, Busy, PyagentdError, Unreachable, WireError
 from pyagentd.events import Event
 from pyagentd.store import atomic, paths
+from pyagentd.store.document.text import body_sha256, read
 from pyagentd.store.journal import Row
 from pyagentd.wire.client import CALL_TIMEOUT_S
+
+# How a conversation is opened: watching it, what was said in it, who can answer in it.
+
+_ATTEMPTS: Final = 5
+
+
+async def attach(daemon: Daemon, place: Path) -> Mapping[str, Any]:
+    """Have the events of the branch in ``place`` sent from now on, and return the answer to ``attach``.
+
+    Raises:
+        Busy: The document changes all the time.
+    """
+    for _ in range(_ATTEMPTS):
+        # A client attaches from a version it has (DESIGN §3 rule 5); another writer may be faster.
+        sha256 = body_sha256((await asyncio.to_thread(read, place / "session.md")).body)
+        state: Mapping[str, Any] = await daemon.call("attach", branch=str(place), sha256=sha256, mode="view")
+        if not state.get("reread"):
+            return state
+    raise Busy(f"{place}/session.md changes faster than it can be read", mend="Try again")
+
+
+async def attaching_shown(daemon: Daemon, branch: str) -> dict[str, Any]:
+    """Return a conversation as ``show`` tells it: ``session``, ``messages``, and the last row ``seq`` in it."""
+    answer = await daemon.call("show", branch=branch)
+    text = answer.get("json") or await asyncio.to_thread(Path(answer["path"]).read_text, "utf-8")
+    return {**json.loads(text), "seq": answer["seq"]}
+
+
+def modes(agents: Iterable[Mapping[str, Any]], current: str) -> schema.SessionModeState:
+    """Return the agents that can answer as modes; ``current`` is one even where its preset is gone."""
+    found = [
+        schema.SessionMode(id=str(each["name"]), name=str(each["name"]), description=str(each["description"] or ""))
+        for each in agents
+    ]
+    if current not in {mode.id for mode in found}:
+        found.insert(0, schema.SessionMode(id=current, name=current or "default"))
+    return schema.SessionModeState(current_mode_id=current, available_modes=found)
+
+
+# The modes of a conversation: who answers in it from the next prompt on.
+
+
+class Modes:
+    """What an editor chose, and what the daemon has.
+
+    Args:
+        daemon: Where the conversation runs.
+    """
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._mode = ""  # of the next prompt
+        self._named = ""  # the agent of the next turn, as the daemon has it
+
+    @property
+    def wanted(self) -> str | None:
+        """The agent that the next prompt names; None where the daemon has it already."""
+        return self._mode if self._mode != self._named else None
+
+    def sent(self) -> None:
+        """Note that a prompt named it."""
+        self._named = self._mode
+
+    async def read(self, branch: str) -> schema.SessionModeState:
+        """Return the modes that a branch has."""
+        told = await self._daemon.call("agents-available", branch=branch)
+        self._mode = self._named = str(told.get("agent") or "")
+        return modes(told["agents"] or (), self._mode)
+
+    async def choose(self, branch: str, mode: str) -> None:
+        """Have the prompts from now on answered by the agent ``mode``.
+
+        Raises:
+            BadRequest: There is none of that name.
+        """
+        told = await self._daemon.call("agents-available", branch=branch)
+        known = [str(each["name"]) for each in told["agents"] or ()]
+        if mode not in known and mode != self._mode:
+            raise BadRequest(f"There is no mode {mode!r}", mend=f"One of {', '.join(known)}")
+        self._mode = mode
+
+    async def changed(self, branch: str) -> str | None:
+        """Return who answers next, where somebody else named another agent; None where nobody did."""
+        told = await self._daemon.call("agents-available", branch=branch)
+        was, self._named = self._named, str(told.get("agent") or "")
+        if self._named in (was, self._mode):
+            return None
+        self._mode = self._named
+        return self._mode
+
+
+# Slash commands as an editor completes them, by one word; pure.
+
+
+def available(found: Iterable[Mapping[str, Any]]) -> schema.AvailableCommandsUpdate:
+    """Return the commands that the daemon's operation ``commands`` tells; those of two words together, as one."""
+    grouped: dict[str, list[Mapping[str, Any]]] = {}
+    for command in found:
+        grouped.setdefault(str(command["name"]).split()[0], []).append(command)
+    return update_available_commands(_command(name, rows) for name, rows in grouped.items())
+
+
+def _command(name: str, rows: list[Mapping[str, Any]]) -> schema.AvailableCommand:
+    words = [str(row["name"]).removeprefix(name).strip() for row in rows]
+    hint = "|".join(filter(None, words))
+    if words == [""]:
+        hint = str(rows[0]["synopsis"]).removeprefix(f"/{name}").strip()
+    made = schema.AvailableCommand(name=name, description="; ".join(str(row["summary"]) for row in rows))
+    if hint:
+        made.input = schema.AvailableCommandInput(root=schema.UnstructuredCommandInput(hint=hint))
+    return made
+
 
 _COMMAND_S: Final = 300.0  # a slash command may ask a model
 
@@ -73,7 +185,7 @@ class Conversation:
     async def open(self, *, tells_history: bool) -> schema.SessionModeState:
         """Watch the session, tell what was said in it, and return the modes it has."""
         state = await self._attach()
-        shown = await attaching.shown(self._daemon, self.key)
+        shown = await attaching_shown(self._daemon, self.key)
         self.root = str(state.get("root") or "")
         self._updates = Updates(self.root, self._own.__contains__)
         for update in self._updates.history(shown):
@@ -106,7 +218,7 @@ class Conversation:
     async def greet(self) -> None:
         """Tell what an editor shows beside the conversation."""
         found = await self._daemon.call("commands", branch=self.key)
-        await self.tell(commands.available(found["commands"] or ()))
+        await self.tell(available(found["commands"] or ()))
 
     async def close(self) -> None:
         """Stop watching; what runs goes on, and what is asked stays asked."""
@@ -135,7 +247,7 @@ class Conversation:
         await self._editor.session_update(session_id=self.id, update=update)
 
     async def _attach(self) -> Mapping[str, Any]:
-        state = await attaching.attach(self._daemon, self.place)
+        state = await attach(self._daemon, self.place)
         self._is_attached = True
         self.key = str(state["branch"])
         self._settings = state["settings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pyagentd.cli.link import complete_agent
-from pyagentd.cli.outcome import ExitCode
+from pyagentd.cli.output import ExitCode
 from pyagentd.installation import extra
 
 

@@ -1,17 +1,164 @@
-"""``pyagentd agents``: the agents of a session as a tree, what became of them, and stopping one."""
+"""``pyagentd agent``: agents that have a name, a configuration and a workspace of their own."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.output import json_option, note, print_json, print_table
+from pyagentd.cli.link import branch_of, complete_model, complete_named, complete_session, daemon, run_environment
+from pyagentd.cli.output import json_option, note, print_json, print_table, printable
+from pyagentd.cli.sessions import LONG_S
+
+_KEYS = ("system_prompt", "model", "permissions", "name")
+
+
+@click.group()
+def agent() -> None:
+    """Named agents: make, list, configure and destroy them; each is a session, under its name.
+
+    What ran below a session are its sub-agents: see `pyagentd agents`.
+    """
+
+
+@agent.command("init")
+@click.argument("name")
+@click.option("--system-prompt", metavar="TEXT", help="Its system prompt; - reads it from stdin.")
+@click.option(
+    "--model",
+    metavar="[BACKEND/]MODEL",
+    shell_complete=complete_model,
+    help="Its model (default: that of the settings, or its preset); `pyagentd models` lists those there are.",
+)
+@click.option("--permissions", metavar="PROFILE", help="A profile: open, standard, locked, your own, or its JSON.")
+@json_option
+def init(name: str, system_prompt: str | None, model: str | None, permissions: str | None, as_json: bool) -> None:
+    """Make the agent NAME: letters, digits, hyphens and underscores, up to 64.
+
+    If an agent of that name was destroyed and its files kept, it is taken up again with what is given here.
+    """
+    prompt = sys.stdin.read() if system_prompt == "-" else system_prompt
+    env, key = run_environment(os.environ)
+    with daemon() as link:
+        made = link.call(
+            "agent-init",
+            timeout=LONG_S,
+            env=env,
+            key=key,
+            name=name,
+            system_prompt=prompt,
+            model=model,
+            permissions=permissions,
+        )
+    if made["note"]:
+        note(made["note"])
+    if as_json:
+        print_json({key: made[key] for key in ("name", "dir", "session_id")})
+    else:
+        click.echo(f"{made['name']}\t{made['dir']}")
+        click.echo(made["welcome"], err=True)
+
+
+@agent.command("list")
+@click.option("--all", "destroyed", is_flag=True, help="Include destroyed agents.")
+@json_option
+def listing(destroyed: bool, as_json: bool) -> None:
+    """List the named agents: name, status, model, permissions, directory."""
+    with daemon() as link:
+        found: Sequence[dict[str, Any]] = link.call("agent-list", destroyed=destroyed or None)["agents"] or []
+    if as_json:
+        print_json({"agents": list(found)})
+        return
+    rows: list[tuple[str, ...]] = []
+    for each in found:
+        profile = each["permissions"]
+        shown = profile if isinstance(profile, str) and not profile.startswith("{") else "custom"
+        model = each["model"] or each.get("effective_model") or "-"
+        rows.append((each["name"], each["status"], model, shown, each["error"] or each["dir"]))
+    print_table(
+        ("name", "status", "model", "permissions", "directory"),
+        rows,
+        empty="No named agents yet. Make one: pyagentd agent init NAME",
+    )
+
+
+@agent.command("config")
+@click.argument("name", shell_complete=complete_named)
+@click.argument("key", required=False, type=click.Choice(_KEYS))
+@click.argument("value", required=False)
+@click.option("--reset", is_flag=True, help="Reset KEY to its default.")
+@json_option
+def config(name: str, key: str | None, value: str | None, reset: bool, as_json: bool) -> None:
+    """Show what the agent NAME is, or one KEY of it; with VALUE (- reads stdin), set that.
+
+    What is changed counts from the agent's next request on.
+    """
+    given = sys.stdin.read() if value == "-" else value
+    with daemon() as link:
+        env, api_key = run_environment(os.environ)
+        wanted = {"name": name, "key": key, "value": given, "reset": reset or None}
+        told = link.call("agent-config", timeout=LONG_S, **wanted, env=env, api_key=api_key)
+    if told["note"]:
+        note(told["note"])
+    if as_json:
+        print_json({part: told[part] for part in ("name", "dir", "config")})
+    elif key is not None:
+        click.echo(_line(told["config"][key]))
+    else:
+        for each, held in told["config"].items():
+            click.echo(f"{each}\t{_line(held)}")
+
+
+@agent.command("rename")
+@click.argument("name", shell_complete=complete_named)
+@click.argument("new_name")
+@json_option
+def rename_agent(name: str, new_name: str, as_json: bool) -> None:
+    """Call the agent NAME NEW_NAME; its directory and its session's id follow."""
+    with daemon() as link:
+        told = link.call("agent-rename", timeout=LONG_S, name=name, new_name=new_name)
+    if as_json:
+        print_json({key: told[key] for key in ("name", "dir", "session_id")})
+    else:
+        click.echo(f"{told['name']}\t{told['dir']}")
+
+
+@agent.command("destroy")
+@click.argument("name", shell_complete=complete_named)
+@click.option("--keep-files", is_flag=True, help="Keep its directory; another `agent init` can use it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def destroy(name: str, keep_files: bool, yes: bool, as_json: bool) -> None:
+    """End the agent NAME and move its directory to the trash; what would be lost is told first.
+
+    Its conversation is saved before. Records of it are kept: its saved conversations' index and the audit.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("Destroying asks first, and there is no terminal to ask on. Use --yes")
+    with daemon() as link:
+        if not yes:
+            lost = link.call("agent-losses", timeout=LONG_S, name=name, keep_files=keep_files or None)["lines"] or []
+            click.echo(f"With the agent {name} this is lost:" if lost else "Nothing is lost.", err=True)
+            for line in lost:
+                click.echo(f"  {printable(line)}", err=True)
+            click.confirm(f"Destroy the agent {name}?", abort=True, err=True)
+        done = link.call("agent-destroy", timeout=LONG_S, name=name, keep_files=keep_files or None, confirmed=True)
+    if as_json:
+        print_json({**{key: done[key] for key in ("name", "dir", "files")}, "saved": list(done["saved"] or [])})
+    else:
+        click.echo(done["text"])
+
+
+def _line(value: Any) -> str:
+    return "-" if value is None else value if isinstance(value, str) else str(value)
+
+
+# ``pyagentd agents``: the agents of a session as a tree, what became of them, and stopping one.
 
 _TIMEOUT_S = 120.0
 _SHOWN = 60  # characters of a result on a terminal
@@ -58,10 +205,56 @@ def _lines(agents: list[dict[str, Any]], depth: int = 0) -> Iterator[tuple[str, 
     for agent in agents:
         name = f"{'  ' * (depth - 1)}└ {agent['id']}" if depth else agent["id"]
         state = f"{agent['state']} (background)" if agent["background"] else agent["state"]
-        yield name, state, str(agent["tokens"]), agent["description"] or "", _line(agent["result"])
+        yield name, state, str(agent["tokens"]), agent["description"] or "", _agents_line(agent["result"])
         yield from _lines(agent["agents"], depth + 1)
 
 
-def _line(text: str | None) -> str:
+def _agents_line(text: str | None) -> str:
     line = " ".join((text or "").split())
     return line if len(line) <= _SHOWN or not sys.stdout.isatty() else line[: _SHOWN - 1] + "…"
+
+
+# ``pyagentd settings``: what named agents get where nobody says otherwise.
+
+_LONGEST_S = 60.0  # providers may be asked for a model
+_DEFAULTS_KEYS = ("default_model", "default_permissions", "idle_timeout")
+
+
+@click.command()
+@click.argument("key", required=False, type=click.Choice(_DEFAULTS_KEYS))
+@click.argument("value", required=False)
+@click.option("--reset", is_flag=True, help="Reset KEY to its default.")
+@json_option
+def settings(key: str | None, value: str | None, reset: bool, as_json: bool) -> None:
+    """Show the defaults of named agents, or one KEY of them; with VALUE, set that.
+
+    Model and permissions are those of agents made from now on. The idle timeout is a number of seconds, or a span
+    such as 45min, 2h, never; it holds for all of them.
+    """
+    if reset and (key is None or value is not None):
+        raise click.UsageError("--reset needs a KEY, and no VALUE")
+    with daemon() as link:
+        env, api_key = run_environment(os.environ)
+        wanted = {"key": key, "value": value, "reset": reset or None}
+        told = link.call("settings", timeout=_LONGEST_S, **wanted, env=env, api_key=api_key)
+    if told["note"]:
+        note(told["note"])
+    if as_json:
+        print_json({part: {name: told[part][name] for name in _DEFAULTS_KEYS} for part in ("settings", "defaults")})
+    elif key is not None:
+        held = told["settings"][key]
+        is_set = reset or value is not None
+        click.echo(_span(held) if is_set and key == "idle_timeout" else _shown(held))
+    else:
+        for name in _DEFAULTS_KEYS:
+            click.echo(f"{name}\t{_shown(told['settings'][name])}")
+
+
+def _span(seconds: float) -> str:
+    from pyagentd.agent.lifecycle.telling import span
+
+    return span(seconds) if seconds else "never"
+
+
+def _shown(value: Any) -> str:
+    return "-" if value is None else str(value)

@@ -11,42 +11,32 @@ import click
 
 from pyagentd import __version__
 from pyagentd.cli.acp import acp
-from pyagentd.cli.agent import agent
-from pyagentd.cli.agents import agents
-from pyagentd.cli.approve import approve
-from pyagentd.cli.asks import answer, asks
-from pyagentd.cli.attach import attach
-from pyagentd.cli.audit import audit
-from pyagentd.cli.branches import branch, branches, switch
-from pyagentd.cli.changes import changes, restore
-from pyagentd.cli.compact import compact
-from pyagentd.cli.context import context
-from pyagentd.cli.daemon import serve, status, stop
-from pyagentd.cli.defaults import settings
+from pyagentd.cli.agents import agent, agents, settings
+from pyagentd.cli.asks import answer, asks, audit, grants, scope, trust
+from pyagentd.cli.daemon import completion, config, logs, serve, status, stop
 from pyagentd.cli.doctor import doctor
-from pyagentd.cli.exchange import export, import_
-from pyagentd.cli.grants import grants, scope
-from pyagentd.cli.history import fork, regenerate, rewind, unrewind, variants
-from pyagentd.cli.hooks import hooks
-from pyagentd.cli.lisp import lisp
-from pyagentd.cli.logs import logs
-from pyagentd.cli.manage import archive, delete, duplicate, rename
-from pyagentd.cli.mcp import mcp
-from pyagentd.cli.messages import messages
-from pyagentd.cli.mission import mission
-from pyagentd.cli.models import models
-from pyagentd.cli.outcome import ExitCode, exit_code, report
-from pyagentd.cli.presets import presets
-from pyagentd.cli.queue import queue
-from pyagentd.cli.schedule import schedule, trigger
+from pyagentd.cli.history import changes, compact, context, fork, regenerate, restore, rewind, unrewind, variants
+from pyagentd.cli.mission import lisp, mission, signature
+from pyagentd.cli.output import ExitCode, exit_code, report
+from pyagentd.cli.schedule import schedule, tasks, trigger
 from pyagentd.cli.search import reindex, search
-from pyagentd.cli.send import ask, send
-from pyagentd.cli.sessions import abort, new, sessions, show
-from pyagentd.cli.settings import completion, config
-from pyagentd.cli.signature import signature
-from pyagentd.cli.skills import skills
-from pyagentd.cli.tasks import tasks
-from pyagentd.cli.trust import trust
+from pyagentd.cli.send import approve, ask, attach, messages, queue, send
+from pyagentd.cli.sessions import (
+    abort,
+    archive,
+    branch,
+    branches,
+    delete,
+    duplicate,
+    export,
+    import_,
+    new,
+    rename,
+    sessions,
+    show,
+    switch,
+)
+from pyagentd.cli.tools import hooks, mcp, models, presets, skills
 from pyagentd.cli.usage import usage
 from pyagentd.errors import PyagentdError
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd.cli.ask import choices, printable, question
+from pyagentd.cli.follow import choices, command, printable, question
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
 from pyagentd.cli.output import dim, json_option, note, print_json, print_table
-from pyagentd.cli.questions import command
 from pyagentd.errors import PyagentdError
 
 _DECISIONS = ("allow", "session", "always", "answer", "deny", "abort")
@@ -139,3 +139,173 @@ def _show(row: Mapping[str, Any]) -> None:
     if row.get("kind") == "question":
         print(dim(f"  {printable(command(row))}", sys.stdout))
     print(dim(f"  pyagentd answer {row['id']} {'|'.join(offered)}", sys.stdout) + "\n")
+
+
+# ``pyagentd grants`` and ``scope check``: what is allowed without a question, and what the guard would say.
+
+
+def _complete_grant(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from pyagentd.errors import PyagentdError
+
+    # What stands before an option that has no value yet was not taken for an argument.
+    session = context.params.get("session") or next(iter(context.args), "")
+    try:
+        with daemon(start=False) as link:
+            found = link.call("grants", branch=str(branch_of(link, session)), timeout=2.0)["grants"]
+    except (PyagentdError, OSError):
+        return []
+    return [row["action"] for row in found or () if row["action"].startswith(incomplete)]
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option("--revoke", metavar="REGEX", shell_complete=_complete_grant, help="Revoke this grant, as listed.")
+@json_option
+def grants(session: str, revoke: str | None, as_json: bool) -> None:
+    """List what you allowed for SESSION and always for its project, or take one of these back.
+
+    A grant is a regular expression for actions, exactly as the question showed it when you answered.
+    """
+    with daemon() as link:
+        branch = str(branch_of(link, session))
+        revoked = link.call("revoke", branch=branch, action=revoke)["revoked"] if revoke else 0
+        answer = link.call("grants", branch=branch)
+    found = answer["grants"] or []
+    if as_json:
+        told = {"session": answer["session"], "root": answer["root"], "grants": found}
+        print_json({**told, "revoked": revoked} if revoke else told)
+    elif revoke:
+        click.echo(f"revoked {revoked}")
+    else:
+        rows = [_columns(row, answer["root"]) for row in found]
+        print_table(
+            ("holds for", "action", "covers", "since"), rows, empty="Nothing is allowed for longer than once."
+        )
+
+
+def _columns(row: dict[str, Any], root: str) -> tuple[str, str, str, str]:
+    from pyagentd.policy.remember import told
+
+    since = datetime.fromtimestamp(row["at"] / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+    where = "this session" if row["kind"] == "session" else root
+    return where, printable(row["action"]), printable(told(row["action"])), since
+
+
+@click.group()
+def scope() -> None:
+    """Tell what a session may touch."""
+
+
+@scope.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("kind", metavar="read|write|command", type=click.Choice(("read", "write", "command")))
+@click.argument("resource")
+@json_option
+def check(session: str, kind: str, resource: str, as_json: bool) -> None:
+    """Say whether SESSION may read or write the path RESOURCE, or run the command RESOURCE, and why.
+
+    A path is relative to the session's project. Nothing is done. This is what the guard would say now: edit preset.md
+    and ask again.
+    """
+    with daemon() as link:
+        told = link.call("scope-check", branch=str(branch_of(link, session)), kind=kind, resource=resource)
+    if as_json:
+        print_json({"decision": told["decision"], "reason": told["reason"]})
+    else:
+        click.echo(f"{told['decision']}\t{printable(told['reason'])}")
+
+
+# ``pyagentd audit``: every decision about what a tool may do.
+
+_PAGE = 500
+_SHOWN = 100  # characters of an action
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="The last N decisions.")
+@json_option
+def audit(session: str | None, limit: int, as_json: bool) -> None:
+    """List what was allowed and denied, by which rule or by whom, the latest last.
+
+    Of SESSION with its branches and agents (also when it is deleted, by its id), or of all sessions. With --json `at`
+    is in milliseconds since 1970, and `decision` is allow, deny, ask_approved or ask_denied.
+    """
+    found: list[dict[str, Any]] = []
+    problem = None
+    with daemon() as link:
+        wanted = str(branch_of(link, session)) if session and session.startswith((".", "~")) else session
+        more = True
+        while more and len(found) < limit:
+            page = link.call(
+                "audit",
+                session=wanted,
+                limit=min(_PAGE, limit - len(found)),
+                before=found[-1]["id"] if found else None,
+            )
+            found += page["decisions"] or []
+            problem, more = page["problem"], bool(page["more"])
+    found.reverse()
+    if problem:
+        note(f"the latest decisions are not on disk yet: {problem}")
+    if as_json:
+        print_json(found)
+    else:
+        headings = ("when", "who", "decision", "by", "action", "reason")
+        print_table(headings, map(_audit_columns, found), empty="No decisions are recorded.")
+
+
+def _audit_columns(row: dict[str, Any]) -> tuple[str, ...]:
+    when = datetime.fromtimestamp(row["at"] / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    by = f"{row['rule']} ({row['by']})" if row["by"] else row["rule"]
+    columns = (
+        when,
+        row["agent"] or row["session"],
+        row["decision"],
+        by,
+        _audit_line(row["action"]),
+        _audit_line(row["reason"]),
+    )
+    return tuple(map(printable, columns))
+
+
+def _audit_line(text: str | None) -> str:
+    line = " ".join((text or "").split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+
+
+# ``pyagentd trust``: agree to what a session from elsewhere may do.
+
+_FLAGS = ("confine", "network")
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@json_option
+def trust(session: str, as_json: bool) -> None:
+    """Trust SESSION, which came from elsewhere, as its preset.md is now; what that allows is shown.
+
+    Until then its profile, its grants and what it says about confinement do not count, and again when it changes.
+    """
+    with daemon() as link:
+        branch = str(branch_of(link, session))
+        told = link.call("trust-session", branch=branch)
+        if not as_json:
+            _trust_show(told)
+        was_foreign = told["foreign"]
+        told = link.call("trust-session", branch=branch, sha256=told["sha256"])
+    if as_json:
+        print_json(told)
+    else:
+        note(f"trusted: {told['file']}" if was_foreign else f"needs no trust: {told['file']}")
+
+
+def _trust_show(told: dict[str, Any]) -> None:
+    print(f"profile: {printable(told['profile'] or 'none')}")
+    for section in ("paths", "shell_commands"):
+        print(f"{section}:")
+        for key, value in told[section].items():
+            said = ("true" if value else "false") if key in _FLAGS else ", ".join(value or ())
+            print(f"  {key}: {printable(said) or 'none'}")
+    for server in told["mcp"] or ():
+        print(f"starts the MCP server {printable(server)}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment
 from pyagentd.cli.output import json_option, print_json, print_table
-from pyagentd.errors import Unreachable, WireError
+from pyagentd.errors import NotFound, Unreachable, WireError
 
 _STOP_S = 10.0
 
@@ -110,3 +112,91 @@ def _in_words(name: str, value: object) -> str:
         case _, list():
             return str(len(value))
     return str(value)
+
+
+# ``pyagentd logs``: the daemon's log, as a file; the daemon need not run.
+
+_POLL_S = 0.25
+
+
+@click.command()
+@click.option("-n", "--lines", type=click.IntRange(min=0), default=50, show_default=True, help="How many lines.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log as the daemon writes; Ctrl-C ends.")
+def logs(lines: int, follow: bool) -> None:
+    """Print the end of the daemon's log."""
+    from pyagentd.config import load_config
+    from pyagentd.log import LOG_NAME
+
+    path = load_config().runtime_dir / LOG_NAME
+    if not path.exists():
+        raise NotFound(f"There is no log at {path}", mend="The daemon has not run yet: pyagentd serve --detach")
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in deque(file, maxlen=lines):
+            click.echo(line, nl=False)
+        offset = file.tell()
+    if follow:
+        try:
+            for text in _follow(path, offset):
+                click.echo(text, nl=False)
+        except KeyboardInterrupt:
+            return
+
+
+def _follow(path: Path, offset: int) -> Iterator[str]:
+    """Yield what is appended to ``path`` after ``offset``, going over to the new file when it is rotated."""
+    while True:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            file.seek(offset)
+            number = os.fstat(file.fileno()).st_ino
+            while True:
+                if text := file.read():
+                    yield text
+                elif not path.exists() or path.stat().st_ino == number:
+                    time.sleep(_POLL_S)
+                else:
+                    break
+        offset = 0
+
+
+# ``pyagentd config`` and ``completion``: how this installation is set up.
+
+
+@click.group()
+def config() -> None:
+    """Show the configuration."""
+
+
+@config.command("show")
+@json_option
+def show(as_json: bool) -> None:
+    """Print every value and where it comes from.
+
+    A value comes from its default, from the configuration file (with the line) or from an environment variable.
+    """
+    from pyagentd.config import load_config
+
+    loaded = load_config()
+    if as_json:
+        values = {name: {"value": item.value, "source": item.source} for name, item in loaded.settings.items()}
+        print_json({"file": str(loaded.file), "exists": loaded.file.exists(), "settings": values})
+        return
+    click.echo(f"# {loaded.file}" + ("" if loaded.file.exists() else " (does not exist)"))
+    print_table(
+        ("setting", "value", "source"), ((name, item.value, item.source) for name, item in loaded.settings.items())
+    )
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of SHELL.
+
+    For bash: eval "$(pyagentd completion bash)".
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # click knows the three
+    root = context.find_root()
+    click.echo(kind(root.command, {}, root.info_name or "pyagentd", "_PYAGENTD_COMPLETE").source())

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
 from pyagentd import __version__
-from pyagentd.cli.outcome import ExitCode
-from pyagentd.cli.output import colour, json_option, print_json
+from pyagentd.cli.output import ExitCode, colour, json_option, print_json
+from pyagentd.config import BackendSettings, Config, load_config
+from pyagentd.errors import PyagentdError
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "missing": ("✗", "red")}
 
@@ -21,7 +33,6 @@ def doctor(no_emacs: bool, as_json: bool) -> int:
 
     Starts nothing and changes nothing.
     """
-    from pyagentd.cli.checks import all_checks
     from pyagentd.wire.framing import PROTOCOL
 
     findings = []
@@ -39,3 +50,244 @@ def doctor(no_emacs: bool, as_json: bool) -> int:
         checks = [finding._asdict() for finding in findings]
         print_json({"ok": well, "version": __version__, "protocol": PROTOCOL, "checks": checks})
     return ExitCode.DONE if well else ExitCode.FAILED
+
+
+# What ``pyagentd doctor`` looks at; each check yields findings and changes nothing.
+#
+# A check never raises: what it cannot find out is a finding too.
+
+Level = Literal["ok", "warning", "missing"]
+
+_EMACS_MINIMUM = (28, 1)
+_EMACS_S = 20.0
+_NETWORK_S = 2.0
+_INSTALL_BUBBLEWRAP = "sudo apt-get install -y bubblewrap"
+_PROBE = """(progn (require 'package) (package-initialize)
+  (princ (format "%s\\t%s\\t%s" emacs-version (locate-library "epc") (locate-library "markdown-mode"))))"""
+
+
+class Finding(NamedTuple):
+    """What one check found."""
+
+    name: str
+    level: Level  # "missing": the product does not work so
+    detail: str
+    mend: str = ""  # the line that fixes it
+
+
+def all_checks(*, emacs: bool = True) -> Iterator[Finding]:
+    """Yield every finding, those others depend on first; without ``emacs`` that is not looked at: it asks itself."""
+    yield check_python()
+    yield from check_packages()
+    if emacs:
+        yield from check_emacs()
+    try:
+        config = load_config()
+    except PyagentdError as error:
+        yield Finding("configuration", "missing", error.message, error.mend or "Edit the file")
+        return
+    yield Finding("configuration", "ok", str(config.file) + ("" if config.file.exists() else " (absent, defaults)"))
+    yield check_directory("runtime directory", config.runtime_dir, private=True)
+    yield check_directory("sessions directory", config.sessions_dir, private=False)
+    yield check_confinement(config)
+    yield check_daemon(config)
+    yield from check_backend(config)
+    yield from check_presets(config)
+    yield from check_servers(config)
+
+
+def check_python() -> Finding:
+    """Name the interpreter; one that is too old never gets this far."""
+    return Finding("python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))} ({sys.executable})")
+
+
+def check_packages() -> Iterator[Finding]:
+    """Check that what the package requires is installed."""
+    try:
+        required = importlib.metadata.requires("pyagentd") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding(
+            "packages", "missing", "pyagentd itself is not installed", f"{sys.executable} -m pip install -e ."
+        )
+        return
+    names = [re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in required if "extra ==" not in line]
+    absent = [name for name in names if not _installed(name)]
+    if absent:
+        line = f"{sys.executable} -m pip install {' '.join(absent)}"
+        yield Finding("packages", "missing", ", ".join(absent), line)
+    else:
+        yield Finding("packages", "ok", f"{len(names)} installed")
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def check_emacs() -> Iterator[Finding]:
+    """Check Emacs, and the packages it needs, by asking it."""
+    name = os.environ.get("EMACS") or "emacs"
+    emacs = shutil.which(name)
+    if emacs is None:
+        yield Finding("emacs", "missing", f"{name} is not on PATH", "sudo apt-get install -y emacs-nox elpa-epc")
+        return
+    command = [emacs, "--batch", "--eval", _PROBE]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=_EMACS_S, check=True)
+        version, epc, markdown = asked.stdout.strip().split("\t")
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        yield Finding("emacs", "missing", f"{emacs} does not start: {error}", f"{emacs} --batch --version")
+        return
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if numbers < _EMACS_MINIMUM:
+        yield Finding("emacs", "missing", f"{version} is too old", "Install Emacs 28.1 or newer")
+    else:
+        yield Finding("emacs", "ok", f"{version} ({emacs})")
+    yield _library("epc", epc, "missing")
+    yield _library("markdown-mode", markdown, "warning")
+
+
+def _library(name: str, found: str, otherwise: Level) -> Finding:
+    if found == "nil":
+        return Finding(f"emacs {name}", otherwise, "not installed", f"sudo apt-get install -y elpa-{name}")
+    return Finding(f"emacs {name}", "ok", found)
+
+
+def check_directory(name: str, path: Path, *, private: bool) -> Finding:
+    """Check that we can write in ``path``, or make it; a private one must be ours alone."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        parent = next(parent for parent in path.parents if parent.exists())
+        if os.access(parent, os.W_OK):
+            return Finding(name, "ok", f"{path} (made when needed)")
+        return Finding(name, "missing", f"{path} cannot be made", f"sudo install -d -m 700 -o $USER {path}")
+    except OSError as error:
+        return Finding(name, "missing", f"{path}: {error.strerror}", f"ls -ld {path}")
+    if not stat.S_ISDIR(found.st_mode):
+        return Finding(name, "missing", f"{path} is no directory", f"mv {path} {path}.old")
+    if private and found.st_uid != os.getuid():
+        return Finding(name, "missing", f"{path} belongs to somebody else", f"sudo chown $USER {path}")
+    if private and stat.S_IMODE(found.st_mode) & 0o077:
+        return Finding(name, "missing", f"{path} is open to others", f"chmod 700 {path}")
+    if not os.access(path, os.W_OK | os.X_OK):
+        return Finding(name, "missing", f"{path} is not writable", f"chmod u+rwx {path}")
+    return Finding(name, "ok", str(path))
+
+
+def check_confinement(config: Config) -> Finding:
+    """Try what keeps the commands of agents inside their scope."""
+    from pyagentd.tools.sandbox.enclosure import confinement, told
+
+    found = confinement(config.confinement)
+    setting = config.settings["shell.confinement"]
+    if config.confinement == "off":
+        return Finding("confinement", "warning", f"{told(None)} Off by {setting.source}")
+    if found is None and config.confinement != "auto":
+        detail = f"{config.confinement} ({setting.source}) does not work here; no command will run"
+        return Finding("confinement", "missing", detail, _INSTALL_BUBBLEWRAP)
+    return Finding(
+        "confinement",
+        "ok" if found == "bubblewrap" else "warning",
+        told(found),
+        "" if found == "bubblewrap" else _INSTALL_BUBBLEWRAP,
+    )
+
+
+def check_daemon(config: Config) -> Finding:
+    """Check whether a daemon answers; none is fine, it starts on demand."""
+    from pyagentd.cli.link import daemon
+    from pyagentd.errors import Unreachable
+
+    try:
+        with daemon(start=False) as link:
+            state = link.call("status")
+    except Unreachable as error:
+        if (config.runtime_dir / "daemon.eld").exists():
+            return Finding("daemon", "warning", f"left files behind: {error.message}", "pyagentd serve --detach")
+        return Finding("daemon", "ok", "not running (starts on demand)")
+    except (PyagentdError, OSError) as error:
+        return Finding("daemon", "missing", str(error), "pyagentd stop; pyagentd serve --detach")
+    running = f"running (pid {state['pid']}, version {state.get('version')})"
+    if state.get("version") != __version__:
+        return Finding("daemon", "warning", f"{running}; this is version {__version__}", "pyagentd stop")
+    return Finding("daemon", "ok", running)
+
+
+def check_backend(config: Config) -> Iterator[Finding]:
+    """Check the backend that is used when a preset names none: its key, and whether its server is there."""
+    try:
+        backend = config.backend(config.backend_override or "anthropic")
+    except PyagentdError as error:
+        yield Finding("backend", "missing", error.message, error.mend)
+        return
+    if backend.kind == "offline":
+        yield Finding("backend", "ok", f"{backend.name}: rules, no language model; needs no key")
+        return
+    yield _key(backend)
+    yield _server(backend)
+
+
+def _key(backend: BackendSettings) -> Finding:
+    if backend.key_env is None:
+        return Finding("key", "ok", f"{backend.name} is configured to need none")
+    if os.environ.get(backend.key_env):
+        return Finding("key", "ok", f"${backend.key_env} is set")
+    line = (
+        f"export {backend.key_env}=…, or put it into ~/.authinfo.gpg; without a key: export PYAGENTD_BACKEND=offline"
+    )
+    return Finding("key", "warning", f"${backend.key_env} is not set (Emacs may have it in auth-source)", line)
+
+
+def _server(backend: BackendSettings) -> Finding:
+    url = urlsplit(backend.base_url or "https://api.anthropic.com")
+    try:
+        address = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+        with socket.create_connection(address, timeout=_NETWORK_S):
+            pass
+    except (OSError, ValueError) as error:
+        return Finding("backend", "warning", f"{backend.name} at {url.geturl()} does not answer: {error}", "")
+    return Finding("backend", "ok", f"{backend.name} at {url.geturl()}")
+
+
+def check_servers(config: Config) -> Iterator[Finding]:
+    """Check that the programs of the user's MCP servers are there; starts none."""
+    for problem in config.mcp_problems:
+        yield Finding("mcp servers", "warning", problem, "Correct it in config.toml, or: pyagentd mcp remove NAME")
+    known = [each for each in config.mcp if each.enabled]
+    gone = [each for each in known if each.command and "${" not in each.command[0] and not _program(each.command[0])]
+    for each in gone:
+        detail = f"there is no program {each.command[0]} ({each.source})"
+        yield Finding(f"mcp {each.name}", "warning", detail, "Install it, or set enabled = false there")
+    if known and not gone:
+        yield Finding(
+            "mcp servers", "ok", f"{', '.join(each.name for each in known)} (pyagentd mcp test NAME tries one)"
+        )
+
+
+def _program(word: str) -> str | None:
+    return shutil.which(Path(word).expanduser())
+
+
+def check_presets(config: Config) -> Iterator[Finding]:
+    """Check that every preset can be read."""
+    from pyagentd.agent.presets import configured_profiles
+    from pyagentd.policy.presets import parse_preset
+    from pyagentd.store.presetfile import find_templates, read, shipped_dir
+
+    templates = find_templates([shipped_dir(), config.presets_dir])
+    broken = False
+    for name, path in templates.items():
+        try:
+            file = read(path)
+            parse_preset(name, file.front, file.body, str(path), profiles=configured_profiles(config))
+        except PyagentdError as error:
+            broken = True
+            yield Finding(f"preset {name}", "missing", error.message, error.mend or f"$EDITOR {path}")
+    if not templates:
+        yield Finding("presets", "missing", f"none in {shipped_dir()}", "Install the package anew: make setup")
+    elif not broken:
+        yield Finding("presets", "ok", ", ".join(sorted(templates)))

@@ -5,22 +5,661 @@ One loop, nothing concurrent: events, the keyboard and Ctrl-C are looked at in t
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
+import select
+import shlex
+import signal
+import sys
+import termios
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from click import ClickException
 
-from pyagentd.cli.ask import AskPrompt, Reply, edited
-from pyagentd.cli.interrupt import Interrupts
-from pyagentd.cli.output import note
-from pyagentd.cli.views import View
+from pyagentd.cli.output import dim, note, print_json, shown
+from pyagentd.cli.output import printable as printable_
 from pyagentd.errors import BadRequest, NotFound, StoreError
 from pyagentd.events import Event
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from pyagentd.wire.client import DaemonClient
+
+
+# Ctrl-C while following a run: counted, not raised, so that no half-read event is lost.
+
+
+class Interrupts:
+    """Counts SIGINT while entered."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> Interrupts:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+
+
+# What a waiting user sees: a spinner that says what the run is waiting for.
+#
+# On stderr and on a terminal only; ``rich`` is imported when there is first something to show.
+
+_TEXTS = {"busy": "Waiting for the model…", "waiting": "Waiting for an answer to a question…"}
+
+
+class Progress:
+    """The spinner; hidden while text is being printed."""
+
+    def __init__(self) -> None:
+        self._enabled = sys.stdout.isatty() and sys.stderr.isatty()
+        self._state = _TEXTS["busy"]
+        self._agents: dict[str, str] = {}
+        self._todo = ""
+        self._status: Status | None = None
+
+    def state(self, status: Mapping[str, Any]) -> None:
+        """Take note of a ``status`` event."""
+        state = str(status.get("state"))
+        if state == "retrying":
+            self._state = retrying(status)
+        elif state == "busy" and status.get("tools"):
+            self._state = f"Running {', '.join(status['tools'])}…"
+        elif state == "busy" and status.get("phase") == "COMPACT":
+            self._state = "Compacting the conversation…"
+        else:
+            self._state = _TEXTS.get(state, self._state)
+
+    def agent(self, agent: Mapping[str, Any]) -> None:
+        """Take note of an ``agent`` event; the words are those of the overlay in Emacs (SPEC 000)."""
+        name = f"{agent.get('preset')}: {agent.get('description')}"
+        match agent.get("state"):
+            case "finished":
+                self._agents.pop(str(agent["id"]), None)
+            case "tool":
+                self._agents[str(agent["id"])] = f"{name} — Calling Tools... (+{agent.get('count') or 0})"
+            case _:
+                self._agents[str(agent["id"])] = f"{name} — Waiting..."
+
+    def todo(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Take note of a ``todo`` event."""
+        done = sum(item["status"] == "completed" for item in items)
+        doing = next((item["active_form"] for item in items if item["status"] == "in_progress"), "")
+        self._todo = f"todo {done}/{len(items)}{f': {doing}' if doing else ''}" if items else ""
+
+    def show(self) -> None:
+        """Show or update the spinner."""
+        if not self._enabled:
+            return
+        text = "\n".join(filter(None, [self._todo, *(self._agents.values() or [self._state])]))
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        from rich.text import Text
+
+        self._status.update(Text(printable_(text)))
+
+    def hide(self) -> None:
+        """Take the spinner away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def retrying(status: Mapping[str, Any]) -> str:
+    """Return what a ``retrying`` status says: the failed attempt, when the next one is, and why."""
+    attempt, most, retry_at = status.get("attempt"), status.get("max_attempts"), status.get("retry_at")
+    which = f" ({attempt} of {most} failed)" if attempt and most else ""
+    when = ""
+    if retry_at:
+        due = datetime.fromtimestamp(retry_at / 1000).astimezone()
+        when = f" at {due:%H:%M:%S}"
+    return " ".join(filter(None, (f"Retrying{which}{when}…", status.get("message"))))
+
+
+# A run as it is seen on a terminal: what the model says, a line for each tool it uses, dim reasoning.
+#
+# Pure: inserts go in (text and role as in ``pyagentd.events``), pieces to print come out. The layout of the document
+# (fences, the next prompt's ``###``) belongs to the file; here it is reduced to what a reader follows. Neighbouring
+# inserts of one role may arrive merged, so one can end a block and begin the next.
+
+Style = Literal["plain", "dim"]
+
+_FENCE = re.compile(r"(?:\A|\n)```(?: (?P<kind>tool|reasoning|error|compaction)\b ?(?P<rest>[^\n]*))?(?=\n|\Z)")
+
+
+class Piece(NamedTuple):
+    """Text to print as it is."""
+
+    text: str
+    style: Style = "plain"
+
+
+class Transcript:
+    """Turns the inserts of one run into pieces, one blank line between blocks.
+
+    Args:
+        apart: The dim pieces, whole lines, go elsewhere than the answer; reasoning is left out.
+    """
+
+    def __init__(self, *, apart: bool = False) -> None:
+        self._apart = apart
+        self._printed: str | None = None  # kind of the block printed last, while it can go on
+        self._inside: str | None = None  # kind of the fence that is open
+        self._closer = ""  # what may have closed it: reasoning can contain fences of its own
+        self._told = 0  # calls that were shown, and whose text in the document is still to come
+        self._anything = False
+        self._at_line_start = True
+
+    @property
+    def at_line_start(self) -> bool:
+        """Whether what was printed so far ends with a newline."""
+        return self._at_line_start
+
+    def insert(self, text: str, role: Any) -> Iterator[Piece]:
+        """Yield what to print for one insert."""
+        if role == "ignore":
+            yield from self._ignored(text)
+            return
+        self._inside = None
+        if role == "response":
+            yield from self._say("answer", text)
+        elif role is None:
+            # Separators and the prompt that follows: the document's, not the reader's.
+            self._printed = None
+
+    def tool(self, summary: str) -> Iterator[Piece]:
+        """Yield the line of a call that has its result; its text in the document is left out when it comes."""
+        self._told += 1
+        yield from self._line(summary)
+
+    def end(self) -> Iterator[Piece]:
+        """Yield what ends the output: a newline if the last line has none."""
+        if not self._at_line_start:
+            self._at_line_start = True
+            yield Piece("\n")
+
+    def _ignored(self, text: str) -> Iterator[Piece]:
+        at = 0
+        for fence in _FENCE.finditer(text):
+            yield from self._content(text[at : fence.start()])
+            at = fence.end()
+            if fence["kind"]:
+                self._inside, self._closer = fence["kind"], ""
+                if self._inside == "tool":
+                    yield from self._announce(fence["rest"])
+                elif self._inside == "compaction":
+                    yield from self._divide(fence["rest"])
+            elif self._inside == "reasoning":
+                self._closer = fence[0]
+            else:
+                self._inside = None
+        yield from self._content(text[at:])
+
+    def _content(self, text: str) -> Iterator[Piece]:
+        # Of what is fenced only reasoning is shown: tools are announced, an error is reported as the run's end.
+        if self._inside != "reasoning" or self._apart or (self._closer and not text.strip()):
+            return
+        yield from self._say("reasoning", self._closer + text, "dim")
+        self._closer = ""
+
+    def _announce(self, call: str) -> Iterator[Piece]:
+        if self._told:
+            self._told -= 1
+        else:  # nobody said how it came out: it was caught up with
+            yield from self._line(call.removeprefix("(").removesuffix(")"))
+
+    def _line(self, call: str) -> Iterator[Piece]:
+        yield from self.end()
+        self._printed = "tool"
+        self._anything |= not self._apart
+        yield Piece(f"• {call}\n", "dim")
+
+    def _divide(self, what: str) -> Iterator[Piece]:
+        yield from self.end()
+        if self._anything and not self._apart:
+            yield Piece("\n")
+        self._printed = "compaction"
+        self._anything |= not self._apart
+        yield Piece(f"── compacted {what} ──\n", "dim")
+
+    def _say(self, block: str, text: str, style: Style = "plain") -> Iterator[Piece]:
+        if block != self._printed:
+            text = text.lstrip("\n")
+            if not text:
+                return
+            yield from self.end()
+            if self._anything:
+                yield Piece("\n")
+            self._printed = block
+        if text:
+            self._anything = True
+            self._at_line_start = text.endswith("\n")
+            yield Piece(text, style)
+
+
+# Where the events of a run go: a terminal or pipe as text, or one JSON object a line.
+
+_POSITIONAL: Mapping[str, tuple[str, ...]] = {"insert": ("text", "role"), "prompt": ("text", "place")}
+
+
+class View(Protocol):
+    """Shows a run."""
+
+    def show(self, event: Event) -> None:
+        """Show one event."""
+        ...
+
+    def idle(self) -> None:
+        """Nothing has come for a moment."""
+        ...
+
+    def pause(self) -> None:
+        """Leave the last line finished and the terminal to somebody else; also at the end."""
+        ...
+
+
+class Noting:
+    """What every view notes of a run.
+
+    Attributes:
+        denied: Calls that were denied because nobody could be asked, as ``denied`` events say.
+        message_id: The prompt that the last run that began answers.
+    """
+
+    def __init__(self) -> None:
+        self.denied: list[Mapping[str, Any]] = []
+        self.message_id: str | None = None
+
+    def note(self, event: Event) -> None:
+        """Take note of ``event``."""
+        match event.kind, event.args:
+            case "denied", (Mapping() as call,):
+                self.denied.append(call)
+            case "run", ({"phase": "started", "message_id": str(message)},):
+                self.message_id = message
+
+
+class ResultView(Noting):
+    """Nothing until the end."""
+
+    def show(self, event: Event) -> None:
+        """Take note of ``event``."""
+        self.note(event)
+
+    def idle(self) -> None:
+        """Do nothing."""
+
+    def pause(self) -> None:
+        """Do nothing."""
+
+
+class JsonView(ResultView):
+    """One event a line."""
+
+    def show(self, event: Event) -> None:
+        """Print ``event``."""
+        self.note(event)
+        print_json(event_object(event))
+
+
+class TextView(Noting):
+    """The answer as it comes on stdout; what the wait is for on stderr.
+
+    Into a pipe or a file stdout holds the answer alone; what the model does goes to stderr.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: set[str] = set()
+        self._terminal = sys.stdout.isatty()
+        self._transcript = Transcript(apart=not self._terminal)
+        self._progress = Progress()
+
+    def show(self, event: Event) -> None:
+        """Print what ``event`` adds."""
+        self.note(event)
+        match event.kind, event.args:
+            case "insert", (str() as text, role):
+                self._print(text, role)
+            case "tool", (Mapping() as call,) if call.get("id") not in self._calls:
+                self._calls.add(str(call.get("id")))
+                self._write(self._transcript.tool(str(call.get("summary") or call.get("name"))))
+            case "status", (Mapping() as status,):
+                self._progress.state(status)
+            case "todo", (Mapping() as todo,):
+                self._progress.todo(todo.get("items") or ())
+            case "agent", (Mapping() as agent,):
+                self._progress.agent(agent)
+            case "notice", (Mapping() as notice,):
+                self.pause()
+                note(str(notice.get("text", "")))
+
+    def idle(self) -> None:
+        """Show what the wait is for, unless a line is being written."""
+        if self._transcript.at_line_start:
+            self._progress.show()
+
+    def pause(self) -> None:
+        """Finish the line."""
+        self._progress.hide()
+        for piece in self._transcript.end():
+            sys.stdout.write(piece.text)
+        sys.stdout.flush()
+
+    def _print(self, text: str, role: Any) -> None:
+        self._write(self._transcript.insert(text, role))
+
+    def _write(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            self._progress.hide()
+            stream = sys.stderr if piece.style == "dim" and not self._terminal else sys.stdout
+            said = shown(piece.text, stream)
+            stream.write(dim(said, stream) if piece.style == "dim" else said)
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """Return ``event`` as the object ``--json`` prints: ``kind``, ``branch``, ``seq`` and its arguments by name.
+
+    An argument whose name is taken (an ask names the branch that asks, which may be an agent's) gets ``event_`` in
+    front of the envelope's: ``{"branch": asker, "event_branch": shown on}``.
+    """
+    envelope: dict[str, Any] = {"kind": str(event.kind), "branch": event.branch, "seq": event.seq}
+    if names := _POSITIONAL.get(event.kind):
+        return envelope | dict(zip(names, event.args, strict=False))
+    arguments: dict[str, Any] = event.args[0] if event.args and isinstance(event.args[0], dict) else {}
+    clashes = envelope.keys() & arguments.keys()
+    return {(f"event_{name}" if name in clashes else name): value for name, value in envelope.items()} | arguments
+
+
+# A model's questions on the terminal: asked one after the other, answered by numbers or words; pure.
+
+_PICKS = re.compile(r"\d+(?:[\s,]+\d+)*")
+
+DECLINE, ABORT = "/decline", "/abort"
+
+
+class QuestionForm:
+    """The questions of an ask, and what was answered so far.
+
+    Args:
+        ask: As the daemon tells it, of kind "question".
+    """
+
+    def __init__(self, ask: Mapping[str, Any]) -> None:
+        self._questions: Sequence[Mapping[str, Any]] = ask["questions"]
+        self._answers: list[list[str]] = []
+
+    def prompt(self) -> str:
+        """Return the question that comes next, with what may be typed."""
+        place = len(self._answers)
+        asked = self._questions[place]
+        lines = told(asked, place if len(self._questions) > 1 else None)
+        number = "numbers" if asked.get("multi_select") else "a number"
+        ways = [f"{number} or your words" if asked.get("options") else "your words"]
+        ways += ["nothing to leave it open"] if len(self._questions) > 1 else []
+        return "\n".join([*lines, f"[{', '.join([*ways, f'{DECLINE} [why]', ABORT])}] "])
+
+    def take(self, line: str) -> bool:
+        """Take the answer to the question that was asked; return whether that was the last one."""
+        self._answers.append(parsed(line, self._questions[len(self._answers)]))
+        return len(self._answers) == len(self._questions)
+
+    def again(self) -> None:
+        """Begin anew."""
+        self._answers.clear()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was answered."""
+        return not any(self._answers)
+
+    @property
+    def answers(self) -> str:
+        """The answers as the daemon takes them, JSON."""
+        return json.dumps(self._answers, ensure_ascii=False)
+
+
+def parsed(line: str, asked: Mapping[str, Any]) -> list[str]:
+    """Return the answer that a line gives to a question: options by number, words, or one option and words."""
+    text, options = line.strip(), asked.get("options") or ()
+    labels = [str(option["label"]) for option in options]
+    found = _PICKS.match(text)
+    if not found or not labels:
+        return [text] if text else []
+    numbers = [int(each) for each in re.findall(r"\d+", found[0])]
+    rest = text[found.end() :].strip(" ,.:")
+    if any(not 1 <= number <= len(labels) for number in numbers) or (len(numbers) > 1 and not asked["multi_select"]):
+        return [text]
+    return [*(labels[number - 1] for number in dict.fromkeys(numbers)), *filter(None, [rest])]
+
+
+def told(asked: Mapping[str, Any], number: int | None = None) -> list[str]:
+    """Return the lines that put one question; ``number``, from 0, of several."""
+    header = f"{asked['header']}: " if asked.get("header") else ""
+    several = "  (several)" if asked.get("multi_select") else ""
+    lines = [f"{'' if number is None else f'{number + 1}. '}{header}{asked['question']}{several}"]
+    for place, option in enumerate(asked.get("options") or (), 1):
+        about = f" - {option['description']}" if option.get("description") else ""
+        lines.append(f"   {place}) {option['label']}{about}")
+    return lines
+
+
+def command(ask: Mapping[str, Any]) -> str:
+    """Return a command that would answer the questions of ``ask``, as an example."""
+    example = [[str((asked.get("options") or [{"label": "…"}])[0]["label"])] for asked in ask["questions"]]
+    return f"pyagentd answer {ask['id']} --answers {shlex.quote(json.dumps(example, ensure_ascii=False))}"
+
+
+# A question of the run, asked on the terminal, with every answer that it has.
+#
+# The first answer wins wherever it is given, so the line is read without blocking and a question that was settled
+# elsewhere is withdrawn. What was typed before a question was on the screen answers nothing. Questions go to stderr:
+# stdout holds the answer only.
+
+Decision = Literal["allow", "session", "always", "answer", "deny", "edit", "abort"]
+
+_WORDS: Mapping[str, Decision] = {
+    "a": "allow", "allow": "allow", "y": "allow", "yes": "allow", "once": "allow",
+    "s": "session", "session": "session",
+    "w": "always", "always": "always",
+    "d": "deny", "deny": "deny", "n": "deny", "no": "deny",
+    "e": "edit", "edit": "edit",
+    "b": "abort", "abort": "abort",
+}  # fmt: skip
+_TOLD: Mapping[str, str] = {
+    "allow": "[a]llow once",
+    "session": "for this [s]ession",
+    "always": "al[w]ays in this project",
+    "deny": "[d]eny (with a reason if you like)",
+    "edit": "[e]dit the arguments",
+    "abort": "a[b]ort the run",
+}
+_SCOPE_TOLD: Mapping[str, str] = {**_TOLD, "always": "al[w]ays: add it to the scope"}
+_PREVIEW_LINES = 30
+
+
+class Reply(NamedTuple):
+    """What the user decided; ``edit``: to give other arguments."""
+
+    decision: Decision
+    reason: str = ""
+    answers: str | None = None  # to the model's questions, JSON
+
+
+def question(ask: Mapping[str, Any], branch: str) -> str:
+    """Return the text that puts ``ask`` to a user who follows ``branch``."""
+    if ask.get("kind") == "question":
+        return "\n".join(map(printable, _questions(ask, branch)))
+    tool, asker = ask.get("tool") or "a tool", ask.get("branch")
+    who = f"{ask.get('agent') or 'An agent'} wants" if asker and asker != branch else "The model wants"
+    lines = [f"{who} to use {tool}: {ask.get('detail') or ask.get('action') or ''}".rstrip(": ")]
+    if reason := ask.get("reason"):
+        lines.append(f"  {reason}")
+    commands = ask.get("commands") or ()
+    if len(commands) > 1:
+        lines += ["  It runs:", *(f"    {number}. {command}" for number, command in enumerate(commands, 1))]
+    preview = str(ask.get("preview") or "").splitlines()
+    lines += [f"  | {line}" for line in preview[:_PREVIEW_LINES]]
+    if len(preview) > _PREVIEW_LINES:
+        lines.append(f"  | … {len(preview) - _PREVIEW_LINES} more lines")
+    lines += [f"  {line}" for line in remembered(ask)]
+    return "\n".join(map(printable, lines))
+
+
+def _questions(ask: Mapping[str, Any], branch: str) -> Iterator[str]:
+    foreign = ask.get("branch") and ask["branch"] != branch
+    yield f"{ask.get('agent') or 'An agent'} asks:" if foreign else "The model asks:"
+    several = len(ask["questions"]) > 1
+    for number, asked in enumerate(ask["questions"]):
+        yield from (f"  {line}" for line in told(asked, number if several else None))
+
+
+def remembered(ask: Mapping[str, Any]) -> list[str]:
+    """Return the lines that say exactly what "session" and "always" would remember."""
+    patterns = ask.get("remember") or ()
+    if not patterns:
+        return []
+    from pyagentd.policy import remember
+
+    width = max(map(len, patterns))
+    covers = remember.told
+    return ["Session and always would remember:", *(f"  {each:{width}}  {covers(each)}" for each in patterns)]
+
+
+def choices(ask: Mapping[str, Any]) -> list[Decision]:
+    """Return the answers that ``ask`` has, the ones every question has included."""
+    offered: list[Decision] = [each for each in ask.get("choices") or ("allow", "deny") if each != "abort"]
+    if ask.get("kind") not in ("scope", "question") and ask.get("input"):
+        offered.append("edit")
+    return [*offered, "abort"]
+
+
+def edited(ask: Mapping[str, Any]) -> str | None:
+    """Have the arguments of ``ask`` edited in the user's editor; None when they stay as they are.
+
+    Raises:
+        click.ClickException: There is no editor.
+    """
+    import click
+
+    before = json.dumps(json.loads(str(ask.get("input") or "{}")), ensure_ascii=False, indent=2) + "\n"
+    after = click.edit(before, extension=".json")
+    return None if after is None or after.strip() == before.strip() else after
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with control characters made visible: a preview must not rewrite the question by escapes."""
+    return "".join(char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in text)
+
+
+def parse_reply(line: str, offered: Sequence[str] = ("allow", "deny", "abort")) -> Reply | None:
+    """Return what ``line`` decides, or None when it is none of the choices ``offered``."""
+    word, _, rest = line.strip().partition(" ")
+    decision = _WORDS.get(word.lower())
+    return Reply(decision, rest.strip()) if decision in offered and decision else None
+
+
+class AskPrompt:
+    """The question on the screen, if there is one, and the line being typed to it."""
+
+    def __init__(self) -> None:
+        self._typed = b""
+        self._offered: Sequence[Decision] = ("allow", "deny", "abort")
+        self._choices = _line_of(self._offered, _TOLD)
+        self._form: QuestionForm | None = None  # of a model's questions
+
+    def put(self, ask: Mapping[str, Any], branch: str) -> None:
+        """Print ``ask`` and the choices; what was typed before is no answer to it."""
+        self._typed = b""
+        _discard_typed()
+        self._form = QuestionForm(ask) if ask.get("kind") == "question" else None
+        if self._form is not None:
+            who = question(ask, branch).partition("\n")[0]
+            print(f"\a{who}\n{_shown(self._form)}", end="", file=sys.stderr, flush=True)
+            return
+        self._offered = choices(ask)
+        self._choices = _line_of(self._offered, _SCOPE_TOLD if ask.get("kind") == "scope" else _TOLD)
+        print(f"\a{question(ask, branch)}\n{self._choices}", end="", file=sys.stderr, flush=True)
+
+    def poll(self, timeout_s: float) -> Reply | None:
+        """Return the reply once a whole line was typed; end of input denies."""
+        if not _typed_within(timeout_s):
+            return None
+        data = os.read(sys.stdin.fileno(), 4096)
+        if not data:
+            return Reply("deny", "no answer: end of input")
+        self._typed += data
+        if not self._typed.endswith(b"\n"):
+            return None
+        line, self._typed = self._typed.decode(errors="replace"), b""
+        if self._form is not None:
+            return self._taken(self._form, line)
+        reply = parse_reply(line, self._offered)
+        if reply is None:
+            print(self._choices, end="", file=sys.stderr, flush=True)
+        return reply
+
+    def _taken(self, form: QuestionForm, line: str) -> Reply | None:
+        """Take an answer to the question on the screen; return the reply once all are answered."""
+        word, _, rest = line.strip().partition(" ")
+        if word in (DECLINE, ABORT):
+            return Reply("deny" if word == DECLINE else "abort", rest.strip())
+        if form.take(line):
+            if not form.empty:
+                return Reply("answer", answers=form.answers)
+            form.again()
+        print(_shown(form), end="", file=sys.stderr, flush=True)
+        return None
+
+
+def _shown(form: QuestionForm) -> str:
+    return "\n".join(map(printable, form.prompt().split("\n")))
+
+
+def _line_of(offered: Sequence[Decision], told: Mapping[str, str]) -> str:
+    return f"{', '.join(told[each] for each in offered)}: "
+
+
+def _typed_within(timeout_s: float) -> bool:
+    """Wait until there is something to read, or the other side hung up."""
+    waiting = select.poll()  # select() itself knows no descriptor above 1023
+    waiting.register(sys.stdin, select.POLLIN)
+    return bool(waiting.poll(timeout_s * 1000))
+
+
+def _discard_typed() -> None:
+    """Drop what waits to be read from a terminal; who is in the background has no say in it."""
+    if not sys.stdin.isatty():
+        return
+    fd = sys.stdin.fileno()
+    try:
+        if os.tcgetpgrp(fd) != os.getpgrp():
+            return  # to try would stop this process
+    except OSError:  # not the terminal of this session, so nothing stops
+        pass
+    with contextlib.suppress(termios.error):  # hung up: there is nothing to read either
+        termios.tcflush(fd, termios.TCIFLUSH)
+
 
 _TICK_S = 0.1
 _ASKING_TICK_S = 0.01  # the keyboard is waited for instead

@@ -5,15 +5,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd.cli.branches import LONG_S
 from pyagentd.cli.link import branch_of, complete_session, daemon, run_environment, watch
-from pyagentd.cli.options import stream_options
-from pyagentd.cli.output import json_option, note, print_json, print_table, printable
-from pyagentd.cli.send import finished, form_of, is_human, view_of
+from pyagentd.cli.output import (
+    ExitCode,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    printable,
+    report,
+    shown,
+    stream_options,
+)
+from pyagentd.cli.send import RunFailed, finished, form_of, is_human, view_of
+from pyagentd.cli.sessions import LONG_S
+from pyagentd.errors import NotFound
+from pyagentd.store.conversation import round_tokens
 
 _HISTORY_S = 120.0  # a long document is compared with its log
 
@@ -190,3 +202,222 @@ def _variant_row(one: Mapping[str, Any], each: Mapping[str, Any]) -> tuple[str, 
 def _line(text: str) -> str:
     line = " ".join(str(text).split())
     return printable(line[:70]) + ("…" if len(line) > 70 else "")
+
+
+# ``pyagentd changes`` and ``restore``: what agents did to files, and putting it back.
+
+Row = dict[str, Any]
+
+_WORDS = {
+    "restore": "changed",
+    "create": "deleted",
+    "delete": "created",
+    "conflict": "CONFLICT",
+    "unkept": "NOT KEPT",
+}
+_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option("--at", "message", metavar="MESSAGE-ID", help="Since that message of yours; `last` is the last one.")
+@click.option("--diff", is_flag=True, help="Show how restoring would change each file.")
+@json_option
+def changes(session: str, message: str | None, diff: bool, as_json: bool) -> None:
+    """List the files that the agents of SESSION changed, since its beginning or since a message of yours.
+
+    Kept are files that Write and Edit touch, and the whole workspace around a command while it has at most 20,000
+    files. What .gitignore leaves out, .git, and what may hold secrets is not.
+    """
+    with daemon() as link:
+        told = link.call("changes", timeout=LONG_S, branch=str(branch_of(link, session)), message=message)
+    _show(told["files"] or [], diff=diff, as_json=as_json)
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option(
+    "--to",
+    "message",
+    metavar="MESSAGE-ID",
+    help="Files as they were when you sent this message; `last` is the last one.",
+)
+@click.option("--undo", "undone", metavar="ID", help="Undo the restore with this id (printed by it).")
+@click.option("--preview", is_flag=True, help="Only show what would change.")
+@click.option(
+    "--conflicts",
+    type=click.Choice(["keep", "copy", "overwrite"]),
+    default="keep",
+    help="What to do with files that somebody else changed since (default: keep; copy saves the old text beside).",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@json_option
+def restore(
+    session: str,
+    message: str | None,
+    undone: str | None,
+    preview: bool,
+    conflicts: str,
+    yes: bool,
+    paths: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Put files back as they were before the agents of SESSION changed them; PATHS are all unless you name some.
+
+    The conversation stays as it is; `rewind --files` takes back both. Restoring can be taken back with --undo.
+    """
+    if (message is None) == (undone is None):
+        raise click.UsageError("Say what to go back to: --to MESSAGE-ID, or --undo ID")
+    only = [str(path.absolute()) for path in paths] or None
+    with daemon() as link:
+        branch = str(branch_of(link, session))
+        if undone is not None:
+            done = link.call("undo-restore", timeout=LONG_S, branch=branch, id=undone)
+        else:
+            found = link.call("changes", timeout=LONG_S, branch=branch, message=message, paths=only)["files"] or []
+            if preview:
+                _show(found, diff=True, as_json=as_json)
+                return
+            if found and not yes:
+                _confirm(found)
+            done = link.call(
+                "restore", timeout=LONG_S, branch=branch, message=message, paths=only, conflicts=conflicts
+            )
+    if as_json:
+        print_json({**done, **{name: list(done[name] or ()) for name in ("restored", "kept", "copies")}})
+        return
+    for path in done["restored"] or []:
+        print(shown(path, sys.stdout))
+    for row in done["kept"] or []:
+        note(f"kept {row['path']}: {row['reason']}")
+    for path in done["copies"] or []:
+        note(f"the old version is in {path}")
+    if done["id"]:
+        note(f"pyagentd restore {session} --undo {done['id']} takes this back")
+
+
+def _confirm(found: list[Row]) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("Restoring asks first, and there is no terminal to ask on. Use --yes or --preview")
+    _show(found, diff=False, as_json=False)
+    click.confirm("Put them back?", abort=True, err=True)
+
+
+def _show(files: list[Row], *, diff: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"files": files})
+        return
+    for row in files:
+        reason = f"  ({row['reason']})" if row["reason"] else ""
+        print(f"{_WORDS[row['change']]}\t{shown(row['path'], sys.stdout)}{reason}")
+        if diff and row["diff"] is None:
+            note(f"{row['path']}: the difference is too long; name the file")
+        elif diff and row["diff"]:
+            for line in row["diff"].splitlines():
+                click.secho(printable(line), fg=_COLOURS.get(line[:1]))
+    if not files:
+        note("no file is another than it was")
+
+
+# ``pyagentd compact``: a conversation summarised, so that it goes on with room.
+
+_LONGEST_S = 900.0  # a very long conversation is summarised in pieces
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option("--keep", "instructions", default="", metavar="TEXT", help="What the summary should keep.")
+@click.option("--wait/--no-wait", default=True, help="Wait until it is done (default), or return at once.")
+@json_option
+def compact(session: str, instructions: str, wait: bool, as_json: bool) -> int:
+    """Summarise what was said in SESSION so far: the model sees the summary in its place.
+
+    Nothing is deleted: the text stays in the document, and after a rewind to before the summary it is sent again.
+    """
+    with daemon() as link:
+        state = watch(link, branch_of(link, session))
+        env, key = run_environment(os.environ, state["settings"]["backend"])
+        wishes = {"instructions": instructions, "wait": wait or None, "env": env, "key": key}
+        made = link.call("compact", timeout=_LONGEST_S, branch=state["branch"], **wishes)
+    if not wait:
+        print_json(made) if as_json else click.echo(made["run"])
+        return ExitCode.DONE
+    if str(made["reason"]) != "done":
+        report(RunFailed(made["message"] or "The compaction was aborted"), as_json=as_json)
+        return ExitCode.FAILED
+    if as_json:
+        print_json({**made, "reason": "done", "auto": bool(made["auto"])})
+    else:
+        tokens, left = round_tokens(made["tokens"] or 0), round_tokens(made["summary_tokens"] or 0)
+        click.echo(f"{made['messages']} messages, ~{tokens} tokens, are a summary of ~{left} tokens now")
+    return ExitCode.DONE
+
+
+# ``pyagentd context``: conversations saved, cleared, taken up again, listed (SPEC 003 Context Management).
+
+_CONTEXT_LONGEST_S = 300.0  # a long conversation is summarised in pieces
+_ID = 8  # characters of an id that are shown
+
+
+@click.group()
+def context() -> None:
+    """Save the conversation of a SESSION, clear it, or go on with one that was saved."""
+
+
+@context.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("description", required=False, default="")
+@json_option
+def save(session: str, description: str, as_json: bool) -> None:
+    """Save the conversation of SESSION, which goes on; without DESCRIPTION a model says what it is about."""
+    with daemon() as link:
+        state = watch(link, branch_of(link, session))
+        env, key = run_environment(os.environ, state["settings"]["backend"])
+        wishes = {"description": description, "env": env, "key": key}
+        made = link.call("context-save", timeout=_CONTEXT_LONGEST_S, branch=state["branch"], **wishes)
+    print_json(made) if as_json else click.echo(f"[{made['id'][:_ID]}] {made['description']}\n{made['file']}")
+
+
+@context.command()
+@click.argument("session", shell_complete=complete_session)
+@json_option
+def clear(session: str, as_json: bool) -> None:
+    """Begin anew in SESSION without saving the conversation; its text stays in the document and in the log."""
+    with daemon() as link:
+        made = link.call("context-clear", branch=str(branch_of(link, session)))
+    print_json(made) if as_json else click.echo(f"Context cleared. {made['note']}")
+
+
+@context.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("id")
+@json_option
+def context_restore(session: str, id: str, as_json: bool) -> None:
+    """Go on in SESSION with the saved conversation ID (or how it begins), in the place of the present one."""
+    with daemon() as link:
+        made = link.call("context-restore", timeout=_CONTEXT_LONGEST_S, branch=str(branch_of(link, session)), id=id)
+    if as_json:
+        print_json(made)
+    else:
+        click.echo(f"Context restored: {made['description']} ({made['message_count']} messages)")
+
+
+@context.command()
+@click.argument("session", shell_complete=complete_session)
+@json_option
+def history(session: str, as_json: bool) -> None:
+    """List the saved conversations of SESSION, the last one first; also of an agent that was destroyed."""
+    with daemon() as link:
+        try:
+            found = link.call("context-history", branch=str(branch_of(link, session)))["contexts"] or []
+        except NotFound:
+            found = link.call("context-history", agent=session)["contexts"] or []
+            if not found:
+                raise
+    if as_json:
+        print_json([{**row, "gone": bool(row.get("gone"))} for row in found])
+        return
+    from pyagentd.agent.lifecycle.telling import listing
+
+    click.echo(listing(session, found))

@@ -5,23 +5,34 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from pyagentd.cli.link import branch_of, complete_agent, daemon, run_environment, watch
-from pyagentd.cli.options import asking_options, workplace_option
-from pyagentd.cli.outcome import ExitCode, report
-from pyagentd.cli.output import dim, json_option, note, print_json, printable, shown
+from pyagentd.cli.output import (
+    ExitCode,
+    asking_options,
+    dim,
+    json_option,
+    note,
+    print_json,
+    printable,
+    report,
+    shown,
+    workplace_option,
+)
 from pyagentd.cli.send import RunFailed, conclude, denied_told
-from pyagentd.errors import BadRequest
+from pyagentd.errors import BadRequest, SignatureError
 from pyagentd.events import Event
 
 if TYPE_CHECKING:
-    from pyagentd.cli.follow import Ending
-    from pyagentd.cli.views import View
+    from pyagentd.cli.follow import Ending, View
+    from pyagentd.lisp.errors import LispError
+    from pyagentd.lisp.run import Result, Tools
+    from pyagentd.mission.signature import Coerced, Problem, Signature
     from pyagentd.wire.client import DaemonClient
 
 _LONGEST = 900_000  # bytes of prompt and context; a call to the daemon holds 1 MiB
@@ -137,7 +148,7 @@ class _Quiet:
     """Shows what the wait is for, and notices; the answer comes at the end."""
 
     def __init__(self) -> None:
-        from pyagentd.cli.views import TextView
+        from pyagentd.cli.follow import TextView
 
         self._view: View = TextView()
         self.denied: list[Mapping[str, Any]] = []
@@ -267,3 +278,240 @@ def _cut(text: str) -> str:
     lines = [line for line in text.rstrip().splitlines() if line.strip()]
     shown = "\n".join(lines[:_LINES])
     return shown if shown == "\n".join(lines) and len(shown) <= _CUT else f"{shown[:_CUT]}…"
+
+
+# ``pyagentd signature``: what a signature of a mission or tool means, without a daemon.
+
+
+@click.group()
+def signature() -> None:
+    """Look at signatures of missions and tools."""
+
+
+# `-> :int` is a signature, and no option.
+@signature.command(context_settings={"ignore_unknown_options": True})
+@click.argument("signature", metavar="SIGNATURE", required=False)
+@click.option(
+    "--jsonl", is_flag=True, help='Read rows {"id", "signature", "kind"?, "value"?} from stdin, print one each.'
+)
+@json_option
+def check(signature: str | None, jsonl: bool, as_json: bool) -> int:
+    """Print the canonical form of SIGNATURE and the JSON Schema of what it takes and gives.
+
+    SIGNATURE is shorthand, "(query :string, limit :int?) -> [{id :int}]", or Malli, "[:map [:id :int]]".
+    """
+    # Loaded here: every other command would pay for it too.
+    from pyagentd.mission.signature import parse
+
+    if jsonl:
+        _check_rows(sys.stdin)
+        return ExitCode.DONE
+    if signature is None:
+        raise click.UsageError("Missing argument 'SIGNATURE'")
+    try:
+        read = parse(signature)
+    except SignatureError as error:
+        _report(error, as_json=as_json)
+        return ExitCode.FAILED
+    if as_json:
+        print_json({"render": read.render(), "input": read.input_schema(), "output": read.output_schema()})
+    else:
+        _signature_print(read)
+    return ExitCode.DONE
+
+
+def _signature_print(read: Signature) -> None:
+    lines = [read.render()]
+    schemas = {"input": read.input_schema(), "output": read.output_schema()}
+    for name, schema in schemas.items():
+        lines += ["", f"{name} {json.dumps(schema, ensure_ascii=False, indent=2)}"]
+    click.echo(shown("\n".join(lines), sys.stdout))
+
+
+def _report(error: SignatureError, *, as_json: bool) -> None:
+    """Print an error on stderr: what, where, the line with a caret, and the mend."""
+    if as_json:
+        said = {"code": error.code, "message": error.message, "mend": error.mend}
+        place = {"line": error.line, "column": error.column}
+        print(json.dumps({"error": {**said, **place}}, ensure_ascii=False), file=sys.stderr)
+        return
+    place_text = f"line {error.line}, column {error.column}: " if error.line else ""
+    lines = [f"pyagentd: {place_text}{error.message}", *error.caret().splitlines(), error.mend]
+    print(shown("\n".join(line for line in lines if line), sys.stderr), file=sys.stderr)
+
+
+def _check_rows(lines: Iterable[str]) -> None:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict) or "signature" not in row:
+                raise ValueError('a row needs "signature"')
+            checked = _checked(row)
+        except (ValueError, RecursionError) as error:
+            raise click.UsageError(f"line {number}: {error}") from error
+        print_json({"id": row.get("id"), "signature": row["signature"], **checked})
+
+
+def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a row's signature is, and whether its value fits or can be made to."""
+    from pyagentd.lisp.encoding import decode
+    from pyagentd.mission.signature import coerced, parse
+    from pyagentd.mission.signature.types import Map
+
+    kind = row.get("kind", "output")
+    try:
+        read = parse(row["signature"])
+    except SignatureError as error:
+        return {"kind": kind, "parse_ok": False, "valid": False, "parse_error": str(error)}
+    found: dict[str, Any] = {"kind": kind, "parse_ok": True, "render": read.render()}
+    if "value" not in row:
+        return {**found, "valid": True}
+    value = decode(row["value"])
+    problems = read.validate_input(value) if kind == "input" else read.validate(value)
+    made = coerced(Map(read.params) if kind == "input" else read.returns, value)
+    return {**found, "value": row["value"], **_validity(problems), **_coercion(made)}
+
+
+def _validity(problems: tuple[Problem, ...]) -> dict[str, Any]:
+    errors = [{"path": problem.path, "message": problem.message} for problem in problems]
+    return {"valid": not errors, "errors": errors} if errors else {"valid": True}
+
+
+def _coercion(made: Coerced) -> dict[str, Any]:
+    from pyagentd.lisp.encoding import encode
+
+    if made.problems:
+        return {"coerce_ok": False, "coerce_error": str(made.problems[0])}
+    return {"coerce_ok": True, "coerced": encode(made.value), "warnings": [str(one) for one in made.warnings]}
+
+
+# ``pyagentd lisp``: run a program of the mission language here, without a daemon.
+
+
+@click.command()
+@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.option(
+    "--context", type=click.File("r", encoding="utf-8"), help="A JSON file with an object: what ctx/name reads."
+)
+@click.option("--isolated", is_flag=True, help="Run it in a process of its own.")
+@click.option(
+    "--jsonl", is_flag=True, help='Read rows {"id", "program", "ctx"?, "memory"?, "tools"?}, print one each.'
+)
+@json_option
+def lisp(file: IO[str], context: IO[str] | None, isolated: bool, jsonl: bool, as_json: bool) -> int:
+    """Run the program in FILE ("-", the default, is stdin) and print its value."""
+    # Loaded here: every other command would pay for it too.
+    from pyagentd import lisp as language
+    from pyagentd.lisp import printing
+
+    if jsonl:
+        _run_rows(file)
+        return ExitCode.DONE
+    try:
+        result = language.compile(file.read()).run(
+            _lisp_context(context), isolation="process" if isolated else "none"
+        )
+    except language.LispError as error:
+        _lisp_report(error, as_json=as_json)
+        return ExitCode.FAILED
+    if as_json:
+        print_json(_described(result))
+    else:
+        click.echo(shown(printing.readable(result.value), sys.stdout))
+    return ExitCode.FAILED if result.signal == "fail" else ExitCode.DONE
+
+
+def _lisp_context(file: IO[str] | None) -> dict[str, Any]:
+    from pyagentd.lisp.values import from_python
+
+    if file is None:
+        return {}
+    try:
+        data = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{file.name} is no JSON: {error}", param_hint="--context") from error
+    if not isinstance(data, dict):
+        raise click.BadParameter(f"{file.name} must hold a JSON object", param_hint="--context")
+    found: dict[str, Any] = from_python(data)
+    return found
+
+
+def _described(result: Result) -> dict[str, Any]:
+    """Return a result as JSON, values in the language's encoding."""
+    from pyagentd.lisp.encoding import encode
+
+    usage = result.usage
+    return {
+        "value": encode(result.value),
+        "signal": result.signal,
+        "memory": encode(result.memory),
+        "usage": {
+            "steps": usage.steps,
+            "cells": usage.cells,
+            "bytes": usage.bytes,
+            "duration_ms": round(usage.duration_ms, 3),
+        },
+    }
+
+
+def _lisp_report(error: LispError, *, as_json: bool) -> None:
+    """Print an error on stderr: reason, place, the line with a caret, and the mend."""
+    if as_json:
+        print(json.dumps({"error": _error(error)}, ensure_ascii=False), file=sys.stderr)
+    else:
+        print(f"pyagentd: {error.reason}: {shown(error.explain(), sys.stderr)}", file=sys.stderr)
+
+
+def _error(error: LispError) -> dict[str, Any]:
+    return {
+        "code": error.reason,
+        "message": error.message,
+        "hint": error.hint,
+        "line": error.line,
+        "column": error.column,
+    }
+
+
+def _run_rows(lines: Iterable[str]) -> None:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict) or not isinstance(row.get("program"), str):
+                raise ValueError('a row needs "program"')
+        except (ValueError, RecursionError) as error:
+            print_json({"id": None, "error": "bad_row", "message": f"line {number}: {error}"})
+            continue
+        print_json({"id": row.get("id"), **_run_row(row)})
+
+
+def _run_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    from pyagentd import lisp as language
+    from pyagentd.lisp.encoding import decode, encode
+
+    try:
+        context, memory = decode(row.get("ctx") or {}), decode(row.get("memory") or {})
+        result = language.run(row["program"], context, memory=memory, tools=_tools(row.get("tools") or {}))
+        return {"value": encode(result.value)}
+    except language.LispError as error:
+        return {"error": error.reason, "message": error.message}
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        return {"error": "bad_row", "message": str(error) or "the row cannot be read"}
+
+
+def _tools(rows: Mapping[str, Any]) -> Tools:
+    """Return tools that give a constant, or back what they were called with."""
+    from pyagentd.lisp.encoding import decode
+    from pyagentd.lisp.errors import LispError
+
+    def call(name: str, args: dict[Any, Any]) -> Any:
+        if name not in rows:
+            known = f"There are: {', '.join(sorted(rows))}." if rows else "There are no tools here."
+            raise LispError("tool_not_found", f"unknown tool: {name}", hint=known)
+        row = rows[name]
+        return decode(row["const"]) if "const" in row else args
+
+    return call

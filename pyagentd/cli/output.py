@@ -10,10 +10,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import click
+
+from pyagentd.errors import PyagentdError, WireError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -88,3 +92,136 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, empty
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     Console().print(table)
+
+
+# How commands write what something cost.
+
+BUCKETS = ("input", "output", "reasoning", "cache_read", "cache_write")
+
+
+def price(spent: Mapping[str, Any]) -> str:
+    """Return a price for people, which is never a number when it is not known."""
+    if spent["cost_usd"] is not None:
+        return dollars(spent["cost_usd"])
+    return f"{dollars(spent['known_usd'])} + unknown" if spent["known_usd"] else "unknown"
+
+
+def dollars(amount: float) -> str:
+    """Return an amount of US dollars; below a cent with more places."""
+    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
+
+
+# Options that several commands have, with their words.
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def checked_patterns(context: click.Context, option: click.Parameter, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what --allow was given, if each is a regular expression."""
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise click.BadParameter(f"{pattern!r} is no regular expression: {error}") from None
+    return patterns
+
+
+def root_option(words: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--root``, a directory that exists; ``words`` say what it is for."""
+    place = click.Path(exists=True, file_okay=False, path_type=Path)
+    return click.option("--root", type=place, default=".", help=words)
+
+
+def project_option(what: str) -> Callable[[_Command], _Command]:
+    """Return the option that names the project whose ``what`` are included."""
+    return root_option(f"Include the {what} of the project here (default: the current directory).")
+
+
+def workplace_option(command: _Command) -> _Command:
+    """Add the option that says where a new session may work."""
+    return root_option("The directory it may work in (default: the current one).")(command)
+
+
+def preset_option(command: _Command) -> _Command:
+    """Add the option that says what a new session is made from."""
+    words = "What to make it from (see: pyagentd presets)."
+    return click.option("--preset", metavar="PRESET", help=words)(command)
+
+
+def asking_options(command: _Command) -> _Command:
+    """Add the options that say what a run may do without asking, and whether anybody is asked."""
+    words = "Let this run do without asking what matches, as in 'tool:Bash:make .*'. May be repeated."
+    headless = click.option("--headless", is_flag=True, help="Never ask: deny what would need approval.")
+    allow = click.option("--allow", multiple=True, metavar="REGEX", callback=checked_patterns, help=words)
+    return allow(headless(command))
+
+
+def strict_option(command: _Command) -> _Command:
+    """Add the option that makes a denial for want of somebody to ask a failure."""
+    words = "Exit 1 when a tool call was denied because nobody could be asked."
+    return click.option("--strict", is_flag=True, help=words)(command)
+
+
+def stream_options(command: _Command) -> _Command:
+    """Add the options that say in what form a run is printed, passed as ``as_json`` and ``as_events``."""
+    events = click.option("--json-events", "as_events", is_flag=True, help="Print each event as a line of JSON.")
+    one = click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end; errors too.")
+    return one(events(command))
+
+
+# How a command ends: exit codes, and errors as one line on stderr.
+#
+# ==== ================================================ code meaning ====
+# ================================================ 0 done 1 the run or the request failed 2 wrong usage: options or
+# arguments do not fit 3 the daemon is not reachable and was not started 130 you pressed Ctrl-C ====
+# ================================================
+#
+# With ``--json`` the line is ``{"error": {"code", "message"}}``; ``code`` is that of ``pyagentd.errors``.
+
+
+class ExitCode(IntEnum):
+    """What a command's exit status says; stable, scripts rely on it."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
+
+
+def exit_code(error: Exception) -> ExitCode:
+    """Return the exit code that belongs to ``error``."""
+    match error:
+        case click.UsageError():
+            return ExitCode.USAGE
+        case WireError():  # Unreachable, or lost on the way
+            return ExitCode.UNREACHABLE
+        case _:
+            return ExitCode.FAILED
+
+
+def report(error: Exception, *, as_json: bool) -> None:
+    """Print ``error`` on stderr as one line."""
+    code, message = _describe(error)
+    message = " ".join(message.split())
+    if as_json:
+        line = json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False)
+    else:
+        line = f"pyagentd: {printable(message)}"
+    print(line, file=sys.stderr)
+
+
+def _describe(error: Exception) -> tuple[str, str]:
+    match error:
+        case PyagentdError():
+            return error.code, str(error)
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx else "pyagentd"
+            message = error.format_message()
+            return "usage", f"{message}{'' if message.endswith(('.', '?')) else '.'} See {path} --help"
+        case click.ClickException():
+            return "failed", error.format_message()
+        case OSError():
+            return "os-error", f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        case _:
+            return "internal", f"{type(error).__name__}: {error}"

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import click
 
+from pyagentd.cli.follow import Ending, Follower, Interrupts, JsonView, TextView, View, event_object
 from pyagentd.cli.link import (
     branch_of,
     complete_agent,
@@ -27,16 +28,27 @@ from pyagentd.cli.link import (
     run_environment,
     watch,
 )
-from pyagentd.cli.options import asking_options, preset_option, stream_options, strict_option, workplace_option
-from pyagentd.cli.outcome import ExitCode, report
-from pyagentd.cli.output import note, print_json, shown
+from pyagentd.cli.output import (
+    ExitCode,
+    asking_options,
+    dim,
+    json_option,
+    note,
+    preset_option,
+    print_json,
+    print_table,
+    report,
+    shown,
+    stream_options,
+    strict_option,
+    workplace_option,
+)
 from pyagentd.cli.sessions import sessions_known
 from pyagentd.errors import BadRequest, NotFound, PyagentdError
 from pyagentd.events import Event
 
 if TYPE_CHECKING:
-    from pyagentd.cli.follow import Ending
-    from pyagentd.cli.views import Noting, ResultView, TextView
+    from pyagentd.cli.follow import Noting, ResultView
     from pyagentd.wire.client import DaemonClient
 
 Form = Literal["text", "json", "events"]
@@ -302,7 +314,7 @@ def _send(
 
 def view_of(form: Form) -> ResultView | TextView:
     """Return where the events of a run go."""
-    from pyagentd.cli.views import JsonView, ResultView, TextView
+    from pyagentd.cli.follow import JsonView, ResultView, TextView
 
     return TextView() if form == "text" else JsonView() if form == "events" else ResultView()
 
@@ -420,3 +432,292 @@ def conclude(ending: Ending, session: str, as_json: bool) -> ExitCode:
         case _:
             report(RunFailed(ending.message or f"The run ended: {ending.reason}"), as_json=as_json)
     return ExitCode.INTERRUPTED if ending.interrupted else ExitCode.FAILED
+
+
+# ``pyagentd attach``: what a session said, then what it says.
+
+_QUIET = ("idle", "error")
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option(
+    "--from",
+    "after",
+    type=click.IntRange(min=0),
+    metavar="SEQ",
+    help="Begin after the event with this seq (default: with --json 0, else where the present answer begins).",
+)
+@click.option("--until-idle", is_flag=True, help="End as soon as nothing is running and nothing is queued.")
+@json_option
+def attach(session: str, after: int | None, until_idle: bool, as_json: bool) -> int:
+    """Show what SESSION said from the beginning or from SEQ on, then follow it until Ctrl-C, whoever sends to it.
+
+    With --json each event is a line; "seq" is where --from goes on. What is true only now has the seq 0.
+    """
+    human = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    with daemon(human=human) as link:
+        branch_dir = branch_of(link, session)
+        view: View = _AttachedView() if as_json else _Text()
+        begin = 0 if after is None and as_json else after
+        following = _Attached(link, branch_dir, view, human=human, until_idle=until_idle, after=begin)
+        ending = following.attach()
+    if ending.reason == "error" and not as_json:
+        note(ending.message)
+    if ending.reason == "detached":
+        return ExitCode.INTERRUPTED
+    return ExitCode.FAILED if ending.reason == "error" and until_idle else ExitCode.DONE
+
+
+class _Text(TextView):
+    """The answers as they come, each below its question: others may have asked it."""
+
+    def show(self, event: Event) -> None:
+        """Print what ``event`` adds."""
+        if event.kind != "prompt":
+            super().show(event)
+            return
+        self.pause()
+        print(dim(shown(f"› {event.args[0]}", sys.stdout), sys.stdout), flush=True)
+
+
+class _AttachedView(JsonView):
+    """One event a line, the same live and again; the lines of one row in one write, only the last with its number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held: list[Event] = []  # of a row that goes on
+
+    def show(self, event: Event) -> None:
+        """Print ``event``, unless more of its row is to come."""
+        self._held.append(event)
+        if not event.seq and (event.kind == "insert" or len(self._held) > 1):
+            return
+        held, self._held = self._held, []
+        sys.stdout.write("".join(f"{json.dumps(_told(each), ensure_ascii=False)}\n" for each in held))
+        sys.stdout.flush()
+
+    def pause(self) -> None:
+        """Drop what is not whole: whoever goes on gets it then."""
+        self._held.clear()
+
+
+def _told(event: Event) -> dict[str, Any]:
+    told = event_object(event)
+    if event.kind == "prompt":
+        told.pop("place", None)  # for who writes the document
+    return told
+
+
+class _Attached(Follower):
+    """Follows a session, not one run of it.
+
+    Args:
+        link: The daemon.
+        branch_dir: The branch.
+        view: Where its events go.
+        human: Put asks to the user at this terminal.
+        until_idle: End when nothing runs and nothing waits.
+        after: The last event that was seen; None begins with the run in flight.
+    """
+
+    def __init__(
+        self,
+        link: DaemonClient,
+        branch_dir: Path,
+        view: View,
+        *,
+        human: bool,
+        until_idle: bool,
+        after: int | None,
+    ) -> None:
+        super().__init__(link, str(branch_dir), "", view, human=human)
+        self._branch_dir = branch_dir
+        self._until_idle = until_idle
+        self._after = after
+        self._known = 0  # the row up to which attaching told everything
+
+    def attach(self) -> Ending:
+        """Show what was, and follow until the user leaves, or until it is idle."""
+        try:
+            with Interrupts() as interrupts:
+                ending = self._catch_up()
+                return ending or self._until(None, lambda: interrupts.count > 0) or Ending("detached")
+        finally:
+            self._view.pause()
+
+    def _catch_up(self) -> Ending | None:
+        """Attach, and show what came until then."""
+        state = watch(self._link, self._branch_dir)
+        self._branch, upto = state["branch"], int(state["seq"])
+        for event in self._replayed(upto):
+            self._view.show(event)
+        self._seq = self._after = self._known = upto
+        if items := state.get("todo"):
+            self._view.show(Event("todo", self._branch, 0, ({"items": items},)))
+        for ask in state.get("asks") or ():
+            if ask["branch"] != self._branch:  # an agent's: it is in the agent's log
+                self._view.show(Event("ask", self._branch, 0, (ask,)))
+            if self._human:
+                self._put(ask)
+        status = state["status"]
+        self._view.show(Event("status", self._branch, 0, (status,)))
+        return self._idle(status)
+
+    def _replayed(self, upto: int) -> Iterator[Event]:
+        while self._after is None or self._after < upto:
+            page = self._link.call("replay", branch=self._branch, after=self._after, upto=upto)
+            for kind, seq, *rest in page["events"] or ():
+                args = rest if kind in ("insert", "prompt") else [json.loads(rest[0])]
+                yield Event(kind, self._branch, seq, tuple(args))
+            self._after = int(page["seq"])
+            if page["done"]:
+                return
+
+    def _take(self, event: Event) -> Ending | None:
+        if event.kind == "resync":
+            self._after = self._seq
+            return self._catch_up()
+        if event.branch == self._branch and 0 < event.seq <= self._known:
+            return None  # recorded before we attached, and told after
+        ending = super()._take(event)
+        if ending is None and event.kind == "status" and event.branch == self._branch:
+            ending = self._idle(event.args[0])
+        return ending
+
+    def _idle(self, status: Mapping[str, Any]) -> Ending | None:
+        if not self._until_idle or status["state"] not in _QUIET:
+            return None
+        if status["state"] == "error":
+            return Ending("error", str(status.get("message") or ""))
+        return None if status.get("queued") else Ending("done")
+
+
+# ``pyagentd queue``: the messages that wait behind a session's run.
+
+_TEXT = 100  # characters of a message in the list
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option("--cancel", metavar="ID", help="Remove a message from the queue and print its text.")
+@click.option("--edit", nargs=2, metavar="ID TEXT", help="Replace the text of a queued message.")
+@click.option("--resume", is_flag=True, help="Resume the queue after an error.")
+@json_option
+def queue(session: str, cancel: str | None, edit: tuple[str, str] | None, resume: bool, as_json: bool) -> None:
+    """List the messages that wait in SESSION, the next one first.
+
+    A message sent while a run is in flight waits; messages fire one after the other. An error makes them wait until
+    you send another message, or go on with --resume.
+    """
+    if sum(map(bool, (cancel, edit, resume))) > 1:
+        raise click.UsageError("--cancel, --edit and --resume exclude each other")
+    with daemon() as link:
+        branch = str(branch_of(link, session))
+        if cancel:
+            text = link.call("queue-cancel", branch=branch, id=cancel)["text"]
+            print_json({"id": cancel, "text": text}) if as_json else click.echo(text)
+            return
+        if edit:
+            link.call("queue-edit", branch=branch, id=edit[0], text=edit[1])
+        if resume:
+            env, key = run_environment(os.environ, watch(link, Path(branch))["settings"]["backend"])
+            link.call("queue-resume", branch=branch, env=env, key=key)
+        found = link.call("queue", branch=branch)
+    items = [{**item, "steer": bool(item["steer"])} for item in found["items"] or ()]
+    if as_json:
+        print_json(items)
+        return
+    rows = [(item["id"], "steers" if item["steer"] else "", _line(item["text"])) for item in items]
+    print_table(("id", "how", "message"), rows, empty="No message waits.")
+    if found["paused"]:
+        note(f"they wait because of an error; go on with: pyagentd queue {session} --resume")
+    elif not items:
+        note("nothing waits")
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TEXT else f"{line[: _TEXT - 1]}…"
+
+
+# ``pyagentd approve``: agree to a plan and have it carried out.
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option(
+    "--agent",
+    default="build",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=complete_agent,
+    help="Agent that carries it out: a preset.",
+)
+@click.option("--wait/--no-wait", default=True, help="Wait until the run ends (default), or return at once.")
+@asking_options
+@strict_option
+@stream_options
+def approve(
+    session: str,
+    agent: str,
+    wait: bool,
+    allow: tuple[str, ...],
+    headless: bool,
+    strict: bool,
+    as_json: bool,
+    as_events: bool,
+) -> ExitCode:
+    """Approve the plan in SESSION: from the next turn on it is carried out.
+
+    It sends "Approved, continue." as a message of yours, which the agent build answers. Only a session in plan mode
+    (send --agent plan) with an answer has a plan.
+    """
+    from pyagentd.cli.follow import Follower
+
+    form = form_of(as_json, as_events)
+    human = is_human(form, headless=headless)
+    with daemon(human=human) as link:
+        state = watch(link, branch_of(link, session))
+        branch = state["branch"]
+        env, key = run_environment(os.environ, state["settings"]["backend"])
+        sent: dict[str, Any] = link.call("approve", branch=branch, agent=agent, env=env, key=key, allow=allow)
+        if not wait:
+            print_sent(sent, form != "text")
+            return ExitCode.DONE
+        if sent["queued"] and form == "text":
+            note("it waits for the run in flight")
+        view = view_of(form)
+        queued = sent["message"] if sent["queued"] else None
+        ending = Follower(link, branch, sent["run"], view, human=human, queued=queued).follow(None)
+        view.message_id = sent["message"] or view.message_id
+        return finished(link, branch, session, view, ending, form, strict=strict)
+
+
+# ``pyagentd messages``: what a model would be sent if there were nothing but the document.
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--end", type=click.IntRange(min=1), metavar="POSITION", help="Read up to this Emacs position only.")
+@click.option("--prompt-prefix", default="### ", show_default=True, help="Prefix of a prompt.")
+@click.option("--response-prefix", default="", help="Prefix of an answer.")
+def messages(file: Path, end: int | None, prompt_prefix: str, response_prefix: str) -> None:
+    """Print the messages that FILE alone yields.
+
+    They are those gptel would send, in the form of the Anthropic API. Needs no daemon and reads nothing but FILE,
+    which is a chat in Markdown or plain text, or a session.md; chats in Org are refused.
+    """
+    from pyagentd.store.document.text import gptel_messages
+    from pyagentd.store.export.importing import is_org
+
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{file} is not UTF-8: byte {error.start} is {error.object[error.start]:#04x}") from error
+    if is_org(file, text):
+        raise BadRequest(
+            f"{file} is an Org file: its roles stand in properties of headings, which pyagentd does not read",
+            mend="Name a chat in Markdown or plain text",
+        )
+    print_json(gptel_messages(text, end=end, prompt_prefix=prompt_prefix, response_prefix=response_prefix))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from pyagentd.cli.follow import printable as printable_
 from pyagentd.cli.link import branch_of, complete_session, daemon
-from pyagentd.cli.options import preset_option, workplace_option
-from pyagentd.cli.output import json_option, note, print_json, print_table, printable
+from pyagentd.cli.output import json_option, note, preset_option, print_json, print_table, printable, workplace_option
+from pyagentd.errors import BadRequest
 
 if TYPE_CHECKING:
     from pyagentd.wire.client import DaemonClient
@@ -102,7 +103,7 @@ def show(session: str, trace: bool, step: int | None, request: bool, as_json: bo
     with daemon() as link:
         branch_dir = branch_of(link, session)
         if trace or step is not None:
-            from pyagentd.cli.trace import show_trace
+            from pyagentd.cli.usage import show_trace
 
             show_trace(link, str(branch_dir), step=step, request=request, as_json=as_json)
             return
@@ -137,3 +138,307 @@ def abort(session: str) -> None:
     with daemon(start=False) as link:
         if not link.call("abort", branch=str(branch_of(link, session)))["aborted"]:
             note(f"{session} has no run to abort")
+
+
+# ``pyagentd branch``, ``branches`` and ``switch``: the timelines of a session.
+
+LONG_S = 600.0  # agents and files may be many
+
+
+class _Choice(NamedTuple):
+    """Where a branch is to begin: as arguments of the operation, and whether before the prompt."""
+
+    where: dict[str, Any]
+    exclude: bool
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option("--at", "message_id", metavar="MESSAGE-ID", help="The prompt at which the branch begins.")
+@click.option("--exclude", is_flag=True, help="Leave the prompt out (default: the branch ends with it).")
+@click.option("--name", metavar="NAME", help="Name of the branch, after the time (default: branch).")
+@click.option("--list", "only_list", is_flag=True, help="List the prompts and their ids; create nothing.")
+@json_option
+def branch(
+    session: str, message_id: str | None, exclude: bool, name: str | None, only_list: bool, as_json: bool
+) -> None:
+    """Make a branch of SESSION that begins at one of your prompts, and switch to it.
+
+    On a terminal you choose the prompt from a list; --at names it.
+    """
+    if not message_id and not only_list and not _can_ask():
+        raise click.UsageError(
+            f"Say with --at at which prompt. `pyagentd branch {session} --list` has their ids, and so has "
+            f"`pyagentd show {session} --json`"
+        )
+    with daemon() as link:
+        branch_dir = str(branch_of(link, session))
+        points: Sequence[dict[str, Any]] = ()
+        if only_list or not message_id:
+            points = link.call("branch-points", branch=branch_dir)["points"] or ()
+        if only_list:
+            _print_points(points, as_json)
+            return
+        choice = _Choice({"at": message_id}, exclude) if message_id else _ask(points, exclude)
+        made = link.call(
+            "branch", timeout=LONG_S, branch=branch_dir, name=name, exclude=choice.exclude or None, **choice.where
+        )
+    if as_json:
+        print_json(made)
+    else:
+        click.echo(f"{made['session_id']}/{made['branch_name']}\t{made['file']}")
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@json_option
+def branches(session: str, as_json: bool) -> None:
+    """List the branches of SESSION as a tree; the active one is marked with a star."""
+    with daemon() as link:
+        found = link.call("branches", branch=str(branch_of(link, session)))["branches"] or []
+    if as_json:
+        print_json([{**each, "current": bool(each["current"]), "last": bool(each["last"])} for each in found])
+        return
+    print_table(("branch", "created", "agents"), tree_rows(found))
+
+
+@click.command()
+@click.argument("branch", metavar="SESSION/BRANCH", shell_complete=complete_session)
+@json_option
+def switch(branch: str, as_json: bool) -> None:
+    """Make SESSION/BRANCH the active branch of its session."""
+    with daemon() as link:
+        active = link.call("switch", branch=str(branch_of(link, branch)))
+    if as_json:
+        print_json(active)
+    else:
+        click.echo(f"{active['session_id']}/{active['branch_name']}\t{active['file']}")
+
+
+def tree_rows(branches: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """Yield the columns of each branch, its name drawn as a leaf of the tree."""
+    open_levels: list[bool] = []  # whether more is to come on each level above
+    for each in branches:
+        depth = each["depth"] or 0
+        del open_levels[depth:]
+        lead = "".join("│ " if more else "  " for more in open_levels[1:])
+        joint = ("└ " if each["last"] else "├ ") if depth else ""
+        open_levels.append(not each["last"])
+        star = "* " if each["current"] else "  "
+        agents = each["agents"] or 0
+        yield f"{star}{lead}{joint}{printable_(each['name'])}", each["created"] or "", str(agents) if agents else ""
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _print_points(points: Sequence[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(list(points))
+    else:
+        print_table(("", "prompt", "message"), [(str(p["number"]), _line(p), p["message_id"] or "") for p in points])
+
+
+def _ask(points: Sequence[dict[str, Any]], exclude: bool) -> _Choice:
+    """Have the user choose a prompt."""
+    if not points:
+        raise click.ClickException("There is no prompt to branch at. Write and send one first")
+    for point in points:
+        click.echo(f"{point['number']:>4}  {_line(point)}", err=True)
+    wanted = click.prompt("Branch at prompt", type=click.IntRange(1, len(points)), default=len(points), err=True)
+    point = points[wanted - 1]
+    exclude = exclude or not click.confirm("Keep this prompt in the branch?", default=True, err=True)
+    if not exclude and not point["message_id"]:
+        note("this prompt was never sent; it stays a draft")
+    return _Choice({"position": point["start"]}, exclude)
+
+
+def _line(point: dict[str, Any]) -> str:
+    """Return the beginning of a prompt on one line."""
+    first, _, rest = str(point["text"]).partition("\n")
+    return printable_(first[:80]) + (" …" if rest or len(first) > 80 else "")
+
+
+# ``pyagentd rename``, ``archive``, ``duplicate`` and ``delete``: what becomes of a session.
+
+_SHOWN = 8  # branches named in a question
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.argument("title")
+@json_option
+def rename(session: str, title: str, as_json: bool) -> None:
+    """Give SESSION another TITLE; its id stays."""
+    with daemon() as link:
+        renamed = link.call("rename", branch=str(branch_of(link, session)), title=title)
+    _say_more(renamed)
+    if as_json:
+        print_json(renamed)
+    else:
+        click.echo(f"{renamed['session_id']}\t{renamed['title']}")
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option("--undo", is_flag=True, help="Undo archiving.")
+@json_option
+def archive(session: str, undo: bool, as_json: bool) -> None:
+    """Leave SESSION out of lists; it stays where it is and can be used as before."""
+    with daemon() as link:
+        archived = link.call("archive", branch=str(branch_of(link, session)), undo=undo or None)
+    if as_json:
+        print_json(archived)
+    else:
+        click.echo(archived["session_id"])
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option("--name", metavar="NAME", help="Title of the copy (default: the title, and copy).")
+@json_option
+def duplicate(session: str, name: str | None, as_json: bool) -> None:
+    """Copy SESSION with its branches, agents and files; the copy has an id of its own."""
+    with daemon() as link:
+        made = link.call("duplicate", timeout=LONG_S, branch=str(branch_of(link, session)), name=name)
+    _say_more(made)
+    if as_json:
+        print_json(made)
+    else:
+        click.echo(f"{made['session_id']}\t{made['file']}")
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def delete(session: str, yes: bool, as_json: bool) -> None:
+    """Move SESSION to the trash; SESSION/BRANCH only that branch, and an agent's id only the agent."""
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("Deleting asks first, and there is no terminal to ask on. Use --yes")
+    with daemon() as link:
+        branch_dir = branch_of(link, session)
+        what = _meant(session, branch_dir)
+        if not yes:
+            found = link.call("branches", branch=str(branch_dir))["branches"] or []
+            click.confirm(f"Move {_lost(what, branch_dir, found)} to the trash?", abort=True, err=True)
+        trashed = link.call("delete", timeout=LONG_S, branch=str(branch_dir), what=what)["trashed"]
+    if as_json:
+        print_json({"trashed": trashed})
+    else:
+        click.echo("\n".join(trashed))
+
+
+def _say_more(told: dict[str, Any]) -> None:
+    """Tell beside the output what there is to say of an answer, which is no part of it."""
+    if text := told.pop("note", None):
+        note(text)
+
+
+def _meant(session: str, branch_dir: Path) -> str:
+    """Return what of a session the user named: an agent, one branch, or all of it."""
+    from pyagentd.store.paths import AGENTS_DIR, BRANCHES_DIR
+
+    if branch_dir.parent.name == AGENTS_DIR:
+        return "agent"
+    if session.startswith(("/", "~", ".")):
+        place = Path(session).expanduser().resolve()
+        return "branch" if BRANCHES_DIR in (place.parent.name, place.parent.parent.name) else "session"
+    return "branch" if "/" in session else "session"
+
+
+def _lost(what: str, branch_dir: Path, branches: list[dict[str, Any]]) -> str:
+    """Say what would be gone."""
+    if what == "agent":
+        return f"the agent {branch_dir.name}"
+    if what == "branch":
+        agents = sum(each["agents"] or 0 for each in branches if each["branch_dir"] == str(branch_dir))
+        return f"the branch {branch_dir.name}{_with_agents(agents)}"
+    names = [each["name"] for each in branches]
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    agents = sum(each["agents"] or 0 for each in branches)
+    return f"the session {branch_dir.parent.parent.name} ({shown}){_with_agents(agents)}"
+
+
+def _with_agents(count: int) -> str:
+    return f" with {count} agent{'s' if count > 1 else ''}" if count else ""
+
+
+# ``pyagentd export`` and ``pyagentd import``: conversations as files.
+
+_FORMATS = ("md", "json", "jsonl", "html")
+_PATIENCE_S = 300.0  # megabytes take a while
+
+
+@click.command()
+@click.argument("session", shell_complete=complete_session)
+@click.option(
+    "--format", "format_", type=click.Choice(_FORMATS), help="Default: what the name of FILE ends with, else md."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write to this file instead of stdout.",
+)
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def export(session: str, format_: str | None, output: Path | None, force: bool) -> None:
+    """Export the conversation of SESSION.
+
+    md is the document with its roles, which gptel opens and `pyagentd import` reads; json and jsonl are all messages
+    with their parts; html is one page for a browser, with the agents of the session.
+    """
+    place = None if output is None else output.absolute()
+    if place is not None and place.exists() and not force:
+        raise BadRequest(f"{output} exists", mend="Choose another name, or give --force")
+    wanted = format_ or _format_of(place)
+    with daemon() as link:
+        branch = str(branch_of(link, session))
+        answer = link.call("export", timeout=_PATIENCE_S, branch=branch, format=wanted, file=place and str(place))
+    for line in answer.get("notes") or ():
+        note(line)
+    if place is None:
+        content = _content(answer)
+        if sys.stdout.isatty():
+            content = printable(content.decode("utf-8", "surrogateescape")).encode()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+
+
+@click.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", help="Name of the session (default: the name of FILE).")
+@preset_option
+@workplace_option
+@json_option
+def import_(file: Path, name: str | None, preset: str | None, root: Path, as_json: bool) -> None:
+    """Make a session of FILE, a chat that gptel saved.
+
+    Markdown and plain text are read, with the roles that gptel keeps in the Local Variables. FILE is not changed.
+    """
+    with daemon() as link:
+        options = {"name": name, "preset": preset}
+        made = link.call(
+            "import", timeout=_PATIENCE_S, file=str(file.absolute()), root=str(root.resolve()), **options
+        )
+    notes = list(made.get("notes") or ())
+    if as_json:
+        print_json({**{key: made[key] for key in _CREATED}, "notes": notes})
+        return
+    for line in notes:
+        note(line)
+    click.echo(f"{made['session_id']}\t{made['file']}")
+
+
+def _format_of(place: Path | None) -> str:
+    suffix = place.suffix.lower().lstrip(".") if place is not None else ""
+    return {"htm": "html"}.get(suffix, suffix if suffix in _FORMATS else "md")
+
+
+def _content(answer: dict[str, Any]) -> bytes:
+    # What is too large for a frame comes by path; bytes that are no text come as they are.
+    if (text := answer.get("text")) is not None:
+        return str(text).encode("utf-8", "surrogateescape")
+    return Path(answer["path"]).read_bytes()

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from pyagentd.acp import asking
-from pyagentd.acp.commands import available
+from pyagentd.acp.conversation import available
 
 BRANCH, ROOT = "/s/branches/main", "/work"
 

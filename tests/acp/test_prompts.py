@@ -7,7 +7,7 @@ import base64
 import acp
 import pytest
 
-from pyagentd.acp.prompts import prompt
+from pyagentd.acp.files import prompt
 from pyagentd.errors import BadRequest
 
 ROOT = "/work"

@@ -13,7 +13,7 @@ import pytest
 
 from pyagentd.agent.mcp.projectservers import project_servers
 from pyagentd.cli import main
-from pyagentd.cli.mcp import _show
+from pyagentd.cli.tools import _show
 from pyagentd.config import load_config
 from pyagentd.config.tables import ServerSettings, read_server
 from pyagentd.errors import BadRequest, ConfigError, NotFound

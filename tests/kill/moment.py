@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyagentd.cli.outcome import ExitCode
+from pyagentd.cli.output import ExitCode
 from pyagentd.errors import PyagentdError
 from pyagentd.store import atomic, paths
 from pyagentd.store.document.text import read

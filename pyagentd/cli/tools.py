@@ -12,15 +12,14 @@ import re
 import shlex
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyagentd.cli.link import daemon
-from pyagentd.cli.options import project_option
-from pyagentd.cli.outcome import ExitCode
-from pyagentd.cli.output import json_option, note, print_json, print_table, printable
+from pyagentd.cli.link import daemon, run_environment
+from pyagentd.cli.output import ExitCode, json_option, note, print_json, print_table, printable, project_option
 from pyagentd.errors import ConfigError, Conflict, NotFound
 
 _DAEMON = ". The daemon reads it when it starts: pyagentd stop lets the next command start a new one"
@@ -366,3 +365,169 @@ def _show(told: dict[str, Any]) -> None:
 def _line(text: str) -> str:
     """Return a server's words on one line, which looks like nothing else."""
     return printable(" ".join(text.split()))
+
+
+# ``pyagentd hooks``: who is asked before and told after, and trusting those of a project.
+
+
+@click.command()
+@project_option("hooks")
+@click.option("--trust", is_flag=True, help="Show what the project's hooks run, and trust them as they are now.")
+@json_option
+def hooks(root: Path, trust: bool, as_json: bool) -> None:
+    """List the hooks: yours, from config.toml, and the project's, from .pyagentd/hooks.toml.
+
+    Those of a project are programs that run as you. They do once you trust them with --trust, until the file or a
+    script of the project that it names changes.
+    """
+    place = str(root.resolve())
+    with daemon() as link:
+        told = link.call("hooks", root=place)
+        if trust:
+            if not as_json:
+                _show_scripts(told)
+            if told["hash"]:
+                link.call("trust-hooks", root=place, hash=told["hash"])
+                note(f"trusted: {told['file']}")
+            else:
+                note(told["error"] or "this project has no hooks")
+            told = link.call("hooks", root=place)
+    rows = told["hooks"] or []
+    if as_json:
+        print_json(told)
+        return
+    print_table(
+        ("event", "command", "tools", "seconds", "source"),
+        (
+            (
+                row["event"],
+                ("" if row["trusted"] else "NOT TRUSTED: ") + " ".join(row["command"] or ()),
+                row["tools"] or "",
+                f"{row['timeout']:g}",
+                row["source"],
+            )
+            for row in rows
+        ),
+    )
+    if told["error"]:
+        note(f"the project's hooks cannot be used: {told['error']}")
+    elif any(not row["trusted"] for row in rows):
+        note("the project's hooks wait for your word: read them, then pyagentd hooks --trust")
+
+
+def _show_scripts(told: dict[str, Any]) -> None:
+    """Show what would run."""
+    if told["file"]:
+        print(f"--- {told['file']}\n{printable(told['text'])}", file=sys.stderr)
+    for row in told["scripts"] or []:
+        print(f"--- {row['path']}\n{printable(row['text'])}", file=sys.stderr)
+
+
+# ``pyagentd skills``: the know-how that models are told of.
+
+
+@click.command()
+@project_option("skills")
+@json_option
+def skills(root: Path, as_json: bool) -> ExitCode:
+    """List the skills that new sessions are told of.
+
+    They are SKILL.md in directories below .agents/skills and .claude/skills of the project, then your own, then those
+    that come with pyagentd; of two with one name the first counts. One that is broken is told with file and line.
+    """
+    with daemon() as link:
+        answer = link.call("skills", root=str(root.resolve()))
+    found, hidden, broken = (list(answer[key] or ()) for key in ("skills", "hidden", "broken"))
+    if as_json:
+        print_json({"skills": found, "hidden": hidden, "broken": broken})
+    else:
+        print_table(
+            ("skill", "origin", "description", "file"),
+            [(row["name"], row["origin"], row["description"], row["file"]) for row in found],
+        )
+        for row in hidden:
+            note(f"two are called {row['name']}: not used is {row['file']}")
+        for row in broken:
+            note(f"cannot be used: {row['error']}")
+    return ExitCode.FAILED if broken else ExitCode.DONE
+
+
+# ``pyagentd presets``: what sessions and agents can be made from.
+
+Row = dict[str, Any]
+
+
+@click.command()
+@project_option("presets")
+@click.option("--trust", is_flag=True, help="Trust the project's own presets as they are now.")
+@json_option
+def presets(root: Path, trust: bool, as_json: bool) -> None:
+    """List the presets that sessions and agents can be made from.
+
+    Those of a project (.pyagentd/presets/*.md) say what an agent may read, write and run, and come with the project.
+    They are used once you trust them with --trust, each until its content changes.
+    """
+    place = str(root.resolve())
+    with daemon() as link:
+        answer = link.call("presets", root=place)
+        if trust:
+            _trust(link, place, answer["untrusted"] or [])
+            answer = link.call("presets", root=place)
+    found = [{**row, "trusted": True} for row in answer["presets"] or []]
+    waiting = [{**row, "trusted": False} for row in answer["untrusted"] or []]
+    if as_json:
+        print_json([*found, *waiting])
+        return
+    print_table(("preset", "mode", "description", "source"), _lines([*found, *waiting]))
+    if good := sum(not row.get("error") for row in waiting):
+        wait = "preset waits" if good == 1 else "presets wait"
+        note(f"{good} of the project's {wait} for your word: read, then pyagentd presets --trust")
+
+
+def _trust(link: Any, root: str, waiting: list[Row]) -> None:
+    for row in waiting:
+        if row.get("error"):
+            note(f"not trusted, since it cannot be used: {row['error']}")
+    good = [row for row in waiting if not row.get("error")]
+    if not good:
+        note("no preset of this project waits for your word")
+        return
+    link.call("trust-presets", root=root, hashes=[row["hash"] for row in good])
+    for row in good:
+        note(f"trusted: {row['source']}")
+
+
+def _lines(rows: list[Row]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        said = row.get("error") or row.get("description") or ""
+        if warning := row.get("warning"):
+            said = f"{said} (WARNING: {warning})"
+        yield row["name"], row.get("mode") or "", said if row["trusted"] else f"NOT TRUSTED: {said}", row["source"]
+
+
+# ``pyagentd models``: which models can be had (SPEC 003 Model).
+
+_LONGEST_S = 60.0  # providers are asked all at once, each with a limit
+
+
+@click.command()
+@click.option("--refresh", is_flag=True, help="Ask the providers again, even if they were asked today.")
+@json_option
+def models(refresh: bool, as_json: bool) -> None:
+    """List the models that can be had, by the keys that are known here.
+
+    Each provider is asked at most once a day; where it cannot be asked, models that are known by name are listed.
+    """
+    from pyagentd.service.commands.models import listing
+
+    env, key = run_environment(os.environ)
+    with daemon() as link:
+        told = link.call("models", timeout=_LONGEST_S, refresh=refresh or None, env=env, key=key)
+    found: list[dict[str, Any]] = [
+        {**each, "valid": bool(each["valid"]), "stand_in": bool(each.get("stand_in")), "models": each["models"] or []}
+        for each in told["providers"] or []
+    ]
+    if as_json:
+        print_json({each["name"]: {name: each[name] for name in each if name != "name"} for each in found})
+    else:
+        click.echo(printable(listing(found)))
