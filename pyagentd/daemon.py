@@ -27,13 +27,13 @@ from pyagentd.agent.lifecycle import recovering
 from pyagentd.agent.presets import Presets, configured_default, configured_profiles
 from pyagentd.agent.running.hints import PendingHints
 from pyagentd.agent.titles import Titles
+from pyagentd.api import Service
 from pyagentd.clock import Pulse, SystemClock
 from pyagentd.config import Config
 from pyagentd.installation import in_background
 from pyagentd.llm import factory as warm
 from pyagentd.llm.factory import close_backends
 from pyagentd.log import LOG_NAME, setup_logging
-from pyagentd.service import Service
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.db.state import State

@@ -518,7 +518,7 @@ def models(refresh: bool, as_json: bool) -> None:
 
     Each provider is asked at most once a day; where it cannot be asked, models that are known by name are listed.
     """
-    from pyagentd.service.commands.models import listing
+    from pyagentd.api.commands import listing
 
     env, key = run_environment(os.environ)
     with daemon() as link:

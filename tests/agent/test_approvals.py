@@ -13,8 +13,8 @@ import pytest
 
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.dialogue import failed
+from pyagentd.api import Service
 from pyagentd.errors import BadRequest, NotFound
-from pyagentd.service import Service
 from pyagentd.store import branching
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World, attached, last_of, rows

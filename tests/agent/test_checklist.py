@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyagentd.service import Service
+from pyagentd.api import Service
 from pyagentd.store.db.projection import Projection
 from pyagentd.store.paths import BranchRef, ref_of
 from tests.agent.world import Watcher, World, assert_closed, attached, last_of, rows

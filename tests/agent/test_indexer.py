@@ -14,9 +14,9 @@ import pytest
 
 from pyagentd.agent import indexer as module
 from pyagentd.agent.indexer import Indexer
+from pyagentd.api import Service
+from pyagentd.api import sessions as listing
 from pyagentd.errors import BadRequest, NotFound, StoreError
-from pyagentd.service import Service
-from pyagentd.service import sessions as listing
 from pyagentd.store import paths
 from pyagentd.store.db.state import State
 from pyagentd.store.document import text as document

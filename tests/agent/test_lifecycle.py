@@ -14,9 +14,9 @@ from send2trash import plat_other
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.agent.branches import keeper as keeper_module
 from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Busy, NotFound, PyagentdError, StoreError
 from pyagentd.events import Event
-from pyagentd.service import Service
 from pyagentd.store import metadata, paths, sessions
 from pyagentd.store import metadata as lineage
 from pyagentd.store.conversation import Conversation

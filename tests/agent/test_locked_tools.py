@@ -8,9 +8,9 @@ import pytest
 
 from pyagentd.agent.prompting.skilltool import NAME as SKILL
 from pyagentd.agent.running import offer, toolbox
+from pyagentd.api import Service
 from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.profiles import BUILTIN, offered
-from pyagentd.service import Service
 from pyagentd.tools.builtin import builtin_tools
 from tests.agent.test_approvals import results, talking
 from tests.agent.world import World

@@ -12,9 +12,9 @@ import pytest
 from pyagentd.agent.approving.confining import shell_scope
 from pyagentd.agent.lifecycle import creating, telling
 from pyagentd.agent.running.settings import protected_paths
+from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Conflict, NotFound, PresetError, PyagentdError, StoreError
 from pyagentd.policy.patterns import first_match
-from pyagentd.service import Service
 from pyagentd.store import metadata, named_agents, paths, presetfile
 from pyagentd.store.db import agents, audit
 from pyagentd.store.document.text import body_sha256

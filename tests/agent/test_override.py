@@ -9,9 +9,9 @@ import pytest
 
 from pyagentd.agent.branches import override
 from pyagentd.agent.lifecycle import creating
+from pyagentd.api import Service
 from pyagentd.errors import BadRequest, Busy
 from pyagentd.policy.presets import Preset
-from pyagentd.service import Service
 from pyagentd.store import named_agents, paths, presetfile
 from pyagentd.store.document import text as document
 from pyagentd.store.document.text import Document, Settings, body_sha256

@@ -142,7 +142,7 @@ async def test_pages_end_between_rows_and_add_up(world: World, monkeypatch: pyte
     live = Watcher()
     ref = await conversation(world, live)
     for size in (1, 500, 5000):  # with the smallest, a page ends before every prompt
-        monkeypatch.setattr("pyagentd.service.inspection._PAGE", size)
+        monkeypatch.setattr("pyagentd.api.inspection._PAGE", size)
         assert told(await replayed(world, ref)) == told(live.events)
 
 

@@ -11,9 +11,9 @@ import pytest
 from pyagentd.agent.context.report import days_ago, priced, report, session_of
 from pyagentd.agent.context.usage import Spent
 from pyagentd.agent.indexer import Indexer
+from pyagentd.api import Service
 from pyagentd.llm.catalog import ModelFacts, Prices, facts, shipped
 from pyagentd.messages import Usage
-from pyagentd.service import Service
 from pyagentd.store.db.requests import LENGTHS, Counted
 from pyagentd.store.db.state import State
 from pyagentd.store.journal import Served

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.branches import lease as lease_module
+from pyagentd.api import Service
 from pyagentd.errors import BadRequest, ConfigError, NotASession, NotFound, PresetError, PyagentdError
-from pyagentd.service import Service
 from pyagentd.store.document.text import body_sha256
 from tests.agent.world import Watcher, World
 from tests.server import answer, tool_use
@@ -157,7 +157,7 @@ async def test_the_lease_is_for_those_who_are_attached(world: World, monkeypatch
 
 
 async def test_a_large_conversation_is_shown_by_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyagentd.service.conversations.INLINE_LIMIT", 10)
+    monkeypatch.setattr("pyagentd.api.group.INLINE_LIMIT", 10)
     branch = await made(world)
     shown = await world.service().show(Watcher(), branch=branch)
     with open(shown["path"]) as file:  # noqa: ASYNC230, PTH123 - a test may block

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from pyagentd.api import Service
 from pyagentd.errors import PyagentdError
 from pyagentd.policy.presets import DEFAULT_PRESET
-from pyagentd.service import Service
 from pyagentd.store.paths import BranchRef
 from tests.agent.world import Watcher, World
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.dialogue import todo
-from pyagentd.service import Service
+from pyagentd.api import Service
 from tests.agent.test_approvals import Talk, results, talking
 from tests.agent.world import Watcher, World
 from tests.server import answer, tool_use

@@ -11,9 +11,9 @@ import pytest
 from pyagentd.agent.approving.asks import Answer
 from pyagentd.agent.turns import turnagent
 from pyagentd.agent.turns.queue import Submission
+from pyagentd.api.conversations import APPROVED
 from pyagentd.errors import BadRequest, PresetError
 from pyagentd.policy.presets import Commands, Paths, Preset
-from pyagentd.service.turnagents import APPROVED
 from pyagentd.store import paths, sessions
 from pyagentd.store.paths import BranchRef
 from tests.agent.test_resume import awake, ended

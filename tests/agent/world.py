@@ -14,11 +14,11 @@ from pyagentd.agent.branches.attaching import attach
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.host import Host
 from pyagentd.agent.running.settings import Presets, SendOptions
+from pyagentd.api import Service
 from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.events import Event
 from pyagentd.policy.profiles import compile_action
-from pyagentd.service import Service
 from pyagentd.store import sessions
 from pyagentd.store.document import text as document
 from pyagentd.store.journal import Journal, Row

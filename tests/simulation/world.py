@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 from pyagentd.agent.host import Host
 from pyagentd.agent.presets import Presets
+from pyagentd.api import Service
 from pyagentd.clock import Pulse
 from pyagentd.config import load_config
 from pyagentd.llm.backend import Backend, ModelRequest
 from pyagentd.llm.retry import with_retry
 from pyagentd.messages import Message, Part, Role
-from pyagentd.service import Service
 from pyagentd.store import paths
 from pyagentd.store.paths import BranchRef
 from pyagentd.store.registry import Registry

@@ -18,7 +18,7 @@ _PRESETS = "pyagentd/agent/presets.py"
 _RUN = "pyagentd/agent/running/run.py"
 _ANSWER = "pyagentd/agent/running/answer.py"
 _SPAWN = "pyagentd/agent/delegating/spawn.py"
-_PIECES = "pyagentd/service/pieces.py"
+_PIECES = "pyagentd/api/agents.py"
 _SESSIONS = "pyagentd/store/sessions.py"
 _METADATA = "pyagentd/store/metadata.py"
 _RENDER = "pyagentd/store/document/render.py"
@@ -297,7 +297,7 @@ BREAKS_OF_AGENTS = [
     _of("Preset loaded via metadata module", _PIECES, '{**front, "system": ', '{**front, "body": '),
     _of(
         "Session metadata read from scope-plan.yml",
-        "pyagentd/service/lifecycle.py",
+        "pyagentd/api/sessions.py",
         "_told(metadata.read_session_metadata(_place(directory)))",
         "_told(metadata.read_branch_metadata(_place(directory)))",
     ),

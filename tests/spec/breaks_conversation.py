@@ -17,7 +17,7 @@ BREAKS_OF_CONVERSATIONS = [
     ),
     _of(
         'When a user clicks "approve and auto mode" on a plan, does that fire a trigger or a user message?',
-        "pyagentd/service/turnagents.py",
+        "pyagentd/api/conversations.py",
         'metadata={"agent": agent})',
         "metadata={})",
     ),

@@ -317,7 +317,7 @@ BREAKS_OF_LIFECYCLES = [
     ),
     _of(
         "Persistence: Session metadata",
-        "pyagentd/service/contexts.py",
+        "pyagentd/api/named_agents.py",
         "found = await archive.known(agent) if agent else",
         "found = [] if agent else",
     ),

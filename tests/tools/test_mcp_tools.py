@@ -199,7 +199,5 @@ def test_what_is_wrong_is_told_with_its_line(value: object) -> None:
 
 
 def test_a_daemon_without_servers_never_loads_the_sdk() -> None:
-    code = (
-        "import sys, pyagentd.daemon, pyagentd.service; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
-    )
+    code = "import sys, pyagentd.daemon, pyagentd.api; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

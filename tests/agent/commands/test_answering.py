@@ -12,9 +12,9 @@ import pytest
 
 from pyagentd.agent.commands.answering import NoHuman
 from pyagentd.agent.commands.command import Answer, Call, Command
+from pyagentd.api import Service
 from pyagentd.errors import BadRequest
 from pyagentd.policy.presets import DEFAULT_PRESET
-from pyagentd.service import Service
 from pyagentd.store import paths
 from pyagentd.store.document import text as document
 from pyagentd.store.paths import BranchRef

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.lifecycle import creating
+from pyagentd.api import Service
 from pyagentd.errors import BadRequest, PresetError, PyagentdError
-from pyagentd.service import Service
 from tests.agent.world import Watcher, World
 
 

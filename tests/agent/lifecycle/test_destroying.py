@@ -13,8 +13,8 @@ from send2trash import plat_other
 from pyagentd.agent.lifecycle import creating, recovering
 from pyagentd.agent.lifecycle.worktree import Worktree, look
 from pyagentd.agent.triggering.occurrences import every
+from pyagentd.api import Service
 from pyagentd.errors import NotFound, PyagentdError, StoreError, Unconfirmed
-from pyagentd.service import Service
 from pyagentd.store import paths
 from pyagentd.store import trash as store_trash
 from pyagentd.store.db import agents, audit, tasks

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pyagentd.agent.lifecycle import creating, destroying, recovering
-from pyagentd.service import Service
+from pyagentd.api import Service
 from pyagentd.store import atomic, named_agents, paths, trash
 from pyagentd.store.db import agents
 from pyagentd.store.db.state import State

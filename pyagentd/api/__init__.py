@@ -11,37 +11,19 @@ from typing import Any
 
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
-from pyagentd.service.agents import Agents
-from pyagentd.service.approvals import Approvals
-from pyagentd.service.branches import Branches
-from pyagentd.service.commands.builtin import Builtin
-from pyagentd.service.compaction import Compaction
-from pyagentd.service.contexts import ContextOperations
-from pyagentd.service.conversations import Conversations
-from pyagentd.service.daemon import Daemon
-from pyagentd.service.emacs import EmacsOperations
-from pyagentd.service.exchange import Exchange
-from pyagentd.service.history import Histories
-from pyagentd.service.hooks import HookOperations
-from pyagentd.service.inspection import Inspection
-from pyagentd.service.lifecycle import Lifecycle
-from pyagentd.service.mcp import McpOperations
-from pyagentd.service.missions import Missions
-from pyagentd.service.models import ModelOperations
-from pyagentd.service.namedagents import NamedAgents
-from pyagentd.service.pieces import Pieces
-from pyagentd.service.presets import PresetTemplates
-from pyagentd.service.queue import Queue
-from pyagentd.service.schedules import Scheduling
-from pyagentd.service.search import Search
-from pyagentd.service.sessions import Sessions
-from pyagentd.service.settings import Settings
-from pyagentd.service.slash import SlashCommands
-from pyagentd.service.snapshots import SnapshotOperations
-from pyagentd.service.spawning import Spawning
-from pyagentd.service.tasks import TaskOperations
-from pyagentd.service.turnagents import TurnAgents
-from pyagentd.service.usage import Spending
+from pyagentd.api.agents import Agents, Pieces, Spawning
+from pyagentd.api.approvals import Approvals
+from pyagentd.api.commands import Builtin
+from pyagentd.api.conversations import Compaction, Conversations, Queue, SlashCommands, TurnAgents
+from pyagentd.api.daemon import Daemon
+from pyagentd.api.history import Histories, SnapshotOperations
+from pyagentd.api.inspection import Inspection, Search
+from pyagentd.api.mcp import EmacsOperations, HookOperations, McpOperations
+from pyagentd.api.missions import Missions
+from pyagentd.api.models import ModelOperations, PresetTemplates, Spending
+from pyagentd.api.named_agents import ContextOperations, NamedAgents, Settings, TaskOperations
+from pyagentd.api.schedules import Scheduling
+from pyagentd.api.sessions import Branches, Exchange, Lifecycle, Sessions
 from pyagentd.store.registry import Registry
 
 

@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyagentd.agent.delegating.task import described as in_words
+from pyagentd.agent.delegating.task import described
 from pyagentd.agent.missions.cutoff import unfinished
 from pyagentd.agent.missions.missiontool import PRESET, readable
 from pyagentd.agent.missions.report import missions
 from pyagentd.agent.running.toolbox import NAMES
 from pyagentd.agent.turns.queue import Submission
+from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options, spill, told_submitted, workplace
 from pyagentd.errors import BadRequest
 from pyagentd.jsontext import object_in
 from pyagentd.policy.action import canonical_tool
 from pyagentd.policy.patterns import under
-from pyagentd.service.group import INLINE_LIMIT, Client, Group, described, spill, workplace
-from pyagentd.service.options import send_options, told_submitted
 from pyagentd.store import presetfile, sessions
 from pyagentd.store.paths import BranchRef
+from pyagentd.store.paths import described as described_
 from pyagentd.tools.builtin import builtin_tools
 
 _GO_ON = "Continue."
@@ -70,7 +70,7 @@ class Missions(Group):
         async with self._host.using(ref) as live:
             made = await self._host.submit(live, Submission(text=prompt, options=options, metadata=metadata))
             await live.secure()  # who visits the document now finds the prompt in it
-        return {**described(ref), **told_submitted(made)}
+        return {**described_(ref), **told_submitted(made)}
 
     async def mission_resume(
         self,
@@ -89,7 +89,7 @@ class Missions(Group):
         async with self._host.using(self._ref(branch)) as live:
             last = live.conversation.last_run
             if last is not None and not last.is_finished and last.data["id"] in live.conversation.missions:
-                return {**described(live.ref), "run": last.data["id"], "queued": None, "running": True}
+                return {**described_(live.ref), "run": last.data["id"], "queued": None, "running": True}
             run_id = unfinished(live.conversation)
             if not run_id:
                 raise BadRequest(
@@ -97,7 +97,7 @@ class Missions(Group):
                 )
             given = Submission(text=_GO_ON, options=options, metadata={"mission": {"resume": run_id}})
             made = await self._host.submit(live, given)
-        return {**described(live.ref), **told_submitted(made)}
+        return {**described_(live.ref), **told_submitted(made)}
 
     async def mission_trace(self, client: Client, *, branch: str) -> dict[str, Any]:
         """Return the missions of a session turn by turn, as JSON, in the reply or, when large, as a file.
@@ -109,7 +109,7 @@ class Missions(Group):
             conversation = live.conversation.snapshot()
             found = await asyncio.to_thread(missions, conversation, live.ref)
             asks = [{name: ask.get(name) for name in _ASK} for ask in self._host.asks.open_for(live.key)]
-            said = {"session": described(live.ref), "preset": live.conversation.session.get("agent"), "asks": asks}
+            said = {"session": described_(live.ref), "preset": live.conversation.session.get("agent"), "asks": asks}
             text = json.dumps({**said, "missions": found}, ensure_ascii=False, default=str)
         if len(text) < INLINE_LIMIT:
             return {"json": text}
@@ -137,7 +137,7 @@ class Missions(Group):
         inside = None if workspace is None else [under(str(workspace))]
         ref = sessions.create_session(
             host.config.sessions_dir,
-            in_words(prompt),
+            described(prompt),
             preset_name=parsed.name,
             preset_text=text,
             paths_read=inside,

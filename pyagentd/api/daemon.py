@@ -13,7 +13,7 @@ from typing import Any
 from pyagentd import __version__
 from pyagentd.agent.host import Host
 from pyagentd.agent.indexer import Indexer
-from pyagentd.service.group import Client, Group
+from pyagentd.api.group import Client, Group
 from pyagentd.store.registry import Registry
 from pyagentd.tools.sandbox.enclosure import confinement
 

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pyagentd.agent.approving.asks import Answer, Ask, Decision
-from pyagentd.agent.approving.grants import Kind as GrantKind
+from pyagentd.agent.approving.grants import Kind
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.dialogue.question import checked_answers
 from pyagentd.agent.running.settings import SendOptions, policy_context
 from pyagentd.agent.turns.turnagent import now_held
+from pyagentd.api.group import INLINE_LIMIT, Client, Group, send_options
 from pyagentd.errors import BadRequest, NotFound, ToolError
 from pyagentd.policy.guard import Allow, Deny, decide
-from pyagentd.service.group import INLINE_LIMIT, Client, Group
-from pyagentd.service.options import send_options
 from pyagentd.store import paths
 from pyagentd.store.db import audit
 from pyagentd.store.db.projection import Projection
@@ -30,7 +29,7 @@ from pyagentd.tools.write import WRITE
 
 MOST_DECISIONS = 1000  # in one answer
 
-_REMEMBERED_AS: Mapping[str, GrantKind] = {"session": "session", "always": "project"}
+_REMEMBERED_AS: Mapping[str, Kind] = {"session": "session", "always": "project"}
 
 # What stands for each right when somebody asks what the guard would say, and the argument that names the resource.
 _CHECKED: Mapping[str, tuple[ToolSpec, str, Mapping[str, Any]]] = {
@@ -99,11 +98,11 @@ class Approvals(Group):
 
     async def revoke(self, client: Client, *, branch: str, action: str, kind: str | None = None) -> dict[str, Any]:
         """Take back the grants whose expression is ``action``, of kind "session", "project" or both."""
-        for known in get_args(GrantKind):
+        for known in get_args(Kind):
             if kind == known:
                 return await self._revoke(branch, action, known)
         if kind:
-            raise BadRequest(f"{kind!r} is no kind of grant", mend=f"One of {', '.join(get_args(GrantKind))}")
+            raise BadRequest(f"{kind!r} is no kind of grant", mend=f"One of {', '.join(get_args(Kind))}")
         return await self._revoke(branch, action, None)
 
     async def audit(
@@ -215,7 +214,7 @@ class Approvals(Group):
                         str(row["id"]), Answer(decision="allow", by=client.name), options
                     )
 
-    async def _revoke(self, branch: str, action: str, kind: GrantKind | None) -> dict[str, Any]:
+    async def _revoke(self, branch: str, action: str, kind: Kind | None) -> dict[str, Any]:
         async with self._host.using(self._ref(branch)) as live:
             revoked = await self._host.grants.revoke(paths.root_of(live.ref), _workspace(live), action, kind)
         if not revoked:

@@ -9,11 +9,10 @@ from pyagentd.agent.triggering import occurrences
 from pyagentd.agent.triggering.occurrences import When
 from pyagentd.agent.triggering.schedules import LIFETIME
 from pyagentd.agent.triggering.triggers import OUTSIDE, Delivered, Trigger, local_user
+from pyagentd.api.group import Client, Group, name_of, send_options
 from pyagentd.errors import BadRequest
 from pyagentd.jsontext import object_in
 from pyagentd.policy.profiles import compile_action
-from pyagentd.service.group import Client, Group, name_of
-from pyagentd.service.options import send_options
 from pyagentd.store.db.schedules import Schedule
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyagentd.agent.approving.confining import shell_scope
@@ -12,27 +13,134 @@ from pyagentd.agent.branches import attaching
 from pyagentd.agent.branches.branch import LiveBranch
 from pyagentd.agent.branches.override import effective, overridden, printed, settings_of
 from pyagentd.agent.branches.persist import Version
-from pyagentd.agent.commands.answering import answered
+from pyagentd.agent.commands.answering import Answered, answered
+from pyagentd.agent.compacting.manual import compact
+from pyagentd.agent.compacting.marking import marker_of
 from pyagentd.agent.context.metering import tell_below
 from pyagentd.agent.dialogue import chips, failed, todo
+from pyagentd.agent.host import Host
 from pyagentd.agent.lifecycle import configuring, creating
+from pyagentd.agent.prompting.surroundings import skills_of
 from pyagentd.agent.running.settings import SendOptions
 from pyagentd.agent.triggering.triggers import local_user
 from pyagentd.agent.turns import turnagent
 from pyagentd.agent.turns.queue import Submission
+from pyagentd.api.commands import told
+from pyagentd.api.group import (
+    INLINE_LIMIT,
+    Client,
+    Group,
+    commanding,
+    directory,
+    message_settings,
+    send_options,
+    spill,
+    told_submitted,
+    turn_metadata,
+)
+from pyagentd.api.models import TOOLS, checked_model, summary
 from pyagentd.errors import BadRequest, Busy, NotFound
 from pyagentd.events import Event
 from pyagentd.policy.presets import Preset, parse_message_settings
-from pyagentd.service.group import INLINE_LIMIT, Client, Group, spill
-from pyagentd.service.models import checked_model
-from pyagentd.service.options import commanding, message_settings, send_options, told_submitted, turn_metadata
-from pyagentd.service.presets import TOOLS
-from pyagentd.service.slash import told_answered
-from pyagentd.service.usage import summary
 from pyagentd.store import metadata, paths, presetfile
 from pyagentd.store.document.heal import role_diff
 from pyagentd.store.document.text import Settings
 from pyagentd.tools.sandbox import watch
+
+# Operations on the messages that wait for their turn, and on what a session is doing (neighbours B.3, B.4).
+
+
+class Queue(Group):
+    """One branch at a time."""
+
+    async def queue(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return the messages that wait, the next one first: {id, text, queued_at, steer, origin, …} each."""
+        async with self._host.using(self._ref(branch)) as live:
+            return {"items": live.queue.told(), "paused": live.paused and bool(live.queue.waiting)}
+
+    async def queue_cancel(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
+        """Take a message back; its text is the client's again. What stands in the document stays there."""
+        async with self._host.using(self._ref(branch)) as live:
+            return {"text": await self._host.queue.cancel(live, id)}
+
+    async def queue_edit(self, client: Client, *, branch: str, id: str, text: str) -> None:
+        """Replace the text of a message; its place in the queue stays."""
+        async with self._host.using(self._ref(branch)) as live:
+            await self._host.queue.edit(live, id, text)
+
+    async def queue_pause(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Have what waits, if anything does, wait until somebody goes on: before a run is stopped."""
+        async with self._host.using(self._ref(branch)) as live:
+            self._host.queue.pause(live)
+            return {"paused": live.paused}
+
+    async def queue_resume(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Go on with a queue that is paused; environment and key are for messages whose client is gone."""
+        options = send_options(client, env, key, ())
+        async with self._host.using(self._ref(branch)) as live:
+            live.require_writable()
+            return {"waiting": await self._host.queue.resume(live, options)}
+
+    async def get_status(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return what a session is doing, as its ``status`` events say it; after a restart that is ``idle``."""
+        async with self._host.using(self._ref(branch)) as live:
+            return live.status
+
+    async def retry_now(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Send the request that failed again at once, if one waits for that."""
+        async with self._host.using(self._ref(branch)) as live:
+            waits = live.status["state"] == "retrying" and live.run is not None
+            if waits and live.run is not None:
+                live.run.retry_now()
+            return {"retried": waits}
+
+
+# Operations on slash commands: which there are, and one that is asked for without a prompt.
+
+
+class SlashCommands(Group):
+    """What is typed behind a slash."""
+
+    async def commands(self, client: Client, *, branch: str | None = None) -> dict[str, Any]:
+        """Return the commands of a conversation, or without ``branch`` those that hold anywhere: ``{commands}``.
+
+        Each has ``name`` (without the slash, words with one space between), ``summary``, ``synopsis``, ``origin`` and
+        ``arguments``, each with ``name``, ``hint`` (how it is written), ``summary``, ``required``, ``takes`` ("word",
+        "rest" or "flag"), ``values`` (what completes it: "agents", "keys", "models", "permissions", "contexts",
+        "tasks", "commands" or "") and ``choices``. Nobody outside is asked for them.
+        """
+        ref = self._ref(branch) if branch else None
+        found = await self._host.commands.of(ref)
+        return {"commands": [told(command) for command in found.values()]}
+
+
+def told_answered(made: Answered) -> dict[str, Any]:
+    """Return what became of a command, in the shape of what becomes of a message.
+
+    ``command`` is ``{name, text, json, code, recorded, began}``: the answer, for people and as JSON for programs; the
+    code of an error or nil; whether both stand in the conversation; the run that the command began and that goes on,
+    such as a compaction, or nil. ``run`` is nil where they do not, unless the command
+    sent a message to the model: then it is that run, or ``queued`` says that the message waits.
+    """
+    command = {
+        "name": made.name,
+        "text": made.text,
+        "json": json.dumps(made.data, ensure_ascii=False),
+        "code": made.code or None,
+        "recorded": made.is_recorded,
+        "began": made.began or None,
+    }
+    if made.submitted is not None:
+        return {**told_submitted(made.submitted), "command": command}
+    run, message = made.run_id or None, made.message_id or None
+    return {"run": run, "message": message, "queued": False, "seq": made.seq, "ended": "done", "command": command}
 
 
 class Conversations(Group):
@@ -324,3 +432,128 @@ def _told(settings: Settings) -> dict[str, Any]:
         "temperature": settings.temperature,
         "max_tokens": settings.max_tokens,
     }
+
+
+# Operations on the length of a conversation: compacting it when somebody wants it.
+
+
+class Compaction(Group):
+    """One conversation."""
+
+    async def compact(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        instructions: str = "",
+        wait: bool = False,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Summarise everything said so far; ``instructions`` say what to keep, ``wait`` answers when it is done."""
+        options = send_options(client, env, key, ())
+        async with self._host.using(self._ref(branch)) as live:
+            run = await compact(self._host, live, options, instructions.strip())
+            started = {"run": run, "seq": live.recorder.last_seq}
+            if not wait or live.task is None:
+                return started
+            await asyncio.wait([live.task])
+            return {**started, "seq": live.recorder.last_seq, **_compaction_told(live, run)}
+
+
+def _compaction_told(live: LiveBranch, run: str) -> dict[str, Any]:
+    """Return how a compaction ended, and what it made."""
+    data = live.conversation.runs[run].data
+    error: Mapping[str, Any] = data.get("error") or {}
+    ended = {"reason": data.get("reason"), "message": error.get("message") or "", "code": error.get("code") or ""}
+    marker = marker_of(live.conversation, run)
+    if marker is None:
+        return ended
+    facts: Mapping[str, Any] = marker.data.get("metadata") or {}
+    made = {key: marker.data.get(key) for key in ("summary", "tail_start_id", "auto", "summary_tokens")}
+    made |= {"id": marker.row["message_id"], "messages": facts.get("messages"), "tokens": facts.get("tokens")}
+    return {**ended, **made}
+
+
+# Operations on who answers: the agents there are for the next turn, and approving a plan (spec 002).
+
+APPROVED = "Approved, continue."
+"""What the user's message says that approves a plan; the guide's words."""
+
+BUILD = "build"
+
+_DESCRIPTION = 300  # characters of one, as far as they are told
+
+
+class TurnAgents(Group):
+    """The agents of turns."""
+
+    async def agents_available(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return which agents the next turn of a branch may have.
+
+        The answer is ``{agent, opened_with, plan, agents: (A…)}``: the name of the next turn's and of the session's
+        own, whether that turn can only look, and for each A ``{name, description, model, read_only, origin}``.
+        """
+        async with self._host.using(self._ref(branch)) as live:
+            root = live.conversation.session.get("workspace_root")
+            presets = await asyncio.to_thread(self._host.presets.for_project, Path(root) if root else None)
+            agents = {} if live.ref.is_agent else await asyncio.to_thread(turnagent.available, presets)
+            rows = [
+                {
+                    "name": name,
+                    "description": preset.description[:_DESCRIPTION],
+                    "model": preset.model or None,
+                    "read_only": preset.read_only,
+                    "origin": presets.usable[name].origin,
+                }
+                for name, preset in agents.items()
+            ]
+            return {**turnagent.told(self._host.presets, live.ref, live.conversation), "agents": rows}
+
+    async def approve(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        agent: str = BUILD,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+        allow: Sequence[str] = (),
+        id: str | None = None,
+    ) -> dict[str, Any]:
+        """Approve the plan in a branch: the user's message that says so, answered by ``agent``.
+
+        It is a message like any that is typed: it waits for its turn while a run is in flight, and no trigger.
+        """
+        options = send_options(client, env, key, allow)
+        async with self._host.using(self._ref(branch)) as live:
+            _require_plan(self._host, live)
+            given = Submission(text=APPROVED, options=options, id=id, metadata={"agent": agent})
+            made = await self._host.submit(live, given)
+        return told_submitted(made)
+
+    async def skills(self, client: Client, *, root: str | None = None) -> dict[str, Any]:
+        """Return the skills for sessions in the project ``root``.
+
+        The answer is ``{skills: (S…), hidden: (H…), broken: (B…)}``: S is ``{name, description, file, origin}``, H
+        ``{name, file, by}`` with the file that counts instead, B ``{file, error}``, which names the line.
+        """
+        found = await asyncio.to_thread(lambda: skills_of(self._host.config, directory(root) if root else None))
+        return {
+            "skills": [
+                {"name": s.name, "description": s.description, "file": str(s.file), "origin": s.origin}
+                for s in found.found.values()
+            ],
+            "hidden": [{"name": s.name, "file": str(s.file), "by": str(by.file)} for s, by in found.hidden],
+            "broken": [{"file": str(file), "error": str(error)} for file, error in found.broken],
+        }
+
+
+def _require_plan(host: Host, live: LiveBranch) -> None:
+    """Raise ``BadRequest`` where there is no plan to approve."""
+    if not turnagent.told(host.presets, live.ref, live.conversation)["plan"]:
+        raise BadRequest(
+            f"{live.ref.session_id} is not in plan mode", mend="Say what is to be done in a message of your own"
+        )
+    if not any(each.role == "assistant" and not each.is_hidden for each in live.conversation.messages.values()):
+        raise BadRequest(f"{live.ref.session_id} has no plan yet", mend="Ask for one first")

@@ -1,0 +1,464 @@
+"""All commands that come with pyagentd, and ``/help``, which tells of these and all others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyagentd.agent.commands.command import Answer, Argument, Call, Command, Commands
+from pyagentd.agent.lifecycle.defaults import DEFAULTS
+from pyagentd.agent.lifecycle.telling import listing as listing_
+from pyagentd.errors import NotFound, did_you_mean
+from pyagentd.store import paths
+
+if TYPE_CHECKING:
+    from pyagentd.store.paths import BranchRef
+
+
+# How a slash command asks for an operation, in the name of whoever typed it.
+
+Operations = Mapping[str, Callable[..., Awaitable[Any]]]
+
+
+class Asking:
+    """Asks for operations.
+
+    Args:
+        operations: All there are, by their names on the wire.
+    """
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    async def __call__(self, call: Call, operation: str, **arguments: Any) -> Any:
+        """Return what an operation answers; raises what it raises."""
+        return await self._operations[operation](call.client, **arguments)
+
+    def has(self, operation: str) -> bool:
+        """Return whether there is such an operation."""
+        return operation in self._operations
+
+
+def run_options(call: Call) -> dict[str, Any]:
+    """Return what an operation that asks a model is told of its client."""
+    return {"env": call.options.env, "key": call.options.api_key}
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as lines with aligned columns, the last one as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1] if rows else []
+    lines = ("  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]]) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+# ``/agent …``: named agents, from any conversation (SPEC 003, neighbours C.3).
+
+KEYS = ("system_prompt", "model", "permissions", "name")
+
+_NAME = Argument(name="name", summary="the name of an agent", required=True, values="agents")
+_MODEL = Argument(name="model", summary="a model, [BACKEND/]NAME", values="models")
+_PERMISSIONS = Argument(
+    name="permissions", summary="a profile: open, standard, locked, or your own", values="permissions"
+)
+
+
+def agent_commands(ask: Asking) -> tuple[Command, ...]:
+    """Return the commands."""
+    return (
+        Command(
+            name="agent init",
+            summary="Make a named agent, with a directory, a workspace and a conversation of its own",
+            arguments=(
+                Argument(name="name", summary="a name: letters, digits, - and _", required=True),
+                Argument(name="system_prompt", summary='what it is told to be, in "quotation marks"', quoted=True),
+                _MODEL,
+                _PERMISSIONS,
+            ),
+            run=partial(_init, ask),
+        ),
+        Command(name="agent list", summary="List the named agents", changed_by=(), run=partial(_list, ask)),
+        Command(
+            name="agent config",
+            summary="Show what an agent is, or set one key of it",
+            arguments=(
+                _NAME,
+                Argument(name="key", choices=KEYS, values="keys"),
+                Argument(name="value", summary="its new value", takes="rest"),
+            ),
+            changed_by=("value",),
+            run=partial(_config, ask),
+        ),
+        Command(
+            name="agent rename",
+            summary="Give an agent another name",
+            arguments=(_NAME, Argument(name="new_name", summary="its new name", required=True)),
+            run=partial(_rename, ask),
+        ),
+        Command(
+            name="agent destroy",
+            summary="End an agent with all it does; says first what is lost, and does it with --yes",
+            arguments=(
+                _NAME,
+                Argument(name="keep_files", summary="leave its directory, to be taken up again", takes="flag"),
+                Argument(name="yes", summary="do it", takes="flag"),
+            ),
+            changed_by=("yes",),
+            run=partial(_destroy, ask),
+        ),
+    )
+
+
+def settings_commands(ask: Asking) -> tuple[Command, ...]:
+    """Return the command for the defaults of new agents."""
+    return (
+        Command(
+            name="settings",
+            summary="Show the defaults of named agents, or set one of them; with --reset to its default",
+            arguments=(
+                Argument(name="key", choices=tuple(DEFAULTS), values="keys"),
+                Argument(name="value", summary="its new value", takes="rest"),
+                Argument(name="reset", takes="flag"),
+            ),
+            changed_by=("value", "reset"),
+            run=partial(_settings, ask),
+        ),
+    )
+
+
+async def _settings(ask: Asking, call: Call) -> Answer:
+    given = call.arguments
+    told = await ask(call, "settings", **given, env=call.options.env, api_key=call.options.api_key)
+    rows = [(key, "-" if value is None else str(value)) for key, value in told["settings"].items()]
+    note = f"\n{told['note']}" if told.get("note") else ""
+    if key := given.get("key"):
+        value = dict(rows)[key]
+        return Answer(text=f"{key} is {value}{' now' if len(given) > 1 else ''}{note}", data=told)
+    return Answer(text=columns(rows), data=told)
+
+
+async def _init(ask: Asking, call: Call) -> Answer:
+    made = await ask(call, "agent-init", **call.arguments, **run_options(call))
+    text = f"The agent {made['name']} is in {made['dir']}. {made['welcome']}"
+    if made["note"]:
+        text = f"{text}\n{made['note']}"
+    return Answer(text=text, data={key: made[key] for key in ("name", "dir", "session_id", "branch", "file")})
+
+
+async def _list(ask: Asking, call: Call) -> Answer:
+    found = (await ask(call, "agent-list"))["agents"]
+    if not found:
+        return Answer(text="There is no named agent yet; /agent init makes one.", data={"agents": []})
+    rows = [
+        (
+            each["name"],
+            each["status"],
+            _model_of(each),
+            _profile(each["permissions"]),
+            each["error"] or "",
+        )
+        for each in found
+    ]
+    return Answer(text=columns(rows), data={"agents": found})
+
+
+async def _config(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "agent-config", **call.arguments, env=call.options.env, api_key=call.options.api_key)
+    key = call.arguments.get("key")
+    if key is None:
+        rows = [(name, "-" if value is None else str(value)) for name, value in told["config"].items()]
+        return Answer(text=columns(rows), data=told)
+    value = told["config"][key]
+    verb = "are" if key == "permissions" else "is"
+    said = "has no value of its own" if value is None else f"{verb} {value}"
+    if "value" not in call.arguments:
+        return Answer(text=f"The {key} of {told['name']} {said}", data=told)
+    text = f"The {key} of {told['name']} {said} now"
+    return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
+
+
+async def _rename(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "agent-rename", **call.arguments)
+    return Answer(text=f"{call.arguments['name']} is called {told['name']} now, in {told['dir']}", data=told)
+
+
+async def _destroy(ask: Asking, call: Call) -> Answer:
+    """Say what would be lost, unless that was confirmed."""
+    name, keep_files = call.arguments["name"], bool(call.arguments.get("keep_files"))
+    if call.arguments.get("yes"):
+        done = await ask(call, "agent-destroy", name=name, keep_files=keep_files, confirmed=True)
+        return Answer(text=done["text"], data=done)
+    lost = await ask(call, "agent-losses", name=name, keep_files=keep_files)
+    again = " ".join(["/agent destroy", name, *(["--keep-files"] if keep_files else []), "--yes"])
+    head = f"The agent {name} is not destroyed yet. What would be lost or ended:"
+    lines = [f"  {line}" for line in lost["lines"]] or ["  nothing"]
+    return Answer(text="\n".join([head, *lines, f"To destroy it: {again}"]), data=lost)
+
+
+def _model_of(agent: Mapping[str, Any]) -> str:
+    return str(agent["model"] or agent.get("effective_model") or "-")
+
+
+def _profile(permissions: object) -> str:
+    return permissions if isinstance(permissions, str) and not permissions.startswith("{") else "custom"
+
+
+# ``/context …``: the conversation saved, put behind, taken up again (SPEC 003 Context Management).
+
+_ID = 8  # characters of an id that are shown
+
+
+def context_commands(ask: Asking) -> tuple[Command, ...]:
+    """Return the commands."""
+    return (
+        Command(
+            name="context save",
+            summary="Save the conversation, which goes on; without a description a model says what it is about",
+            arguments=(Argument(name="description", summary="what it is about", takes="rest"),),
+            run=partial(_save, ask),
+        ),
+        Command(
+            name="context clear",
+            summary="Begin anew without saving; the text stays in the document",
+            run=partial(_clear, ask),
+        ),
+        Command(
+            name="context restore",
+            summary="Go on with a saved conversation in the place of the present one",
+            arguments=(
+                Argument(
+                    name="id", summary="the id of a saved conversation, or how it begins", required=True,
+                    values="contexts",
+                ),
+            ),
+            run=partial(_restore, ask),
+        ),
+        Command(
+            name="context history",
+            summary="List the saved conversations, of this agent or another",
+            arguments=(Argument(name="agent", summary="the name of an agent", values="agents"),),
+            changed_by=(),
+            run=partial(_history, ask),
+        ),
+    )  # fmt: skip
+
+
+async def _save(ask: Asking, call: Call) -> Answer:
+    made = await ask(call, "context-save", branch=call.ref.key, **call.arguments, **run_options(call))
+    return Answer(text=f"Context saved: [{made['id'][:_ID]}] {made['description']}", data=made)
+
+
+async def _clear(ask: Asking, call: Call) -> Answer:
+    made = await ask(call, "context-clear", branch=call.ref.key)
+    return Answer(text=f"Context cleared. {made['note']}", data=made)
+
+
+async def _restore(ask: Asking, call: Call) -> Answer:
+    """Restore once the command itself stands above what is restored."""
+    found = await ask(call, "context-get", branch=call.ref.key, id=call.arguments["id"])
+
+    async def restore() -> None:
+        await ask(call, "context-restore", branch=call.ref.key, id=found["id"])
+
+    text = f"Restoring the context [{found['id'][:_ID]}] {found['description']} ({found['message_count']} messages)"
+    return Answer(text=text, data=found, then=restore)
+
+
+async def _history(ask: Asking, call: Call) -> Answer:
+    agent = call.arguments.get("agent")
+    of = {"agent": agent} if agent else {"branch": call.ref.key}
+    found = (await ask(call, "context-history", **of))["contexts"]
+    return Answer(text=listing_(agent or paths.root_of(call.ref).session_id, found), data={"contexts": found})
+
+
+# ``/model`` and ``/models``: which model answers here, and which there are.
+
+
+def model_commands(ask: Asking) -> tuple[Command, ...]:
+    """Return the commands."""
+    return (
+        Command(
+            name="model",
+            summary="Show which model answers here, or have another one answer from now on",
+            arguments=(Argument(name="model", summary="a model, [BACKEND/]NAME", values="models"),),
+            changed_by=("model",),
+            run=partial(_model, ask),
+        ),
+        Command(
+            name="models",
+            summary="List the models that can be had",
+            arguments=(Argument(name="refresh", summary="ask the providers anew", takes="flag"),),
+            changed_by=(),
+            run=partial(_models, ask),
+        ),
+    )
+
+
+async def _model(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "model", branch=call.ref.key, **call.arguments, **run_options(call))
+    name = f"{told['model'] or 'the default model'} of {told['backend']}"
+    if "model" not in call.arguments:
+        return Answer(text=f"{name} answers here", data=told)
+    text = f"{name} answers from now on"
+    return Answer(text=f"{text}\n{told['note']}" if told["note"] else text, data=told)
+
+
+async def _models(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "models", **call.arguments, **run_options(call))
+    return Answer(text=listing(told["providers"]), data=told)
+
+
+def listing(providers: Sequence[Mapping[str, Any]]) -> str:
+    """Return the lines that people read of what the operation ``models`` answers."""
+    lines: list[str] = []
+    for each in providers:
+        at = f", listed {each['checked_at']}" if each["checked_at"] else ""
+        trouble = f": {each['trouble']}" if each["trouble"] else ""
+        usable = f"{'usable' if each['valid'] else 'not usable'}{at}"
+        if each.get("stand_in"):
+            usable = "a stand-in that answers without a model; chosen by PYAGENTD_BACKEND=offline or offline/NAME"
+        lines += ["", f"{each['name']} ({usable}){trouble}"]
+        lines += [f"  {name}" for name in each["models"] or ()]
+    return "\n".join(lines[1:])
+
+
+# Commands about the conversation in which they are typed: how it stands, what runs behind it, its length.
+
+_TASK = Argument(name="id", summary="the id of a task", required=True, values="tasks")
+
+
+def session_commands(ask: Asking) -> tuple[Command, ...]:
+    """Return the commands."""
+    return (
+        Command(
+            name="status",
+            summary="Show how this agent or session stands: model, permissions, conversation, tasks",
+            changed_by=(),
+            run=partial(_status, ask),
+        ),
+        Command(
+            name="tasks",
+            summary="List the background commands of this agent or session",
+            changed_by=(),
+            run=partial(_tasks, ask),
+        ),
+        Command(
+            name="tasks output",
+            summary="Show the end of what a background command printed",
+            arguments=(_TASK,),
+            changed_by=(),
+            run=partial(_output, ask),
+        ),
+        Command(
+            name="tasks kill",
+            summary="End a background command with all it started",
+            arguments=(_TASK,),
+            run=partial(_kill, ask),
+        ),
+        Command(
+            name="compact",
+            summary="Summarise everything said so far, so that there is room again",
+            arguments=(Argument(name="instructions", summary="what to keep", takes="rest"),),
+            run=partial(_compact, ask),
+        ),
+    )
+
+
+async def _status(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "agent-status", branch=call.ref.key, **run_options(call))
+    return Answer(text=told["text"], data={key: value for key, value in told.items() if key != "text"})
+
+
+async def _tasks(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "tasks", branch=call.ref.key)
+    return Answer(text=told["text"], data={"tasks": told["tasks"]})
+
+
+async def _output(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "task-output", branch=call.ref.key, id=call.arguments["id"])
+    printed = told["output"].rstrip("\n")
+    return Answer(text=printed or f"{told['id']} has printed nothing", data=told)
+
+
+async def _kill(ask: Asking, call: Call) -> Answer:
+    told = await ask(call, "task-kill", branch=call.ref.key, id=call.arguments["id"])
+    return Answer(text=f"{told['id']} {told['status']}", data=told)
+
+
+async def _compact(ask: Asking, call: Call) -> Answer:
+    """Compact below the command, which is no part of what is summarised."""
+
+    async def compact() -> str:
+        begun = await ask(call, "compact", branch=call.ref.key, **call.arguments, **run_options(call))
+        return str(begun["run"])
+
+    return Answer(text="What was said above is summarised.", then=compact)
+
+
+class Builtin:
+    """The source of these commands.
+
+    Args:
+        operations: What clients can ask for.
+        known: All commands of all sources, of which ``/help`` tells.
+    """
+
+    def __init__(self, operations: Operations, known: Commands) -> None:
+        ask = Asking(operations)
+        self._commands = (
+            Command(
+                name="help",
+                summary="List the commands, or tell of one",
+                arguments=(Argument(name="command", summary="a command", takes="rest", values="commands"),),
+                changed_by=(),
+                run=partial(_help, known),
+            ),
+            *agent_commands(ask),
+            *context_commands(ask),
+            *session_commands(ask),
+            *model_commands(ask),
+            *settings_commands(ask),
+        )
+
+    async def commands(self, ref: BranchRef | None) -> Sequence[Command]:
+        """Return them; they are the same everywhere."""
+        return self._commands
+
+
+async def _help(known: Commands, call: Call) -> Answer:
+    found = await known.of(call.ref)
+    wanted = " ".join(str(call.arguments.get("command") or "").removeprefix("/").split())
+    if not wanted:
+        rows = [(command.synopsis, command.summary) for command in found.values()]
+        return Answer(text=columns(rows), data={"commands": [told(command) for command in found.values()]})
+    own = [command for name, command in found.items() if name == wanted or name.startswith(f"{wanted} ")]
+    if not own:
+        raise NotFound(f"There is no command /{wanted[:60]}", mend=did_you_mean(wanted, found))
+    return Answer(text="\n\n".join(map(_told_whole, own)), data={"commands": [told(command) for command in own]})
+
+
+def _told_whole(command: Command) -> str:
+    rows = [(f"  {each.hint}", each.summary or ", ".join(each.choices)) for each in command.arguments]
+    return "\n".join(filter(None, (command.synopsis, command.summary, columns(rows))))
+
+
+def told(command: Command) -> dict[str, object]:
+    """Return a command as clients are told of it, see ``commands``."""
+    return {
+        "name": command.name,
+        "summary": command.summary,
+        "synopsis": command.synopsis,
+        "origin": command.origin,
+        "arguments": [
+            {
+                "name": each.name,
+                "hint": each.hint,
+                "summary": each.summary,
+                "required": each.required,
+                "takes": each.takes,
+                "values": each.values,
+                "choices": list(each.choices),
+            }
+            for each in command.arguments
+        ],
+    }

@@ -1,0 +1,442 @@
+"""Operations on named agents: making, listing, configuring, renaming and destroying them (SPEC 003)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyagentd.agent.lifecycle import configuring, creating, defaults, destroying, losses, renaming, worktree
+from pyagentd.agent.lifecycle.contexts import KEPT
+from pyagentd.agent.lifecycle.creating import MODEL_SETTING, Wanted
+from pyagentd.agent.running.settings import provider_of
+from pyagentd.agent.tasks import telling
+from pyagentd.agent.tasks.standing import standing
+from pyagentd.agent.triggering.triggers import local_user
+from pyagentd.agent.turns.turnagent import answers_next
+from pyagentd.api.group import Client, Group, name_of, send_options
+from pyagentd.api.models import checked_model
+from pyagentd.clock import iso8601
+from pyagentd.errors import BadRequest, NotFound, PyagentdError, Unconfirmed
+from pyagentd.events import Event
+from pyagentd.store import atomic, contexts, named_agents, paths
+from pyagentd.store.db import agents
+from pyagentd.store.db.agents import AgentRow, ContextRow
+from pyagentd.store.db.tasks import Task
+from pyagentd.store.document import hidden
+from pyagentd.store.paths import BranchRef, described
+from pyagentd.wire.sexp import SexpError, plist_to_dict
+
+
+class NamedAgents(Group):
+    """Agents that have a name, a configuration and a workspace of their own."""
+
+    async def agent_init(
+        self,
+        client: Client,
+        *,
+        name: str,
+        system_prompt: str | None = None,
+        model: str | None = None,
+        permissions: str | Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Make an agent; the answer has its ``name``, ``dir``, ``welcome`` and the names and places of its branch.
+
+        ``permissions`` is the name of a profile, or one written out, as JSON or as ``{allow, ask}``. ``note``: what
+        is to be said of a model that could not be checked with the client's ``env`` and ``key``, and of files that an
+        agent of that name left, or nil.
+        """
+        note = ""
+        if model:
+            await asyncio.to_thread(atomic.make_dirs, self._host.config.sessions_dir)  # where lists of models are
+            checked = await checked_model(self._host, None, model, send_options(client, env, key, ()))
+            model, note = checked.model, checked.note
+        wanted = Wanted(name=name, system_prompt=system_prompt, model=model, permissions=_permissions(permissions))
+        place = self._host.config.agents_dir.resolve() / name
+        kept = named_agents.is_name(name) and await asyncio.to_thread((place / named_agents.AGENT_FILE).is_file)
+        ref = await creating.create(self._host, wanted)
+        if kept:
+            saved = len(await self._host.contexts.archive.history(ref))
+            many = "" if saved == 1 else "s"
+            taken = f"Its kept files were taken up: configuration, docs, workspace, {saved} saved conversation{many}"
+            note = f"{note}\n{taken}" if note else taken
+        self._registry.add(ref)
+        self._tell_written(ref)
+        self._host.publish(Event("agents", "", 0))
+        told = {"name": name, "dir": str(ref.session_dir), **described(ref)}
+        return {**told, "welcome": creating.welcome(self._host, ref), "note": note or None}
+
+    async def agent_list(self, client: Client, *, destroyed: bool = False, watch: bool = False) -> dict[str, Any]:
+        """Return all named agents by name, ``{agents: (A…)}``, with ``destroyed`` those too that are gone.
+
+        A has ``name``, ``dir``, ``session_id``, ``status``, ``model``, ``effective_model`` (its own, or that of its
+        preset), ``permissions``, ``created_at``, ``branch`` (to attach to; nil without files), ``state`` of its
+        active branch and ``error`` (what is wrong with its file).
+        With ``watch`` the client is told by events of kind "agents" when something of that has changed, and by
+        "task" of all tasks, as long as it is connected.
+        """
+        if watch:
+            self._host.overseers.add(client)
+        rows = await asyncio.to_thread(agents.known, self._host.state, destroyed=destroyed)
+        found = [await asyncio.to_thread(self._listed, row) for row in rows]
+        for each in found:
+            each["state"] = self._host.state_of(each["branch"] or "")
+        return {"agents": found}
+
+    async def agent_config(
+        self,
+        client: Client,
+        *,
+        name: str,
+        key: str | None = None,
+        value: Any = None,
+        reset: bool = False,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        api_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Return what an agent is, or set ``key`` (system_prompt, model, permissions, name) to ``value``.
+
+        With ``reset`` the key gets its default. Without ``value`` and ``reset`` nothing is changed. The answer is
+        ``{name, dir, config: {name, channel_id, model, system_prompt, permissions, created_at}, note}``; ``note``:
+        what is to be said of a model that could not be checked with the client's ``env`` and ``api_key``, or nil.
+        """
+        note = ""
+        if key == "model" and value:
+            place = await asyncio.to_thread(creating.agent_dir, self._host, name)
+            preset = self._host.presets.of_branch(paths.ref_of(place))
+            checked = await checked_model(self._host, preset, str(value), send_options(client, env, api_key, ()))
+            value, note = checked.model, checked.note
+        if key == "name" and value:
+            return await self.agent_rename(client, name=name, new_name=str(value))
+        if key is not None and (value is not None or reset):
+            given = _permissions(value) if key == "permissions" else value
+            user = local_user()
+            await configuring.change(self._host, name, key, None if reset else given, user=user)
+            self._publish(name, key)
+        config = await configuring.shown(self._host, name)
+        if key is not None and key not in config:
+            raise NotFound(f"{key[:40]!r} is no key of an agent", mend=f"Known: {', '.join(config)}")
+        return {
+            "name": name,
+            "dir": str(self._host.config.agents_dir.resolve() / name),
+            "config": config,
+            "note": note or None,
+        }
+
+    async def agent_rename(self, client: Client, *, name: str, new_name: str) -> dict[str, Any]:
+        """Give an agent another name: its directory, its session's id and everything recorded of it follow."""
+        old = paths.ref_of(await asyncio.to_thread(creating.agent_dir, self._host, name))
+        ref = await renaming.rename(self._host, name, new_name, user=local_user())
+        self._registry.forget(old.session_dir)
+        self._registry.add(ref)
+        self._tell_written(old, ref)
+        self._host.publish(Event("agents", "", 0))
+        config = await configuring.shown(self._host, new_name)
+        return {"name": new_name, "dir": str(ref.session_dir), "config": config, **described(ref)}
+
+    async def agent_losses(self, client: Client, *, name: str, keep_files: bool = False) -> dict[str, Any]:
+        """Return what would be lost with an agent, to be told before it is destroyed; ``lines`` says all of it.
+
+        The others are ``name``, ``dir``, counts of ``files`` (``size`` in bytes, ``more`` than were counted),
+        ``uncommitted`` files and ``unpushed`` commits of its workspace (nil: not known), ``contexts``, ``messages``,
+        ``asks``, ``runs``, ``schedules``; ``tasks`` that run; ``trash``: whether files would go there; ``branch``: of
+        its workspace.
+        """
+        found = await losses.of(self._host, name)
+        return {**found.told(), "lines": found.lines(keep_files=keep_files)}
+
+    async def agent_destroy(
+        self, client: Client, *, name: str, keep_files: bool = False, confirmed: bool = False
+    ) -> dict[str, Any]:
+        """End an agent; the answer is ``{name, dir, files, saved, text}``.
+
+        ``files`` is what became of its directory: kept, trashed or deleted; ``saved`` has the ids of conversations
+        that were saved. Without ``confirmed`` nothing is done: the error, ``unconfirmed``, says what would be lost.
+        """
+        if not confirmed:
+            lines = (await losses.of(self._host, name)).lines(keep_files=keep_files)
+            lost = "; ".join(lines) or "nothing"
+            raise Unconfirmed(f"The agent {name} is not destroyed: lost would be {lost}", mend="Confirm it first")
+        done = await destroying.destroy(self._host, name, keep_files=keep_files, user=local_user())
+        self._registry.forget(done.directory)
+        self._tell_written(*done.gone)
+        self._host.publish(Event("agents", "", 0))
+        told = {"name": name, "dir": str(done.directory), "files": done.files}
+        return {**told, "saved": [row.id for row in done.saved], "text": done.text}
+
+    def _publish(self, name: str, key: str) -> None:
+        """Tell who watches an agent that another configuration holds."""
+        place = self._host.config.agents_dir.resolve() / name
+        self._host.publish(Event("agents", "", 0))
+        were = "were" if key == "permissions" else "was"
+        for live in self._host.inside(place):
+            live.publish(Event("notice", live.key, 0, ({"text": f"The {key} of {name} {were} changed"},)))
+
+    def _answering(self, ref: BranchRef) -> str | None:
+        """Return the model that answers an agent; None where that cannot be told."""
+        try:
+            return self._host.presets.of_branch(ref).model
+        except PyagentdError:
+            return None
+
+    def _listed(self, row: AgentRow) -> dict[str, Any]:
+        ref, wrong = _branch(row), ""
+        told: dict[str, Any] = {"model": row.model, "permissions": row.permissions}
+        if ref is not None and row.status != "destroyed":
+            try:
+                file = named_agents.read(ref.session_dir)
+                told = {"model": file.model, "permissions": file.permissions or row.permissions}
+            except PyagentdError as error:
+                wrong = error.message
+        return {
+            "effective_model": None if ref is None or wrong else self._answering(ref),
+            "name": row.name,
+            "dir": row.dir,
+            "session_id": row.session_id,
+            "status": row.status,
+            **told,
+            "created_at": row.created_at,
+            "branch": ref.key if ref is not None else None,
+            "error": wrong or (None if ref is not None or row.status == "destroyed" else f"{row.dir} is gone"),
+        }
+
+
+def _branch(row: AgentRow) -> BranchRef | None:
+    """Return the active branch of an agent; None when its files are gone."""
+    try:
+        return paths.ref_of(Path(row.dir))
+    except PyagentdError:
+        return None
+
+
+def _permissions(value: Any) -> str | Mapping[str, Any] | None:
+    """Return permissions as a client gives them: a text, a mapping, or on the wire of Emacs a plist."""
+    if value is None or isinstance(value, str):
+        return value or None
+    try:
+        return value if isinstance(value, Mapping) else plist_to_dict(list(value))
+    except (SexpError, TypeError) as error:
+        raise BadRequest("permissions are a profile's name, or (:allow (…) :ask (…))") from error
+
+
+# Operations on the defaults of named agents (SPEC 003 Session Persistence Summary: server defaults).
+
+
+class Settings(Group):
+    """What holds for agents where nobody says otherwise."""
+
+    async def settings(
+        self,
+        client: Client,
+        *,
+        key: str | None = None,
+        value: Any = None,
+        reset: bool = False,
+        env: Mapping[str, str] | Sequence[Any] = (),
+        api_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the settings, or set ``key`` to ``value``, or with ``reset`` to its default.
+
+        The answer is ``{settings, defaults}``: what holds and what would, each with ``default_model`` (nil: that of
+        the preset), ``default_permissions`` and ``idle_timeout`` (seconds, 0 never; also given as 45min, 2h, never).
+        ``note``: what is to be said of a model that could not be checked with the client's ``env`` and ``api_key``.
+        """
+        host, note = self._host, ""
+        if key is not None and key not in defaults.DEFAULTS:
+            raise BadRequest(f"{key[:40]!r} is no setting", mend=f"Known: {', '.join(defaults.DEFAULTS)}")
+        if key is None and (value is not None or reset):
+            raise BadRequest("No key is given", mend=f"Known: {', '.join(defaults.DEFAULTS)}")
+        if key is not None and (value is not None or reset):
+            if key == MODEL_SETTING and value and not reset:
+                checked = await checked_model(host, None, str(value), send_options(client, env, api_key, ()))
+                value, note = checked.model, checked.note
+            wanted = None if reset else defaults.checked(host, key, value)
+            await asyncio.to_thread(defaults.put, host, key, wanted)
+        held = await asyncio.to_thread(defaults.read, host)
+        return {"settings": held, "defaults": dict(defaults.DEFAULTS), "note": note or None}
+
+
+# Operations on commands in the background (SPEC 003 Running Tasks).
+
+_SHOWN_BYTES = 30_000
+
+
+class TaskOperations(Group):
+    """What runs behind conversations."""
+
+    async def tasks(self, client: Client, *, branch: str | None = None, watch: bool = False) -> dict[str, Any]:
+        """Return the tasks of a session or named agent, or all: {tasks, text}, in the order in which they began.
+
+        With ``watch`` the client is told of all tasks and named agents from now on, as ``agent_list``.
+        """
+        if watch:
+            self._host.overseers.add(client)
+        name = paths.root_of(self._ref(branch)).session_id if branch else None
+        found = await self._host.tasks.of(name)
+        text = telling.listing(name, found, self._host.clock.now())
+        return {"tasks": [self._task_told(task) for task in found], "text": text}
+
+    async def task_output(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
+        """Return a task with the end of what it printed, as ``output``; raises ``NotFound`` when that is gone."""
+        task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
+        file = self._host.tasks.output(task)
+        if not await asyncio.to_thread(file.is_file):
+            raise NotFound(
+                f"What {id} printed is not there any more: {file} is gone", mend=f"It ended: {task.status}"
+            )
+        return await self._task_shown(task)
+
+    async def task_kill(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
+        """End a task with all it started, and return it as it is then; one that has ended stays as it is."""
+        task = await self._host.tasks.get(paths.root_of(self._ref(branch)).session_id, id)
+        return await self._task_shown(await self._host.tasks.kill(task))
+
+    async def agent_status(
+        self, client: Client, *, branch: str, env: Mapping[str, str] | Sequence[Any] = (), key: str | None = None
+    ) -> dict[str, Any]:
+        """Return how a session or named agent stands: configuration, conversation, tasks; ``text`` says it all.
+
+        ``model`` and ``backend`` are those that would answer a client with this ``env``.
+        """
+        host, ref, options = self._host, paths.root_of(self._ref(branch)), send_options(client, env, key, ())
+        preset = host.presets.of_branch(ref)
+        rows = await asyncio.to_thread(agents.known, host.state)
+        life = next((row.status for row in rows if row.dir == str(ref.session_dir)), None)
+        permissions: Any = preset.profile
+        named = named_agents.named_dir(host.config.agents_dir.resolve(), ref) is not None
+        if named:
+            permissions = (await asyncio.to_thread(named_agents.read, ref.session_dir)).permissions or permissions
+        async with host.using(ref) as live:
+            try:
+                answers = answers_next(host, live, options)
+                backend = provider_of(answers, host.config, options)
+                stand_in = host.config.backend(backend).kind == "offline"
+            except PyagentdError:  # whoever sends is told
+                answers, backend, stand_in = preset, preset.backend, False
+            said = hidden.visible(live.conversation)
+            messages = await asyncio.to_thread(contexts.count, live.conversation.snapshot())
+            last = max((message.row.get("created_at") or 0 for message in said), default=0)
+            state = live.status["state"]
+            root = live.conversation.session.get("workspace_root")
+            title = {} if named else {"title": str(live.conversation.session.get("title") or "")}
+        saved = (await host.contexts.archive.history(ref))[:1]
+        running = [task for task in await host.tasks.of(ref.session_id) if task.status == "running"]
+        facts = {
+            "agent": ref.session_id,
+            **title,
+            "model": answers.model,
+            "backend": backend,
+            "stand_in": stand_in,
+            "permissions": permissions if isinstance(permissions, str) else "custom" if permissions else "",
+            "status": life or state,
+            "messages": messages,
+            "asks": len(host.asks.within(str(ref.session_dir))),
+            "last_at": iso8601(datetime.fromtimestamp(last / 1000, UTC)) if last else None,
+            "git": await asyncio.to_thread(_git, Path(root)) if root else None,
+            "saved": {"saved_at": saved[0].saved_at, "description": saved[0].description} if saved else None,
+        }
+        told = [self._task_told(task) for task in running]
+        return {**facts, "tasks": told, "text": standing(facts, running, host.clock.now())}
+
+    async def _task_shown(self, task: Task) -> dict[str, Any]:
+        file = self._host.tasks.output(task)
+        text, whole = await asyncio.to_thread(telling.tail, file, _SHOWN_BYTES)
+        return {**self._task_told(task), "output": text, "whole": whole}
+
+    def _task_told(self, task: Task) -> dict[str, Any]:
+        directory = self._host.tasks.directory(task)
+        return {
+            "id": task.id,
+            "agent": task.agent_name,
+            "session": name_of(directory),
+            "branch": str(directory),
+            "command": task.command,
+            "cwd": task.cwd,
+            "status": task.status,
+            "pid": task.pid,
+            "exit_code": task.exit_code,
+            "started_at": task.started_at,
+            "ended_at": task.ended_at,
+            "wake": task.wake,
+            "output_path": task.output_path,
+        }
+
+
+def _git(directory: Path) -> dict[str, Any] | None:
+    """Return branch and number of uncommitted files of a repository, None where there is none; blocks."""
+    found = worktree.look(directory)
+    return None if found is None else {"branch": found.branch, "uncommitted": found.uncommitted}
+
+
+# Operations on contexts: conversations that are saved, cleared, taken up again, listed.
+
+
+class ContextOperations(Group):
+    """The conversations of a session or a named agent, one after the other."""
+
+    async def context_save(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        description: str = "",
+        env: Mapping[str, str] | Sequence[Any] = (),
+        key: str | None = None,
+    ) -> dict[str, Any]:
+        """Save the conversation, which goes on; without ``description`` a model says what it is about."""
+        options = send_options(client, env, key, ())
+        async with self._host.using(self._ref(branch)) as live:
+            return _told(await self._host.contexts.save(live, description, options=options))
+
+    async def context_clear(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Put the conversation behind a boundary without saving it: the next message begins another."""
+        async with self._host.using(self._ref(branch)) as live:
+            cleared = await self._host.contexts.clear(live)
+        return {"messages": cleared.messages, "note": KEPT}
+
+    async def context_restore(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
+        """Let the saved conversation ``id``, or which begins like that, go on in the place of the present one."""
+        async with self._host.using(self._ref(branch)) as live:
+            return _told(await self._host.contexts.restore(live, id))
+
+    async def context_get(self, client: Client, *, branch: str, id: str) -> dict[str, Any]:
+        """Return the saved conversation of a branch's session or agent whose id is, or begins with, ``id``."""
+        return _told(await self._host.contexts.archive.get(self._ref(branch), id))
+
+    async def context_history(
+        self, client: Client, *, branch: str | None = None, agent: str | None = None
+    ) -> dict[str, Any]:
+        """Return the saved conversations of a branch's session or agent, the last one first.
+
+        ``agent`` names an agent that may be gone: the records of its conversations are kept. One whose ``gone`` is
+        true has lost its file, and cannot be restored until that is put back.
+        """
+        if (branch is None) == (agent is None):
+            raise BadRequest("Name a branch or an agent")
+        archive = self._host.contexts.archive
+        found = await archive.known(agent) if agent else await archive.history(self._ref(branch or ""))
+        if agent and not found and await asyncio.to_thread(agents.find, self._host.state, agent) is None:
+            raise NotFound(f"There is, and was, no agent called {agent[:80]!r}", mend="/agent list shows them")
+        gone = await asyncio.to_thread(_gone, found)
+        return {"contexts": [{**_told(row), "gone": row.file_path in gone} for row in found]}
+
+
+def _gone(rows: Sequence[ContextRow]) -> set[str]:
+    """Return the files that are not there; blocks."""
+    return {row.file_path for row in rows if not Path(row.file_path).is_file()}
+
+
+def _told(row: ContextRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "agent_name": row.agent_name,
+        "description": row.description,
+        "saved_at": row.saved_at,
+        "trigger": row.trigger,
+        "message_count": row.message_count,
+        "file": row.file_path,
+    }

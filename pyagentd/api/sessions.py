@@ -1,0 +1,610 @@
+"""Operations on sessions as a whole: making, finding and listing them, and what they are made from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pyagentd.agent.branches.branch import LiveBranch
+from pyagentd.agent.branches.override import printed, settings_of
+from pyagentd.agent.context.metering import facts_of
+from pyagentd.agent.context.report import priced
+from pyagentd.agent.context.usage import Spent, total
+from pyagentd.agent.emacs import emacstools
+from pyagentd.agent.host import Host
+from pyagentd.agent.overview import listed_row, spent_row
+from pyagentd.agent.running import offer
+from pyagentd.api.group import INLINE_LIMIT, TITLE_LENGTH, Client, Group, directory, expanded, workplace
+from pyagentd.clock import epoch_ms
+from pyagentd.errors import BadRequest, Busy, ConfigError, PyagentdError, StoreError
+from pyagentd.events import Event
+from pyagentd.llm.prompts import one_line
+from pyagentd.policy.patterns import under
+from pyagentd.policy.presets import DEFAULT_PRESET, Preset, parse_preset
+from pyagentd.policy.profiles import resolved
+from pyagentd.store import branching, metadata, paths, presetfile, sessions
+from pyagentd.store.atomic import write_bytes
+from pyagentd.store.branching import BranchPoint
+from pyagentd.store.db.listing import listed
+from pyagentd.store.db.requests import spent_by_branch
+from pyagentd.store.document.adopt import Adopted
+from pyagentd.store.document.render import writable
+from pyagentd.store.document.text import Settings
+from pyagentd.store.export import importing
+from pyagentd.store.export.export import FORMATS, Exported, exported, read_source
+from pyagentd.store.metadata import Node
+from pyagentd.store.named_agents import named_dir
+from pyagentd.store.paths import BranchRef, described
+from pyagentd.store.trash import move_to_trash
+from pyagentd.tools.builtin import builtin_tools
+from pyagentd.wire.sexp import encode
+
+INLINE_SESSIONS = 500  # more go by file (DESIGN §5 Sizes)
+
+_NOTHING = Spent()
+
+
+class Sessions(Group):
+    """All sessions."""
+
+    async def create_session(
+        self,
+        client: Client,
+        *,
+        name: str,
+        preset: str = DEFAULT_PRESET,
+        titled: bool = False,
+        root: str | None = None,
+        session_dir: str | None = None,
+        session_id: str | None = None,
+        projects: Sequence[str] = (),
+        activity_org_file: str | None = None,
+    ) -> dict[str, Any]:
+        """Create a session; with ``root`` (a project) it may read and write everything below it.
+
+        ``root`` may be a branch's directory, too: then it is where that one works. ``titled`` means that somebody
+        typed ``name``, which is the title then. Activities give its directory and id, the directories of ``projects``
+        that it may read, and their document.
+        """
+        workspace = workplace(root) if root else None
+        of_project = await asyncio.to_thread(self._host.presets.for_project, workspace)
+        parsed, text = of_project.template(preset)
+        inside = [] if workspace is None else [under(str(workspace))]
+        readable = [under(str(directory(project))) for project in projects]
+        ref = sessions.create_session(
+            self._host.config.sessions_dir,
+            name,
+            preset_name=parsed.name,
+            preset_text=text,
+            paths_read=[*inside, *readable] or None,
+            paths_write=inside or None,
+            clock=self._host.clock,
+            session_dir=expanded(session_dir) if session_dir else None,
+            session_id=session_id,
+            activity_org_file=activity_org_file,
+        )
+        self._registry.add(ref)
+        self._host.origins.made(ref)
+        async with self._host.using(ref) as branch:
+            branch.record_session(workspace_root=workspace or _first(projects) or Path.home(), agent=preset)
+            if titled and (title := one_line(name, TITLE_LENGTH)):
+                branch.note_session(title=title)
+            title = str(branch.conversation.session.get("title") or "")
+        return described(ref) | {"title": title or None}
+
+    async def trust_session(self, client: Client, *, branch: str, sha256: str | None = None) -> dict[str, Any]:
+        """Trust a session that is not from this machine while its ``preset.md`` has the hash ``sha256``.
+
+        The answer is ``{foreign, file, sha256, profile, paths, shell_commands, mcp}``: whether it waits for trust,
+        and what ``file``, the preset.md at the root of its tree, says. Without ``sha256`` nothing is trusted.
+        """
+        host, ref = self._host, paths.root_of(self._ref(branch))
+        file = paths.preset_file(ref.branch_dir)
+        data = await asyncio.to_thread(presetfile.content, file)
+        preset, found = host.presets.of_content(data, file, ref.branch_name), hashlib.sha256(data).hexdigest()
+        if sha256 not in (None, found):
+            raise BadRequest(f"{file} has changed since it was shown", mend="Look at it again")
+        if sha256 and host.origins.foreign(ref):
+            host.origins.trust(ref, data)
+        profile = resolved(preset.profile)
+        return {
+            "foreign": host.origins.foreign(ref),
+            "file": str(file),
+            "sha256": found,
+            "profile": profile.name if profile else None,
+            "paths": asdict(preset.paths),
+            "shell_commands": asdict(preset.shell),
+            "mcp": [" ".join((each.name, *(each.command or (each.url,)))) for each in preset.mcp.own]
+            if preset.mcp
+            else [],
+        }
+
+    async def resolve(self, client: Client, *, name: str) -> dict[str, Any]:
+        """Return the branch that an id, a prefix, ID/BRANCH or a directory means."""
+        return described(await asyncio.to_thread(self._registry.resolve, name))
+
+    async def sessions(
+        self, client: Client, *, archived: bool = False, form: str = "sexp", watch: bool = False
+    ) -> dict[str, Any]:
+        """Return every branch and agent, agents after the branch they belong to; archived ones only if asked for.
+
+        The answer is ``{sessions: (S…)}`` or, when that is too large for a frame, ``{path: FILE}`` with the same
+        in FILE, as an s-expression like those on the wire or, with ``form`` "json", as JSON. S has the names and
+        places of a branch (``session_id``, ``branch``, ``file``…), ``agent``, ``parent`` (of an agent: the branch
+        it belongs to), ``title``, ``archived_at`` (epoch ms), ``preset``, ``created``, ``updated`` (ISO 8601; when
+        the conversation was last written), ``current`` (the active branch of its session), ``state``, and what it
+        cost without the agents below it: ``tokens``, ``usd`` as far as prices are known, ``unpriced`` where they are
+        not. With ``watch`` the client is told what changes, as ``sessions`` events.
+        """
+        if watch:
+            self._host.overview.watchers.add(client)
+        if form not in ("sexp", "json"):
+            raise BadRequest(f"{form!r} is no form", mend="sexp or json")
+        found = await asyncio.to_thread(self._found, archived)
+        for row in found:
+            live = self._host.opened(row["branch"])
+            row["state"] = self._host.state_of(row["branch"])
+            if live and live.meter is not None:
+                row |= spent_row(live.meter.own)
+        if len(found) <= INLINE_SESSIONS:
+            return {"sessions": found}
+        path = self._host.config.runtime_dir / f"sessions-{'all' if archived else 'unarchived'}.{form}"
+        await asyncio.to_thread(_write, path, found, form)
+        return {"path": str(path)}
+
+    async def running(self, client: Client, *, watch: bool = False) -> dict[str, Any]:
+        """Return the branches and agents that answer now, or wait for a human to: ``{running: (S…)}``.
+
+        S is as ``sessions`` has it, with ``queued`` and of the run ``started_at`` (epoch ms), ``phase``, ``tools``
+        and the others of a ``status`` event, nil where there is none. ``watch`` is that of ``sessions``.
+        """
+        if watch:
+            self._host.overview.watchers.add(client)
+        return {"running": self._host.overview.running()}
+
+    async def unwatch(self, client: Client) -> dict[str, Any]:
+        """Tell the client nothing more of what changes in all sessions, named agents and tasks.
+
+        That is what ``watch`` of ``sessions``, ``running``, ``agent_list`` and ``tasks`` asked for. What it is
+        attached to, and the questions to humans, are told as before.
+        """
+        self._host.overview.watchers.discard(client)
+        self._host.overseers.discard(client)
+        return {}
+
+    def _found(self, archived: bool) -> list[dict[str, Any]]:
+        facts = {} if self._indexer is None else self._indexer.facts()
+        spent = self._spent()
+        return [
+            listed_row(each) | spent_row(spent.get(each.ref.key, _NOTHING))
+            for each in listed(self._registry.scan(), facts, archived=archived)
+        ]
+
+    def _spent(self) -> dict[str, Spent]:
+        """Return what each branch cost, as far as the tables know."""
+        if self._indexer is None:
+            return {}
+        known = cache(facts_of(self._host))
+        try:
+            found = spent_by_branch(self._host.state)
+        except StoreError:  # the list is worth more than its last column
+            return {}
+        directory = self._indexer.projection.directory
+        return {str(directory(key)): total(priced(each, known) for each in sums) for key, sums in found.items()}
+
+
+def _first(projects: Sequence[str]) -> Path | None:
+    return directory(projects[0]) if projects else None
+
+
+def _write(path: Path, found: list[dict[str, Any]], form: str) -> None:
+    if form == "json":  # one by one: a single call would hold up every other thread
+        data = f'{{"sessions": [{", ".join(map(json.dumps, found))}]}}'.encode()
+    else:
+        data = encode({"sessions": found})
+    write_bytes(path, data, fsync=False)
+
+
+# Operations on a session's life: renaming, archiving, duplicating and deleting it, and reading its metadata.
+#
+# Deleting moves to the system's trash. Title and archive state are facts of the whole session, so they are recorded
+# in each of its branches; an agent has its own.
+
+What = Literal["session", "branch", "agent"]
+
+
+class Lifecycle(Group):
+    """Sessions and agents as things that come and go."""
+
+    async def rename(self, client: Client, *, branch: str, title: str) -> dict[str, Any]:
+        """Give a session, or an agent, another title; ids and directories never change.
+
+        ``note``: what is to be said where that is not the name, or nil.
+        """
+        wanted = " ".join(title.split())
+        if not _is_title(wanted):
+            raise BadRequest(f"{title[:40]!r} is no title", mend=f"Give one line of up to {TITLE_LENGTH} characters")
+        ref = self._ref(branch)
+        await self._note(ref, title=wanted)
+        self._touch(*_timelines(ref))
+        named = _named(self._host, ref)
+        note = f"This is its title; {named} is still its name: `pyagentd agent rename {named} NAME` gives it another"
+        return {**described(ref), "title": wanted, "note": note if named else None}
+
+    async def archive(self, client: Client, *, branch: str, undo: bool = False) -> dict[str, Any]:
+        """Leave a session, or an agent, out of lists from now on, or with ``undo`` no longer; it is not changed."""
+        ref = self._ref(branch)
+        archived_at = None if undo else epoch_ms(self._host.clock.now())
+        await self._note(ref, archived_at=archived_at)
+        return {**described(ref), "archived_at": archived_at}
+
+    async def duplicate(self, client: Client, *, branch: str, name: str | None = None) -> dict[str, Any]:
+        """Copy a session with all its branches, agents and files; the copy has an id of its own.
+
+        Of a named agent it is the conversation alone that is copied; ``note`` says so, otherwise it is nil.
+        """
+        ref = self._ref(branch)
+        if ref.is_agent:
+            raise BadRequest(f"{ref.session_id} is an agent", mend="Duplicate the session it belongs to")
+        if self._host.origins.foreign(ref):  # a copy would be the user's own
+            raise BadRequest(f"{ref.session_id} is not from this machine", mend="Read its preset.md, then trust it")
+        for live in self._host.inside(ref.session_dir):
+            if live.run is not None or live.starting.locked():
+                raise Busy(f"{live.ref.name} is answering", mend="Wait for the answer, or abort it first")
+            live.recorder.flush()
+            await live.keeper.flush()
+        made = await asyncio.to_thread(
+            branching.duplicate_session, ref, root=self._host.config.sessions_dir, name=name, clock=self._host.clock
+        )
+        self._registry.add(made)
+        self._tell_written(*_all_of(made))
+        named = _named(self._host, ref)
+        note = f"The copy is a session without a name: prompt, permissions and docs of {named} are not copied"
+        return {**described(made), "note": note if named else None}
+
+    async def delete(self, client: Client, *, branch: str, what: str | None = None) -> dict[str, Any]:
+        """Move a session, a branch or an agent to the trash.
+
+        Without ``what`` an agent's ref means the agent, a branch's ref the branch, or the session if it is all of it.
+        A named agent is destroyed instead (``agent-destroy``), which tells what is lost and saves its conversation.
+        """
+        ref = self._ref(branch)
+        chosen = _what(ref, what)
+        if chosen == "session" and (named := _named(self._host, ref)):
+            raise BadRequest(
+                f"{named} is a named agent; deleting would leave its record and what it does behind",
+                mend=f"Destroy it: `pyagentd agent destroy {named}`, in Emacs M-x pyagentd-agent-destroy",
+            )
+        directory = ref.session_dir if chosen == "session" else ref.branch_dir
+        heir = _heir(ref) if chosen == "branch" else None
+        gone = _all_of(ref) if chosen == "session" else list(metadata.with_agents(ref))
+        async with self._host.removing(directory):
+            await self._host.tasks.end_within(directory)
+            await asyncio.to_thread(move_to_trash, directory)
+        await self._host.schedules.forget(directory)
+        if heir is not None:
+            branching.point_current(ref.session_dir, heir)
+        self._tell_written(*gone)
+        self._registry.forget(directory)
+        return {"trashed": [str(directory)]}
+
+    async def session_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
+        """Return what ``scope-plan.yml`` of a branch or agent says; nil when it is missing or cannot be parsed."""
+        return _told(metadata.read_session_metadata(_place(directory)))
+
+    async def preset_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
+        """Return the keys of ``preset.md`` of a branch or agent; nil when it is missing or cannot be parsed."""
+        return _told(metadata.read_preset_metadata(_place(directory)))
+
+    async def branch_metadata(self, client: Client, *, directory: str) -> dict[str, Any] | None:
+        """Return what ``branch-metadata.yml`` says; nil when it is missing, as in "main", or cannot be parsed."""
+        return _told(metadata.read_branch_metadata(_place(directory)))
+
+    async def _note(self, ref: BranchRef, **facts: Any) -> None:
+        """Record facts of a session in each of its branches and tell who watches them."""
+        for sibling in _timelines(ref):
+            async with self._host.using(sibling) as live:
+                live.note_session(**facts)
+                session = live.conversation.session
+                told = {"title": session.get("title") or "", "archived_at": session.get("archived_at")}
+                live.publish(Event("session", live.key, 0, (told,)))
+            self._tell_written(sibling)
+
+
+def _named(host: Host, ref: BranchRef) -> str:
+    """Return the name of the named agent that ``ref`` is a branch of; "" of everything else."""
+    place = named_dir(host.config.agents_dir.resolve(), ref)
+    return place.name if place is not None else ""
+
+
+def _timelines(ref: BranchRef) -> list[BranchRef]:
+    """Return all branches of a session; of an agent, itself."""
+    return [ref] if ref.is_agent else metadata.branches(ref.session_dir)
+
+
+def _all_of(ref: BranchRef) -> list[BranchRef]:
+    """Return all branches of a session and all agents in them."""
+    return [each for branch in _timelines(ref) for each in metadata.with_agents(branch)]
+
+
+def _is_title(text: str) -> bool:
+    return 0 < len(text) <= TITLE_LENGTH and not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
+
+
+def _what(ref: BranchRef, wanted: str | None) -> What:
+    """Return what is to be deleted.
+
+    Raises:
+        BadRequest: ``ref`` is no such thing, or the only branch of its session.
+    """
+    if wanted is not None and wanted not in get_args(What):
+        raise BadRequest(f"{wanted!r} cannot be deleted", mend="session, branch or agent")
+    if ref.is_agent:
+        if wanted not in (None, "agent"):
+            raise BadRequest(f"{ref.session_id} is an agent, no {wanted}")
+        return "agent"
+    if wanted == "agent":
+        raise BadRequest(f"{ref.name} is no agent", mend="Say session or branch")
+    is_only = len(metadata.branches(ref.session_dir)) < 2
+    if wanted == "branch" and is_only:
+        raise BadRequest(f"{ref.name} is the only branch of its session", mend="Delete the session")
+    return "session" if wanted == "session" or is_only else "branch"
+
+
+def _heir(ref: BranchRef) -> str | None:
+    """Return which branch is to be the active one when ``ref`` is gone; None when another one is already."""
+    if metadata.active(ref.session_dir) != ref.branch_name:
+        return None
+    others = [other.branch_name for other in metadata.branches(ref.session_dir) if other.key != ref.key]
+    wanted = (*metadata.lineage(ref), paths.MAIN_BRANCH, others[0])
+    return next(name for name in wanted if name in others)
+
+
+def _place(directory: str) -> Path:
+    return expanded(directory).absolute()
+
+
+def _told(values: dict[str, Any] | dict[str, str] | None) -> dict[str, Any] | None:
+    return dict(values) if values is not None else None
+
+
+# Operations on branches: where one can begin, making, listing and switching them.
+
+_SHOWN = 200  # characters of a prompt
+
+
+class Branches(Group):
+    """The timelines of a session."""
+
+    async def branch_points(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return the user's prompts in the saved document, in order; positions as in Emacs, from 1."""
+        ref = self._ref(branch)
+        async with self._host.using(ref) as live:
+            with contextlib.suppress(StoreError):  # what is saved can be looked at all the same
+                live.recorder.flush()
+                await live.keeper.flush()
+            found = await asyncio.to_thread(branching.read_outline, ref)
+        return {"points": [_told_point(point) for point in found.points]}
+
+    async def branch(
+        self,
+        client: Client,
+        *,
+        branch: str,
+        at: str | None = None,
+        position: int | None = None,
+        exclude: bool = False,
+        name: str = branching.DEFAULT_NAME,
+    ) -> dict[str, Any]:
+        """Make a branch behind a prompt, or before it with ``exclude``; the prompt is the last one unless named.
+
+        ``at`` names it by its message, ``position`` by an Emacs position inside it.
+        """
+        parent = self._ref(branch)
+        async with self._host.using(parent) as live:
+            missing_run = await _settled(live)
+            made = await asyncio.to_thread(
+                branching.create_branch,
+                parent,
+                message_id=at,
+                offset=None if position is None else position - 1,
+                include=not exclude,
+                name=name,
+                missing_run=missing_run,
+                clock=self._host.clock,
+            )
+        self._touch(parent, made)
+        self._registry.add(made)
+        self._tell_written(*metadata.with_agents(made))
+        told = metadata.read_branch_metadata(made.branch_dir) or {}
+        return {**described(made), "parent": parent.branch_name, "position": told["branch_point_position"]}
+
+    async def branches(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Return the branches of a session as a tree: each after its parent, one level deeper."""
+        nodes = await asyncio.to_thread(metadata.tree, self._ref(branch).session_dir)
+        return {"branches": [_told_node(node) for node in nodes]}
+
+    async def switch(self, client: Client, *, branch: str) -> dict[str, Any]:
+        """Make a branch the active one of its session."""
+        ref = self._ref(branch)
+        branching.switch(ref)
+        self._touch(ref)
+        return described(ref)
+
+
+async def _settled(live: LiveBranch) -> str | None:
+    """Bring what was recorded into the document, and return the run whose text it lacks all the same.
+
+    Raises:
+        StoreError: The disk refused.
+    """
+    live.recorder.flush()
+    await live.keeper.flush()
+    if live.run is None and not live.keeper.complete:
+        with contextlib.suppress(Busy):  # its editor does not save
+            await live.keeper.settle()
+    run = live.conversation.last_run
+    return None if run is None or live.keeper.complete else str(run.data["id"])
+
+
+def _told_point(point: BranchPoint) -> dict[str, Any]:
+    return {
+        "number": point.number,
+        "message_id": point.message_id,
+        "start": point.start + 1,
+        "end": point.end + 1,
+        "text": point.text[:_SHOWN],
+    }
+
+
+def _told_node(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.ref.branch_name,
+        "branch": node.ref.key,
+        "branch_dir": str(node.ref.branch_dir),
+        "file": str(paths.session_file(node.ref.branch_dir)),
+        "parent": node.parent,
+        "created": node.created,
+        "position": node.position,
+        "current": node.current,
+        "depth": node.depth,
+        "last": node.last,
+        "agents": len(metadata.agents(node.ref)),
+    }
+
+
+# Export of conversations and import of gptel's.
+
+_TEMPERATURES = (0.0, 2.0)
+
+
+class Exchange(Group):
+    """Conversations as files."""
+
+    async def export(
+        self, client: Client, *, branch: str, format: str = "md", file: str | None = None
+    ) -> dict[str, Any]:
+        """Export a branch as ``md``, ``json``, ``jsonl`` or ``html``: to ``file``, else as text or a file of ours.
+
+        An existing ``file`` is replaced.
+        """
+        if format not in FORMATS:
+            raise BadRequest(f"{format!r} is no format", mend=", ".join(FORMATS))
+        place = None if file is None else self._place(file)
+        ref = self._ref(branch)
+        async with self._host.using(ref) as live:
+            live.recorder.flush()
+            await live.keeper.flush()
+            made = await asyncio.to_thread(_exported, ref, format, self._settings_of(ref))
+        data = made.text.encode("utf-8", "surrogateescape")  # bytes that are no text go out as they came
+        if (
+            place is None and 2 * len(data) < INLINE_LIMIT and writable(made.text) == made.text
+        ):  # quoting may double it
+            return {"text": made.text, "notes": made.notes}
+        path = place or self._host.config.runtime_dir / f"export-{ref.session_id}-{ref.branch_name}.{format}"
+        await asyncio.to_thread(write_bytes, path, data, fsync=place is not None)
+        return {"path": str(path), "notes": made.notes}
+
+    async def import_(
+        self,
+        client: Client,
+        *,
+        file: str,
+        name: str | None = None,
+        preset: str = DEFAULT_PRESET,
+        root: str | None = None,
+    ) -> dict[str, Any]:
+        """Make a session of a saved gptel chat; ``notes`` says what could not be taken over."""
+        path = expanded(file)
+        chat = await asyncio.to_thread(importing.read_chat, path)
+        workspace = workplace(root) if root else None
+        of_project = await asyncio.to_thread(self._host.presets.for_project, workspace)
+        template, text = of_project.template(preset)
+        settings, notes = self._usable(chat.document.settings, template)
+        text = importing.preset_text(text, template.name, settings, chat.system)
+        configured = _parsed(text, template.name)
+        settings = replace(printed(settings_of(configured)), other=settings.other)
+        notes += _unknown_tools(configured, self._host.emacs.names())
+        inside = None if workspace is None else [under(str(workspace))]
+        chat = replace(chat, document=replace(chat.document, settings=settings))
+        now_ms = epoch_ms(self._host.clock.now())
+        filled: list[Adopted] = []
+        ref = await asyncio.to_thread(
+            sessions.create_session,
+            self._host.config.sessions_dir,
+            name or path.stem,
+            preset_name=template.name,
+            preset_text=text,
+            paths_read=inside,
+            paths_write=inside,
+            clock=self._host.clock,
+            fill=lambda session_id, branch_dir: filled.append(_filled(session_id, branch_dir, chat, now_ms)),
+        )
+        (made,) = filled
+        self._registry.add(ref)
+        async with self._host.using(ref) as live:
+            live.record_session(workspace_root=workspace or Path.home(), agent=template.name)
+        return {**described(ref), "notes": [*chat.notes, *notes, *made.notes]}
+
+    def _place(self, file: str) -> Path:
+        place = expanded(file)
+        if not place.is_absolute() or place.is_dir():
+            raise BadRequest(f"{file} is no absolute path of a file", mend="Name the file to write")
+        if place.resolve().is_relative_to(self._host.config.sessions_dir.resolve()):
+            raise BadRequest(f"{file} is among the sessions", mend="Export to another place")
+        return place
+
+    def _settings_of(self, ref: BranchRef) -> Settings | None:
+        try:
+            return printed(settings_of(self._host.presets.of_branch(ref)))
+        except PyagentdError:  # a conversation can be exported whatever became of its preset
+            return None
+
+    def _usable(self, settings: Settings, template: Preset) -> tuple[Settings, list[str]]:
+        """Return what of a chat's settings can be used here, and what not."""
+        notes = []
+        if settings.backend is not None:
+            try:
+                self._host.config.backend(settings.backend)
+            except ConfigError:
+                notes.append(
+                    f"The chat was with {settings.model or 'a model'} of {settings.backend!r}, which is not "
+                    f"configured; the session goes on with {template.model or template.backend}"
+                )
+                settings = replace(settings, backend=None, model=None)
+        low, high = _TEMPERATURES
+        if settings.temperature is not None and not low <= settings.temperature <= high:
+            notes.append(
+                f"The temperature {settings.temperature} is not between {low:g} and {high:g} and was left out"
+            )
+            settings = replace(settings, temperature=None)
+        return settings, notes
+
+
+def _parsed(text: str, name: str) -> Preset:
+    preset = presetfile.parse(text, Path(f"{name}.md"))
+    return parse_preset(name, preset.front, preset.body, preset.path.name)
+
+
+def _unknown_tools(preset: Preset, of_emacs: Collection[str]) -> list[str]:
+    known = {*builtin_tools(), *offer.CORE, offer.NAME, *of_emacs}
+    unknown = [name for name in preset.tools if name not in known and name.partition(":")[0] != emacstools.ALL]
+    return [f"Not known here, and not offered to the model: {', '.join(unknown)}"] if unknown else []
+
+
+def _exported(ref: BranchRef, format: str, settings: Settings | None) -> Exported:
+    return exported(read_source(ref), format, settings)
+
+
+def _filled(session_id: str, branch_dir: Path, chat: importing.Chat, now_ms: int) -> Adopted:
+    made = importing.adopt_chat(chat, session_id=session_id, now_ms=now_ms)
+    importing.fill(branch_dir, made)
+    return made
